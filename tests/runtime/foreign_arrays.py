@@ -136,13 +136,11 @@ class Kind:
         make: From a plain array to such an object of the same numbers.
         right: Whether it is taken; else it is refused.
         message: What the refusal says.
-        boxed: Whether they are Python's lists, of which constants can be made, but nothing else.
     """
 
     make: Callable[[np.ndarray], Any]
     right: bool = True
     message: str = ""
-    boxed: bool = False
 
 
 def unaligned(array: np.ndarray) -> np.ndarray:
@@ -238,8 +236,8 @@ KINDS: dict[str, Kind] = {
     "list of texts": _refused(lambda a: [["a"], ["b"]]),
     "list of itself": _refused(lambda a: _of_itself()),
     "list of masked arrays": _refused(lambda a: [np.ma.masked_greater(row, 1) for row in a]),
-    "list": Kind(lambda a: a.tolist(), boxed=True, right=False),
-    "list of arrays": Kind(list, boxed=True, right=False),
+    "list": Kind(lambda a: a.tolist()),
+    "list of arrays": Kind(list),
 }
 
 

@@ -135,8 +135,7 @@ def base(dtype: str = "f32") -> np.ndarray:
 def check(kind: Kind, entry: str, programs: Any, dtype: str = "f32") -> None:
     array = base(dtype)
     value = kind.make(array)
-    right = kind.right or (kind.boxed and entry == "constant")
-    if right:
+    if kind.right:
         found = ENTRIES[entry](programs, value, dtype)
         np.testing.assert_array_equal(found, array)
         assert found.dtype == array.dtype and type(found) is np.ndarray

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 def suggestion(name: object, known: Iterable[object]) -> str:
     """` (did you mean 'x'?)` when a known name is similar, else an empty string."""
-    close = get_close_matches(name, [k for k in known if isinstance(k, str)], 1) if isinstance(name, str) else ()
+    if not isinstance(name, str):
+        return ""
+    names = [k for k in known if isinstance(k, str)]
+    folded = [k for k in names if k.casefold() == name.casefold()]  # `X` for `x`: no letter in common
+    close = folded or get_close_matches(name, names, 1)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview, registry
-from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.given import cast_array, given_array
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_list, is_mapping, is_sequence, is_tuple
 from rlx.ir.location import describe
@@ -35,13 +35,21 @@ if TYPE_CHECKING:
 Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
-def argument_array(argument: Argument, value: object) -> np.ndarray:
-    """The array that a user gives for an argument: see `as_array` for what that may be.
+def argument_array(argument: Argument, value: object, *, cast: bool = False) -> np.ndarray:
+    """The array that a user gives for an argument: see `given_array` for what that may be.
+
+    Args:
+        argument: The argument.
+        value: The value.
+        cast: Whether numbers of another dtype are converted, as `cast_array` does.
 
     Raises:
         Error: It is not an array, or does not fit; the message names the argument.
     """
-    array = as_array(value, f"{argument.kind} '{argument.name}'")
+    what = f"{argument.kind} '{argument.name}'"
+    array = given_array(value, argument.shape.dtype, what)
+    if cast:
+        array = cast_array(array, argument.shape.dtype, what)
     check_argument(argument, array)
     return array
 
@@ -66,7 +74,7 @@ def check_argument(argument: Argument, array: Described) -> None:
     if array.dtype != expected.dtype.numpy:
         raise ShapeError(
             f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=_conversion_hint(array.dtype, expected.dtype.numpy),
+            hint=_conversion_hint(argument.kind, array.dtype, expected.dtype.numpy),
         )
     fits = len(array.shape) == expected.rank and all(
         type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
@@ -75,13 +83,14 @@ def check_argument(argument: Argument, array: Described) -> None:
         raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
 
 
-def _conversion_hint(actual: np.dtype, expected: np.dtype) -> str:
+def _conversion_hint(kind: str, actual: np.dtype, expected: np.dtype) -> str:
     if not actual.isnative:
         return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
     if actual.kind in "OSUTMm" or actual.names:
         return f"make it an array of numbers, of dtype {expected}"
     module = "ml_dtypes" if expected.kind == "V" else "numpy"
-    return f"cast it with .astype({module}.{expected})"
+    by_option = ", or give cast=True with the parameters" if kind == "param" else ""
+    return f"cast it with .astype({module}.{expected}){by_option}"
 
 
 def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.arrays import as_array
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument
-from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
+from rlx.runtime.compiled import CompiledGraph, checked_cast, missing_input, unknown_input
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
@@ -58,19 +57,23 @@ class BucketedGraph:
         """Names of the outputs, in order."""
         return [o.name for o in self._outputs]
 
-    def set_param(self, name: str, value: Any, *, copy: bool = True) -> None:
+    def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
         """Give one weight to every program; see `CompiledGraph.set_param`."""
         if not isinstance(name, str):
             raise Error(f"a parameter's name is a string, not {name!r}")
-        self.set_params({name: value}, copy=copy)
+        self.set_params({name: value}, copy=copy, cast=cast)
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
+    def set_params(
+        self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
+    ) -> None:
         """Give weights to every program, which share one copy; see `CompiledGraph.set_params`."""
-        params = opened(params)
+        params, cast = opened(params), checked_cast(cast)
         if isinstance(params, Weights):
-            params = params.values_of(self._params.values())
-        elif copy:
-            params = {name: keep(as_array(value, f"param '{name}'")) for name, value in params.items()}
+            params = params.values_of(self._params.values(), cast=cast)
+        else:  # of other names, each program says that it has none
+            known = {name: value for name, value in params.items() if name in self._params}
+            arrays = {name: argument_array(self._params[name], value, cast=cast) for name, value in known.items()}
+            params = {**params, **{name: keep(array, copy) for name, array in arrays.items()}}
         for program in self.programs.values():
             program.set_params(params, copy=False)
 

@@ -13,11 +13,11 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
-from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
+from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.files import file_name
+from rlx.ir.given import given_array
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import Requirement
 from rlx.ir.signature import Argument
@@ -64,6 +64,26 @@ def checked_threads(threads: int | None) -> int | None:
     return threads
 
 
+_LISTED = 20  # how many names a message lists
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for a message, which does not get longer than a few lines."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return (", ".join(list(names)[:_LISTED]) or "none") + more
+
+
+def checked_cast(cast: Any) -> bool:
+    """Whether dtypes are converted.
+
+    Raises:
+        Error: It is neither True nor False.
+    """
+    if not isinstance(cast, bool):
+        raise Error(f"cast is True or False, not {cast!r:.60}")
+    return cast
+
+
 class CompiledGraph:
     """A compiled program. Made by `Session.compile` and `rlx.load`.
 
@@ -107,47 +127,53 @@ class CompiledGraph:
 
     # --- parameters -------------------------------------------------------------------------------
 
-    def set_param(self, name: str, value: Any, *, copy: bool = True) -> None:
+    def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
         """Give one weight; the next run loads it.
 
         Args:
             name: The parameter's name.
             value: Its value.
             copy: False lends the array, which must not be changed as long as this program is there.
+            cast: True converts an array of another dtype: see `set_params`.
 
         Raises:
             Error: There is no such parameter, or shape or dtype differ.
         """
         if not isinstance(name, str):
             raise self._no_parameter(name)
-        self.set_params({name: value}, copy=copy)
+        self.set_params({name: value}, copy=copy, cast=cast)
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
+    def set_params(
+        self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
+    ) -> None:
         """Give several weights; the next run loads them.
 
         Args:
             params: Arrays by name, or weights that `rlx.weights.open` gave, or the path that it takes. Of those, tensors
                 that are no parameters are left alone, and the others are mapped: the file must not be written to.
             copy: False lends the arrays, which must not be changed as long as this program is there.
+            cast: True converts tensors of other dtypes, such as those of a checkpoint in f16, bf16 or f64 for parameters of
+                f32: floats are rounded to nearest, all else must be exact. Without it, another dtype is an error.
 
         Raises:
             Error: A parameter does not fit, a name is unknown (mapping), or the file is missing, damaged, lacks a
                 parameter or holds NaN. Then none is set.
         """
-        params = opened(params)
+        params, cast = opened(params), checked_cast(cast)
         if isinstance(params, Weights):
-            params, copy = params.values_of(self._params.values()), False
+            params, copy = params.values_of(self._params.values(), cast=cast), False
         arrays = {}
         for name, value in params.items():
             if name not in self._params:
                 raise self._no_parameter(name)
-            arrays[name] = argument_array(self._params[name], value)
+            arrays[name] = argument_array(self._params[name], value, cast=cast)
         arrays = {name: keep(array, copy) for name, array in arrays.items()}
         holding(self._lock, self._replace_weights, arrays)
 
     def _no_parameter(self, name: Any) -> Error:
-        known = ", ".join(self._params) or "none"
-        return Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; the program has {known}")
+        return Error(
+            f"there is no parameter '{name}'{suggestion(str(name), self._params)}; the program has {listed(self._params)}"
+        )
 
     def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         before = self._content
@@ -202,7 +228,8 @@ class CompiledGraph:
         """Run the program once.
 
         Args:
-            inputs: Arrays by name; anything with `__array__` or `__dlpack__`. They are never changed, unless donated.
+            inputs: Arrays by name: anything with `__array__` or `__dlpack__`, and Python numbers or lists of them, which take
+                the dtype of the input if they fit it. They are never changed, unless donated.
 
         Returns:
             One array for each output, in order. They own their memory.
@@ -223,9 +250,9 @@ class CompiledGraph:
             except (KeyError, TypeError, IndexError):
                 raise missing_input(inputs, argument, self._inputs) from None
             if type(array) is not np.ndarray:
-                array = as_array(array, f"input '{name}'")
+                array = given_array(array, argument.shape.dtype, f"input '{name}'")
             if array.dtype != dtype or array.shape != shape:
-                check_argument(argument, array)
+                array = argument_array(argument, array)
             if not array.flags.c_contiguous:
                 array = array.copy()
             arrays.append(array)
@@ -317,8 +344,8 @@ class CompiledGraph:
 
     def _check_state(self, name: str) -> None:
         if not isinstance(name, str) or name not in self._states:
-            known = ", ".join(self._states) or "none"
-            raise Error(f"there is no state '{name}'{suggestion(name, self._states)}; the program has {known}")
+            close = suggestion(name, self._states)
+            raise Error(f"there is no state '{name}'{close}; the program has {listed(self._states)}")
 
     def reset_state(self) -> None:
         """Give every state its initial value again."""
@@ -373,9 +400,13 @@ def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]
     """The error that an input is not among those given, or that they are no mapping."""
     if not isinstance(inputs, Mapping):
         return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
-    given = [name for name in inputs if name not in {a.name for a in arguments}]
-    close = suggestion(argument.name, given) if given else ""
-    return Error(f"input '{argument.name}' ({argument.shape}) is missing{close}")
+    names = [a.name for a in arguments]
+    given = [name for name in inputs if name not in names]
+    close = [name for name in given if suggestion(name, [argument.name])]
+    other = f"; there is no input {(close or given)[0]!r:.60}" if given else ""
+    meant = suggestion(close[0], [argument.name]) if close else ""
+    hint = f"the program takes {listed(names)}" if given and not close else None
+    return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
 
 
 def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
@@ -383,4 +414,4 @@ def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], para
     names = [a.name for a in arguments]
     unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
     kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
-    return Error(f"there is no input '{unknown}'{kind}; the program takes {', '.join(names) or 'none'}")
+    return Error(f"there is no input '{unknown}'{kind}; the program takes {listed(names)}")

@@ -58,12 +58,37 @@ class Device(Enum):
 _others: dict[str, Device] = {}
 
 
+_GPUS = "rlx.Session('cuda') is NVIDIA's, 'rocm' AMD's, 'metal' Apple's, and 'vulkan' takes most GPUs"
+# What other libraries call devices: the drivers to look for, and what to type.
+_GENERAL = {
+    "gpu": (("cuda", "hip", "metal", "vulkan"), _GPUS),
+    "amd": (("hip",), "rlx.Session('rocm')"),
+    "hip": (("hip",), "rlx.Session('rocm')"),
+    "mps": (("metal",), "rlx.Session('metal')"),
+    "tpu": ((), f"programs for TPUs are written as StableHLO (rlx compile --target=stablehlo); {_GPUS}"),
+}
+
+
+def _found(drivers: tuple[str, ...]) -> str:
+    """The devices of some drivers, or what each of these lacks."""
+    from rlx.backends.registry import runtime_of
+
+    infos = [d for d in runtime_of("cuda").devices() if d.driver in drivers]
+    found = [f"{d.name} ({d.uri})" for d in infos if d.available]
+    missing = [f"{d.driver}: " + d.reason.partition(" (Error")[0] for d in infos if not d.available]
+    absent = [f"{name}: not on this system" for name in drivers if name not in {d.driver for d in infos}]
+    return ", ".join(found) or "; ".join(["no GPU", *missing, *absent])
+
+
 def _unknown(value: Any) -> Error:
     from rlx.backends.registry import device_names, problems, runtime_of, target_names
 
     if isinstance(value, str) and value.lower() in target_names():
         runtime_of(value.lower())  # raises, where nothing runs it
     names = device_names()
+    if isinstance(value, str) and value.lower() in _GENERAL:
+        drivers, advice = _GENERAL[value.lower()]
+        raise Error(f"{value!r} is no device: {advice}", hint=f"found here: {_found(drivers)}")
     close = suggestion(value.lower(), names) if isinstance(value, str) else ""
     left_out = "; ".join(map(str, problems())) or None
     return Error(f"unknown device {value!r}{close}; known: {', '.join(names)}", hint=left_out)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.current import emitting_into
 from rlx.ir.eager import is_eager, lifted
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols
+from rlx.ir.given import given_array
 from rlx.ir.graph import Graph
 from rlx.ir.locks import holding
 from rlx.ir.shape import Shape
@@ -128,7 +128,11 @@ class Model:
     def _set_params(self, program: CompiledGraph, variant: Variant, bound: Mapping[str, Any]) -> None:
         """Load weights that differ from those of the last call: an array may have been changed in place."""
         before = variant.given
-        arrays = {n: as_array(bound[n], f"param '{n}'") for n, a in self.tensors.items() if a.kind == "param"}
+        arrays = {
+            n: given_array(bound[n], a.shape.dtype, f"param '{n}'")
+            for n, a in self.tensors.items()
+            if a.kind == "param"
+        }
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
         if not same:
             variant.given = {}  # what the program has is not known until both are set

@@ -14,11 +14,13 @@ from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
+from rlx.ir.evaluate import argument_array
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL
-from rlx.runtime.compiled import CompiledGraph, checked_threads
+from rlx.runtime.compiled import CompiledGraph, checked_cast, checked_threads
 from rlx.runtime.device import Device
+from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:
     from rlx.runtime.bucketed import BucketedGraph
@@ -57,6 +59,7 @@ class Session:
         graph: Any,
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        cast: bool = ...,
         bind: Mapping[str, int] | None = ...,
         buckets: None = ...,
         precision: Any = ...,
@@ -77,6 +80,7 @@ class Session:
         graph: Any,
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        cast: bool = ...,
         bind: Mapping[str, int] | None = ...,
         buckets: Mapping[str, Sequence[int]],
         precision: Any = ...,
@@ -94,6 +98,7 @@ class Session:
         graph: Any,
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        cast: bool = False,
         bind: Mapping[str, int] | None = None,
         buckets: Mapping[str, Sequence[int]] | None = None,
         precision: Any = None,
@@ -113,6 +118,7 @@ class Session:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
                 then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
+            cast: True converts weights of other dtypes, such as f16 for parameters of f32: see `CompiledGraph.set_params`.
             bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of sizes.)
             buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads: see
                 `BucketedGraph`, which is then returned.
@@ -137,18 +143,20 @@ class Session:
             Error: An option is not known, or a parameter does not fit.
         """
         _check_timeout(timeout)
+        checked_cast(cast)
         _check_buckets(buckets)
         options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
         if tune is not None or tune_inputs is not None:
             options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
+            params = _converted(graph_of(graph, "compile"), params) if cast and params is not None else params
             return self._tuned(graph_of(graph, "compile"), options, params, tune_inputs, _cache(cache), tune)
         compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
         if buckets:
             bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
-            return _with_params(bucketed, compilation.prepared, params)
+            return _with_params(bucketed, compilation.prepared, params, cast)
         artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
         program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
-        return _with_params(program, compilation.prepared, params)
+        return _with_params(program, compilation.prepared, params, cast)
 
     def _tuned(
         self, graph: Graph, options: dict[str, Any], params: Any, inputs: Any, cache: DiskCache | None, seconds: Any
@@ -196,12 +204,22 @@ def _check_buckets(buckets: Any) -> None:
 P = TypeVar("P", CompiledGraph, "BucketedGraph")
 
 
-def _with_params(program: P, source: Graph, params: Any) -> P:
+def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
     """A program with the values that came with its graph, and then those of the user."""
-    for given in (source.weights or None, params):
-        if given is not None:
-            program.set_params(given)
+    if source.weights:
+        program.set_params(source.weights)
+    if params is not None:
+        program.set_params(params, cast=cast)
     return program
+
+
+def _converted(graph: Graph, params: Any) -> Mapping[str, Any]:
+    """Weights in the dtypes of the graph's parameters; names that it does not have stay."""
+    given = opened(params)
+    if isinstance(given, Weights):
+        return given.values_of(graph.params, cast=True)
+    known = {a.name: a for a in graph.params}
+    return {n: argument_array(known[n], v, cast=True) if n in known else v for n, v in given.items()}
 
 
 def _cache(cache: Any) -> DiskCache | None:
@@ -216,6 +234,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     params: Any = None,
+    cast: bool = False,
     threads: int | None = None,
     expected_sha256: str | None = None,
 ) -> CompiledGraph:
@@ -224,6 +243,7 @@ def load(
     Args:
         path: What `CompiledGraph.save` or `rlx compile` wrote.
         params: Weights, by name or as the path of a file; arrays are copied.
+        cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 
@@ -232,5 +252,5 @@ def load(
     """
     compiled = CompiledGraph(Artifact.load(file_name(path), expected_sha256=expected_sha256), threads=threads)
     if params is not None:
-        compiled.set_params(params)
+        compiled.set_params(params, cast=cast)
     return compiled

@@ -68,9 +68,23 @@ def read_content(content: Content, name: str, what: str = "") -> Weights:
     except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
         raise Error(
             f"cannot read {what}{name}: {problem}",
-            hint="expected a safetensors, .npz or .npy file; one that is truncated has to be fetched again",
+            hint=_expected(content, name),
         ) from None
     return Weights(tensors, name)
+
+
+_TAKEN = "expected a safetensors file, the index of several (or the folder with either), .npz or .npy"
+
+
+def _expected(content: Content, name: str) -> str:
+    """What to do about a file that is none of safetensors: it has another format, or is not whole."""
+    if content[:1] == b"\x80" or name.endswith((".pt", ".pth", ".bin", ".pkl", ".ckpt")):
+        save = "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
+        return f"a file of pickled objects may run code, and is not read: write its tensors with {save}; {_TAKEN}"
+    length = int.from_bytes(content[:8], "little")
+    if content[8:9] == b"{" and length + 8 > len(content):
+        return f"it ends before its header does: fetch it again; {_TAKEN}"
+    return _TAKEN
 
 
 def _weight(name: str, entry: Mapping[str, Any], content: Content, begin: int, file: str) -> Weight:

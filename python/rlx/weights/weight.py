@@ -11,6 +11,7 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import check_argument
+from rlx.ir.given import cast_array
 from rlx.ir.guards import is_array
 from rlx.ir.signature import Argument
 from rlx.weights.arrays import check_no_nan, constant_bytes
@@ -143,8 +144,12 @@ class Weights(Mapping[str, Weight]):
     def __repr__(self) -> str:
         return f"<Weights of {self.origin}: {len(self)} tensors>"
 
-    def values_of(self, arguments: Iterable[Argument]) -> dict[str, np.ndarray]:
+    def values_of(self, arguments: Iterable[Argument], *, cast: bool = False) -> dict[str, np.ndarray]:
         """The values of a graph's parameters. Other tensors are not read.
+
+        Args:
+            arguments: The parameters.
+            cast: Whether tensors of another dtype are converted: floats are rounded to nearest, all else must be exact.
 
         Raises:
             Error: A tensor is missing, does not fit, or holds NaN. All shapes and dtypes are checked before a tensor is read.
@@ -157,8 +162,21 @@ class Weights(Mapping[str, Weight]):
         for argument in params:
             weight = self[argument.name]
             if not isinstance(weight.encoding, Unreadable):  # reading it raises a better error
-                check_argument(argument, weight)
-        return {a.name: finite(self[a.name]) for a in params}
+                check_argument(argument, _Cast(weight.shape, argument.shape.dtype.numpy) if cast else weight)
+        values = {a.name: finite(self[a.name]) for a in params}
+        if not cast:
+            return values
+        return {
+            a.name: cast_array(values[a.name], a.shape.dtype, f"tensor '{a.name}' of {self.origin}") for a in params
+        }
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """What a weight is when it has been converted."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 def finite(weight: Weight) -> np.ndarray:
