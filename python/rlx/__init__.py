@@ -45,6 +45,7 @@ _HOMES = {
     "KernelDispatchPolicy": "rlx.backends.dispatch",
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
+    "DeviceArray": "rlx.runtime.device_array",
     "BucketedGraph": "rlx.runtime.bucketed",
     "Session": "rlx.runtime.session",
     "load": "rlx.runtime.session",

@@ -166,6 +166,20 @@ class Program(Protocol):
 
 
 @runtime_checkable
+class KeepingResults(Protocol):
+    """A program whose arguments and results may lie in the memory of its device. Those of others lie in that of the process;
+    where they only pass through it, the program says so by an attribute `in_host_memory` that is False.
+    """
+
+    def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
+        """Run it; each argument is a NumPy array or a result of such a call, of any program of this back end.
+
+        The results are computed when it returns. They have `shape`, `dtype`, `__array__`, `__dlpack__` and `__dlpack_device__`.
+        """
+        ...
+
+
+@runtime_checkable
 class Remarking(Protocol):
     """A program that has something to say of its last call, such as the cycles of a simulation; most have not."""
 

@@ -185,6 +185,16 @@ class GraphModule:
             self._require_hir(name)
         return getattr(self._graph, name)
 
+    # Not those of the graph, which `__getattr__` would find.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GraphModule, (self._graph,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
+        return GraphModule(self._graph.clone())
+
+    def __copy__(self) -> GraphModule:
+        return GraphModule(self._graph.clone())
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self._graph), *_ALIASES, *TRANSFORMS})
 

@@ -20,7 +20,8 @@ from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_sequence, is_tuple
+from rlx.ir.given import described, tensor_hint
+from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe, raised_at
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
@@ -393,20 +394,6 @@ def _lift(b: Builder, value: object) -> Any:
     return tensor
 
 
-def _described(value: object) -> str:
-    kind = type(value).__name__
-    return f"a {kind} of {len(value)}" if is_sequence(value) else kind
-
-
-def _hint_of(value: object) -> str | None:
-    """What to do with a list where one tensor is expected."""
-    if not is_sequence(value):
-        return None
-    if any(isinstance(entry, Tensor) for entry in value):
-        return "g.stack(tensors) and g.concat(tensors, axis) make one tensor of several"
-    return "g.constant(numbers) makes a tensor of numbers"
-
-
 def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str, Any]) -> Exception:
     """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
     for operand in card.spec.operands:
@@ -414,9 +401,8 @@ def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str,
         if operand.name not in arguments or isinstance(value, Tensor):
             continue
         if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
-            return b.problem(
-                card, f"operand '{operand.name}' must be a tensor, got {_described(value)}", _hint_of(value)
-            )
+            message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
+            return b.problem(card, message, tensor_hint(value))
     trace = problem.__traceback__
     if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
         message = str(problem).split(".build() ")[-1]

@@ -137,6 +137,9 @@ class DimExpr:
     def __hash__(self) -> int:
         return hash(self.text)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return DimExpr, (self.terms,)
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, DimExpr) and self.text == other.text)
 

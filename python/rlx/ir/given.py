@@ -23,9 +23,9 @@ _TAKEN = {"bool": "b", "signed": "biu", "unsigned": "biu", "float": "biuf", "com
 def given_array(value: object, kind: DType, what: str) -> np.ndarray:
     """What a user gives for an argument, as an array: see `as_array` for objects that are arrays, which keep their dtype.
 
-    Python numbers and nested lists of them get the dtype of the argument. Floats are rounded to nearest; all else must be exact:
-    an integer may be given for a float that holds it. A scalar of NumPy, or an array of rank 0, of another dtype is taken where
-    the argument's dtype has its value; a float is no integer.
+    Python numbers and nested lists of them get the dtype of the argument. Floats are rounded to nearest; all else must be
+    exact: an integer may be given for a float that holds it. A scalar of NumPy, or an array of rank 0, of another dtype is
+    taken where the argument's dtype has its value; a float is no integer.
 
     Args:
         value: The value.
@@ -109,3 +109,18 @@ def _leaves(value: object, what: str, depth: int = 0) -> Iterator[Any]:
             yield from _leaves(entry, what, depth + 1)
     else:
         yield value
+
+
+def described(value: object) -> str:
+    """The type of a value that is no tensor, for a message."""
+    kind = type(value).__name__
+    return f"a {kind} of {len(value)}" if is_sequence(value) else kind
+
+
+def tensor_hint(value: object) -> str | None:
+    """What to do with a list where one tensor is expected."""
+    if not is_sequence(value):
+        return None
+    if all(is_written(entry) for entry in value):
+        return "g.constant(numbers) makes a tensor of numbers"
+    return "g.stack(tensors) and g.concat(tensors, axis) make one tensor of several"

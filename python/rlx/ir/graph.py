@@ -19,6 +19,7 @@ from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.location import caller_location, describe
+from rlx.ir.pickled import Copied
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.signature import (
     STAGES,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
 
-class Graph(Builder):
+class Graph(Copied, Builder):
     """A tensor program: one function whose arguments are inputs, parameters and states.
 
     Every op is a method (see the op reference); tensors come first, other arguments are passed by keyword.

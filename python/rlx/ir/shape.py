@@ -127,6 +127,9 @@ class Shape(tuple[Dim, ...]):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return Shape, (self.dims, self.dtype)  # neither the type of this process nor the hash, which each process salts
+
     def __str__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(str, self.dims))}]"
 

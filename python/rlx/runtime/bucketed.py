@@ -15,7 +15,8 @@ from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument
-from rlx.runtime.compiled import CompiledGraph, checked_cast, missing_input, unknown_input
+from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
+from rlx.runtime.compiled import CompiledGraph
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 

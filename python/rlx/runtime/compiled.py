@@ -3,85 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.contract import calling, check_results
-from rlx.backends.protocol import Program, Remarking
+from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import argument_array, bind_symbols
+from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.files import file_name
 from rlx.ir.given import given_array
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import Requirement
 from rlx.ir.signature import Argument
+from rlx.runtime.arguments import (
+    checked_cast,
+    checked_threads,
+    missing_input,
+    unknown_input,
+    unknown_name,
+    unset_params,
+)
+from rlx.runtime.content import Content
+from rlx.runtime.device_array import DeviceArray
+from rlx.runtime.order import Order
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rlx.backends.compilation import Compilation
     from rlx.ir.card import Cost
     from rlx.report.profile import ProfileReport
     from rlx.report.tuning import TuningReport
-
-
-@dataclass(frozen=True)
-class _Content:
-    """All of a `CompiledGraph` that changes. It is replaced as a whole, so that an interrupt leaves the old or the new.
-
-    Attributes:
-        weights: Values of the parameters.
-        states: What the states get when the program is loaded, where that is not their first value.
-        program: The program, once it is loaded.
-        proved: Whether the program has been called, and returned what it should.
-    """
-
-    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
-    states: Mapping[str, np.ndarray] = field(default_factory=dict)
-    program: Program | None = None
-    proved: bool = True
-
-
-_MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
-
-
-def checked_threads(threads: int | None) -> int | None:
-    """How many threads a program may use; None is one for each core.
-
-    Raises:
-        Error: It is no integer from 1 to 4096.
-    """
-    if threads is None:
-        return None
-    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
-        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {threads!r:.60}")
-    return threads
-
-
-_LISTED = 20  # how many names a message lists
-
-
-def listed(names: Collection[str]) -> str:
-    """Names for a message, which does not get longer than a few lines."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return (", ".join(list(names)[:_LISTED]) or "none") + more
-
-
-def checked_cast(cast: Any) -> bool:
-    """Whether dtypes are converted.
-
-    Raises:
-        Error: It is neither True nor False.
-    """
-    if not isinstance(cast, bool):
-        raise Error(f"cast is True or False, not {cast!r:.60}")
-    return cast
 
 
 class CompiledGraph:
@@ -107,7 +66,8 @@ class CompiledGraph:
         self._params = {a.name: a for a in signature.of_kind("param")}
         self._states = {a.name: a for a in signature.of_kind("state")}
         self._lock = make_lock()
-        self._content = _Content()
+        self._order: Order | None = None
+        self._content = Content()
         # What the check of a call reads, without attribute look-ups: name, dtype, static shape or None.
         self._checks = [
             (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self._inputs
@@ -168,19 +128,18 @@ class CompiledGraph:
                 raise self._no_parameter(name)
             arrays[name] = argument_array(self._params[name], value, cast=cast)
         arrays = {name: keep(array, copy) for name, array in arrays.items()}
+        self._settle()
         holding(self._lock, self._replace_weights, arrays)
 
     def _no_parameter(self, name: Any) -> Error:
-        return Error(
-            f"there is no parameter '{name}'{suggestion(str(name), self._params)}; the program has {listed(self._params)}"
-        )
+        return unknown_name("parameter", name, self._params)
 
     def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         before = self._content
         states = before.states
         if before.program is not None:
             states = {name: before.program.read_state(name) for name in self._states}
-        self._content = _Content({**before.weights, **arrays}, states)
+        self._content = Content({**before.weights, **arrays}, states)
 
     def load(self) -> None:
         """Load the program and its weights on the device now, not at the first run.
@@ -197,14 +156,13 @@ class CompiledGraph:
             return content.program
         missing = [name for name in self._params if name not in content.weights]
         if missing:
-            described = ", ".join(f"'{n}' ({self._params[n].shape})" for n in missing[:10])
-            raise Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")
+            raise unset_params([self._params[name] for name in missing])
         runtime, backend = runtime_of(self.artifact.target), backend_of(self.artifact.target)
         with calling(backend, "load", ExecutionError):
             program = runtime.load(self.artifact, content.weights, self._threads)
             for name, value in content.states.items():
                 program.write_state(name, value)
-        self._content = _Content(content.weights, program=program, proved=False)
+        self._content = Content(content.weights, program=program, proved=False)
         return program
 
     def _run_first(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
@@ -237,23 +195,49 @@ class CompiledGraph:
         Raises:
             Error: An input is missing, unknown, or of the wrong shape or dtype; it names the input.
         """
+        if self._order is not None:
+            self._order.settle()
+        arrays = self._collected(inputs)
+        if not self._content.proved:
+            return holding(self._lock, self._run_first, arrays)
+        # `holding` without the time of its call
+        with self._lock: return (self._content.program or self._loaded()).call(arrays)  # noqa: E701  # fmt: skip
+
+    __call__ = run
+
+    def _collected(self, inputs: Mapping[str, Any] | None, *, for_device: bool = False) -> list[Any]:
+        """The arrays of a call, in order, checked. What is donated of device arrays is theirs no longer.
+
+        Args:
+            inputs: Arrays by name.
+            for_device: Whether the program takes arrays that lie on its device as they are; else all are NumPy's.
+        """
         if inputs is None:
             inputs = {}
         elif type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
         if self._content.program is None:
             self.load()
-        arrays: list[np.ndarray] = []
+        arrays: list[Any] = []
+        donated: list[tuple[int, DeviceArray]] | None = None
         for name, dtype, shape, argument in self._checks:
             try:
                 array = inputs[name]
             except (KeyError, TypeError, IndexError):
                 raise missing_input(inputs, argument, self._inputs) from None
             if type(array) is not np.ndarray:
-                array = given_array(array, argument.shape.dtype, f"input '{name}'")
+                if type(array) is DeviceArray:
+                    if argument.donate:
+                        donated = [*(donated or ()), (len(arrays), array)]
+                    array = array.lent(for_device, f"input '{name}'")
+                else:
+                    array = given_array(array, argument.shape.dtype, f"input '{name}'")
             if array.dtype != dtype or array.shape != shape:
-                array = argument_array(argument, array)
-            if not array.flags.c_contiguous:
+                if isinstance(array, np.ndarray):
+                    array = argument_array(argument, array)
+                else:
+                    check_argument(argument, array)
+            if isinstance(array, np.ndarray) and not array.flags.c_contiguous:
                 array = array.copy()
             arrays.append(array)
         if len(inputs) != len(arrays):
@@ -262,16 +246,79 @@ class CompiledGraph:
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
                 requirement.check(sizes)
-        if not self._content.proved:
-            return holding(self._lock, self._run_first, arrays)
-        # `holding` without the time of its call
-        with self._lock: return (self._content.program or self._loaded()).call(arrays)  # noqa: E701  # fmt: skip
-
-    __call__ = run
+        for index, array in donated or ():  # when nothing is wrong with the others
+            arrays[index] = array.given_away(for_device, f"input '{self._inputs[index].name}'")
+        return arrays
 
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Run the program once; outputs by name."""
         return dict(zip(self.output_names, self.run(inputs), strict=True))
+
+    def run_device(self, inputs: Mapping[str, Any] | None = None) -> list[DeviceArray]:
+        """Run the program once; the outputs stay on its device, and any program on that device takes them without a copy.
+
+        Args:
+            inputs: As for `run`; device arrays too. One that is given for a donated input cannot be used afterwards.
+
+        Returns:
+            One array for each output, in order.
+
+        Raises:
+            Error: As for `run`; or a device array was donated before, or the device keeps no outputs.
+        """
+        self._settle()
+        program, device = holding(self._lock, self._loaded), self.artifact.target
+        results: list[Any]
+        if isinstance(program, KeepingResults):
+            arrays = self._collected(inputs, for_device=True)
+            with calling(backend_of(device), "call", ExecutionError):
+                results = holding(self._lock, program.call_on_device, arrays)
+        elif getattr(program, "in_host_memory", True):
+            results = self.run(inputs)
+        else:
+            hint = "run copies them to the host; states stay on the device: g.state, g.update"
+            raise Error(f"outputs of programs for {device} cannot stay on the device", hint=hint)
+        return [DeviceArray(r, device, name) for r, name in zip(results, self.output_names, strict=True)]
+
+    def run_async(self, inputs: Mapping[str, Any] | None = None) -> Future[list[np.ndarray]]:
+        """Run the program once, in a thread of its own; returns at once.
+
+        Several may be under way: they run one after the other, in the order of the calls, so that states are what they would
+        be without threads. All other methods wait for them. Arrays are copied first, and may be changed as soon as this
+        returns; donated ones, device arrays and those that nobody can write are not copied.
+
+        Args:
+            inputs: As for `run`.
+
+        Returns:
+            A `concurrent.futures.Future`: `result()` waits and gives what `run` does, or raises what it raises, `done()` says
+            whether it has run, and `cancel()` takes back a call that has not begun.
+
+        Raises:
+            Error: An input is missing, unknown, or of the wrong shape or dtype.
+        """
+        arrays = self._collected(inputs)
+        given = inputs or {}
+        kept = [
+            array if a.donate or type(given[a.name]) is DeviceArray else keep(array)
+            for a, array in zip(self._inputs, arrays, strict=True)
+        ]
+        return holding(self._lock, self._ordered).submit(self._run_collected, kept)
+
+    def _run_collected(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        if not self._content.proved or self._content.program is None:
+            return holding(self._lock, self._run_first, arrays)
+        return holding(self._lock, self._content.program.call, arrays)
+
+    def _ordered(self) -> Order:
+        if self._order is None:
+            self._order = Order()
+        return self._order
+
+    def _settle(self) -> None:
+        """Wait for the calls of `run_async`."""
+        if self._order is not None:
+            self._order.settle()
 
     def profile(self, inputs: Mapping[str, Any] | None = None, *, runs: int = 20) -> ProfileReport:
         """Measure each kernel of the program: how long it takes, and which of the user's lines it computes.
@@ -320,6 +367,7 @@ class CompiledGraph:
             Error: There is no such state.
         """
         self._check_state(name)
+        self._settle()
         return holding(self._lock, self._read_state, name)
 
     def _read_state(self, name: str) -> np.ndarray:
@@ -333,28 +381,29 @@ class CompiledGraph:
         """
         self._check_state(name)
         array = np.array(argument_array(self._states[name], value), order="C")
+        self._settle()
         holding(self._lock, self._write_state, name, array)
 
     def _write_state(self, name: str, array: np.ndarray) -> None:
         content = self._content
         if content.program is None:
-            self._content = _Content(content.weights, {**content.states, name: array})
+            self._content = Content(content.weights, {**content.states, name: array})
         else:
             content.program.write_state(name, array)
 
     def _check_state(self, name: str) -> None:
         if not isinstance(name, str) or name not in self._states:
-            close = suggestion(name, self._states)
-            raise Error(f"there is no state '{name}'{close}; the program has {listed(self._states)}")
+            raise unknown_name("state", name, self._states)
 
     def reset_state(self) -> None:
         """Give every state its initial value again."""
+        self._settle()
         holding(self._lock, self._reset_state)
 
     def _reset_state(self) -> None:
         content = self._content
         if content.program is None:
-            self._content = _Content(content.weights)
+            self._content = Content(content.weights)
             return
         for name, argument in self._states.items():
             shape = argument.shape
@@ -366,52 +415,32 @@ class CompiledGraph:
         """Write the program (without weights) to a file that `rlx.load` and `rlx run` read."""
         self.artifact.save(file_name(path))
 
-    def _repr_html_(self) -> str:
-        from rlx.report import html
-        from rlx.report.text import bytes_text
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled is the artifact, with weights and present states: a program of its own, here or in another process."""
+        self._settle()
+        weights, states = holding(self._lock, self._values)
+        return CompiledGraph._restored, (self.artifact.to_bytes(), self._threads, weights, states, self.tuning)
 
-        signature = self.artifact.signature
-        rows = [(a.kind, a.name, str(a.shape)) for a in signature.arguments if a.kind != "param"]
-        rows += [("output", o.name, str(o.shape)) for o in signature.outputs]
-        params = [
-            (a.name, str(a.shape), "set" if a.name in self._content.weights else "not set")
-            for a in self._params.values()
-        ]
-        weights = html.table(params, ("parameter", "shape", ""), most=100)
-        phases = [(name, f"{1e3 * seconds:.4g} ms") for name, seconds in self.phases.items() if name != "cached"]
-        parts = [html.table(rows, ("", "name", "shape"))]
-        parts += [html.details(f"{len(params)} parameters", weights)] if params else []
-        parts += (
-            [html.details("Time of compiling", html.table(phases, ("phase", "time"), right=(1,)))] if phases else []
-        )
-        size = bytes_text(len(self.artifact.program))
-        return html.fragment(
-            f"@{signature.name} for {self.artifact.target} ({self.artifact.arch}), {size}", "".join(parts)
-        )
+    @classmethod
+    def _restored(cls, artifact: bytes, threads: Any, weights: Any, states: Any, tuning: Any) -> CompiledGraph:
+        """A program that was pickled. Whether this machine can run it is checked when it is loaded, as for one of a file."""
+        compiled = cls(Artifact.from_bytes(artifact, "the pickled program"), threads=threads)
+        compiled._content, compiled.tuning = Content(weights, states), tuning
+        return compiled
+
+    def _values(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        content = self._content
+        if content.program is None:
+            return dict(content.weights), dict(content.states)
+        return dict(content.weights), {name: content.program.read_state(name) for name in self._states}
+
+    def _repr_html_(self) -> str:
+        from rlx.runtime.shown import program_html
+
+        return program_html(self.artifact, self._content.weights, self.phases)
 
     def __repr__(self) -> str:
         artifact, signature = self.artifact, self.artifact.signature
         inputs = ", ".join(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
         outputs = ", ".join(f"{o.name}: {o.shape}" for o in signature.outputs)
         return f"<CompiledGraph {signature.name}({inputs}) -> {outputs} for {artifact.target} ({artifact.arch})>"
-
-
-def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
-    """The error that an input is not among those given, or that they are no mapping."""
-    if not isinstance(inputs, Mapping):
-        return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
-    names = [a.name for a in arguments]
-    given = [name for name in inputs if name not in names]
-    close = [name for name in given if suggestion(name, [argument.name])]
-    other = f"; there is no input {(close or given)[0]!r:.60}" if given else ""
-    meant = suggestion(close[0], [argument.name]) if close else ""
-    hint = f"the program takes {listed(names)}" if given and not close else None
-    return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
-
-
-def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
-    """The error that more is given than the inputs there are."""
-    names = [a.name for a in arguments]
-    unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
-    kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
-    return Error(f"there is no input '{unknown}'{kind}; the program takes {listed(names)}")

@@ -20,7 +20,7 @@ from rlx.passes.checking.numerics import draw
 from rlx.report.compile_report import CompileReport
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import this_machine
-from rlx.runtime.compiled import checked_threads
+from rlx.runtime.arguments import checked_threads
 from rlx.weights import Weights, opened
 
 _MOST_RUNS = 10_000

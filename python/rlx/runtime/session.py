@@ -18,7 +18,8 @@ from rlx.ir.evaluate import argument_array
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL
-from rlx.runtime.compiled import CompiledGraph, checked_cast, checked_threads
+from rlx.runtime.arguments import checked_threads
+from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.weights import Weights, opened
 
@@ -118,21 +119,19 @@ class Session:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
                 then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
-            cast: True converts weights of other dtypes, such as f16 for parameters of f32: see `CompiledGraph.set_params`.
+            cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
             bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of sizes.)
-            buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads: see
-                `BucketedGraph`, which is then returned.
-            precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
-                boundary (inputs, parameters, states, outputs) stay in f32. Other policies by name, such as `"auto_mixed"`,
-                and a mapping of ops to dtypes: see docs/quantisation.md.
+            buckets: Sizes of symbols for which programs are compiled now; the result is a `BucketedGraph`, which pads.
+            precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the boundary
+                stay in f32. Other policies by name, and a mapping of ops to dtypes: see docs/quantisation.md.
             passes: A pipeline to run first.
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
-            opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
-                memory, which gives the same numbers within the tolerance of its dtypes.
+            opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and smaller, whose
+                numbers are the same within the tolerance of its dtypes.
             fast_math: Simplify floats as if they were real numbers, from level 1 on (docs/optimisation.md).
             dispatch: Which composite ops are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.
-            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
-                this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
+            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. One that is not this
+                user's alone is not used, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
             tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
                 `CompiledGraph.tuning` is the report.
@@ -142,13 +141,11 @@ class Session:
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
-        _check_timeout(timeout)
-        checked_cast(cast)
-        _check_buckets(buckets)
+        _check_options(timeout, buckets)
         options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
         if tune is not None or tune_inputs is not None:
             options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
-            params = _converted(graph_of(graph, "compile"), params) if cast and params is not None else params
+            params = _converted(graph, params) if cast else params
             return self._tuned(graph_of(graph, "compile"), options, params, tune_inputs, _cache(cache), tune)
         compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
         if buckets:
@@ -191,6 +188,11 @@ def _check_timeout(timeout: float | None) -> None:
         raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
 
 
+def _check_options(timeout: Any, buckets: Any) -> None:
+    _check_timeout(timeout)
+    _check_buckets(buckets)
+
+
 def _check_buckets(buckets: Any) -> None:
     """Buckets are a mapping, or None.
 
@@ -213,12 +215,11 @@ def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
     return program
 
 
-def _converted(graph: Graph, params: Any) -> Mapping[str, Any]:
+def _converted(graph: Any, params: Any) -> Mapping[str, Any]:
     """Weights in the dtypes of the graph's parameters; names that it does not have stay."""
-    given = opened(params)
+    given, known = opened(params or {}), {a.name: a for a in graph_of(graph, "compile").params}
     if isinstance(given, Weights):
-        return given.values_of(graph.params, cast=True)
-    known = {a.name: a for a in graph.params}
+        return given.values_of(known.values(), cast=True)
     return {n: argument_array(known[n], v, cast=True) if n in known else v for n, v in given.items()}
 
 

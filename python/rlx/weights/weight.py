@@ -83,6 +83,10 @@ class Weight:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.numpy(), dtype, copy=copy)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled are the stored bytes, since a file may be elsewhere in another process."""
+        return _restored, (self.name, self.shape, self.encoding, self.origin, self.stored().tobytes())
+
     @property
     def _description(self) -> str:
         return f"tensor '{self.name}' of {self.origin}"
@@ -193,3 +197,7 @@ def finite(weight: Weight) -> np.ndarray:
 def _of_array(name: str, array: np.ndarray, origin: str) -> Weight:
     stored = constant_bytes(array)
     return Weight(name, array.shape, Plain(array.dtype), array.nbytes, origin, lambda: stored)
+
+
+def _restored(name: str, shape: tuple[int, ...], encoding: Encoding, origin: str, stored: bytes) -> Weight:
+    return Weight(name, shape, encoding, len(stored), origin, lambda: stored)

@@ -204,6 +204,7 @@ class Program:
             parameter_types={a.name: _tensor_type(a.shape) for a in params},
             threads=threads,
         )
+        self.in_host_memory = self.executable.local  # see `protocol.KeepingResults`
         borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
         if self.executable.note(signature.name, _DESCRIPTION_KEY) != _description(signature, borrow, requirements):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")

@@ -282,23 +282,28 @@ class Program:
         """Run it on arrays for its inputs, in order."""
         return holding(self.lock, self._run, arrays)
 
+    def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
+        """Run it on arrays of NumPy or of the client; the results stay with the client."""
+        return holding(self.lock, self._run_on_device, arrays)
+
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [client.to_host(r) for r in self._run_on_device(arrays)]
+
+    def _run_on_device(self, arrays: Sequence[Any]) -> list[Any]:
         executable = self._executable or self._specialised(self._sizes(arrays))
         inputs = iter(client.to_device(arrays))
         on_device = self._on_device
         results = executable(
             [next(inputs) if a.kind == "input" else on_device[a.name] for a in self._arguments] + self._prepared
         )
-        returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
-        updated = {
-            state: value.block_until_ready()
-            for value, state in zip(results, self._updates, strict=True)
-            if state is not None
-        }
+        for result in results:  # arguments may lie in the memory of the caller, who may write to it afterwards
+            client.wait(result)
+        returned = [r for r, state in zip(results, self._updates, strict=True) if state is None]
+        updated = {state: r for r, state in zip(results, self._updates, strict=True) if state is not None}
         self._on_device = on_device | updated  # in one step, so that after an interrupt all states are of the same run
         return returned
 
-    def _sizes(self, arrays: Sequence[np.ndarray]) -> tuple[tuple[str, int], ...]:
+    def _sizes(self, arrays: Sequence[Any]) -> tuple[tuple[str, int], ...]:
         shapes = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
         shapes += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
         return tuple(sorted(bind_symbols(shapes).items()))

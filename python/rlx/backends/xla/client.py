@@ -145,11 +145,24 @@ def compiled(program: bytes, options: Options = ()) -> Executable:
     return Executable(program, options)
 
 
-def to_device(arrays: Sequence[np.ndarray]) -> list[Any]:
-    """Arrays on the device. They may use the caller's memory, which is only read."""
+def to_device(arrays: Sequence[Any]) -> list[Any]:
+    """Arrays on the device, where they may lie already. They may use the caller's memory, which is only read."""
     device = client().devices()[0]
     with jax().enable_x64(True):  # otherwise f64 becomes f32
         return [jax().device_put(array, device) for array in arrays]
+
+
+def wait(array: Any) -> None:
+    """Wait until an array on the device has been computed.
+
+    Raises:
+        ExecutionError: Computing it failed.
+    """
+    client()
+    try:
+        array.block_until_ready()
+    except jax().errors.JaxRuntimeError as problem:
+        raise ExecutionError(f"XLA: {problem}") from None
 
 
 def to_host(array: Any) -> np.ndarray:

@@ -1,0 +1,75 @@
+"""What users say wrongly about the arguments of a program, in one place for all that runs programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error
+from rlx.ir.signature import Argument
+
+_LISTED = 20  # how many names a message lists
+_MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
+
+
+def checked_threads(threads: int | None) -> int | None:
+    """How many threads a program may use; None is one for each core.
+
+    Raises:
+        Error: It is no integer from 1 to 4096.
+    """
+    if threads is None:
+        return None
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
+        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {threads!r:.60}")
+    return threads
+
+
+def checked_cast(cast: Any) -> bool:
+    """Whether dtypes are converted.
+
+    Raises:
+        Error: It is neither True nor False.
+    """
+    if not isinstance(cast, bool):
+        raise Error(f"cast is True or False, not {cast!r:.60}")
+    return cast
+
+
+def listed(names: Collection[str]) -> str:
+    """Names for a message, which does not get longer than a few lines."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return (", ".join(list(names)[:_LISTED]) or "none") + more
+
+
+def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
+    """The error that an input is not among those given, or that they are no mapping."""
+    if not isinstance(inputs, Mapping):
+        return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
+    names = [a.name for a in arguments]
+    given = [name for name in inputs if name not in names]
+    close = [name for name in given if suggestion(name, [argument.name])]
+    other = f"; there is no input {(close or given)[0]!r:.60}" if given else ""
+    meant = suggestion(close[0], [argument.name]) if close else ""
+    hint = f"the program takes {listed(names)}" if given and not close else None
+    return Error(f"input '{argument.name}' ({argument.shape}) is missing{other}{meant}", hint=hint)
+
+
+def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
+    """The error that more is given than the inputs there are."""
+    names = [a.name for a in arguments]
+    unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
+    kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
+    return Error(f"there is no input '{unknown}'{kind}; the program takes {listed(names)}")
+
+
+def unknown_name(kind: str, name: Any, names: Collection[str]) -> Error:
+    """The error that a program has no parameter, or state, of a name."""
+    return Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {listed(names)}")
+
+
+def unset_params(missing: Sequence[Argument]) -> Error:
+    """The error that parameters have no values."""
+    described = ", ".join(f"'{a.name}' ({a.shape})" for a in missing[:10])
+    return Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")

@@ -1,0 +1,122 @@
+"""`DeviceArray`: a result that stays where the program has computed it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.locks import holding, make_lock
+
+
+class DeviceArray:
+    """An array in the memory of a device. Made by `CompiledGraph.run_device`; nothing changes its numbers.
+
+    Programs on the same device take it without a copy, all others and NumPy (`np.asarray(a)`) through the host; where the
+    device is the CPU, that shares its memory too. Given for a donated input, it is used up: to use it then is an error.
+
+    Args:
+        buffer: What the back end keeps: a NumPy array, or its own with `__array__` and `__dlpack__`.
+        device: The name of the device.
+        name: The name of the output.
+    """
+
+    __slots__ = ("_buffer", "_lock", "_shared", "device", "dtype", "name", "shape")
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __init__(self, buffer: Any, device: str, name: str):
+        self._buffer, self.device, self.name = buffer, device, name
+        self.shape, self.dtype = tuple(buffer.shape), np.dtype(buffer.dtype)
+        self._shared = False  # whether others see its memory: it must not be overwritten then
+        self._lock = make_lock()
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_donated(self) -> bool:
+        """Whether it was given for a donated input, and cannot be used any more."""
+        return self._buffer is None
+
+    def _present(self, what: str = "") -> Any:
+        buffer = self._buffer
+        if buffer is None:
+            raise Error(
+                f"{what + ': ' if what else ''}this device array (output '{self.name}', {self.dtype}{list(self.shape)}) was "
+                "donated to a run, and its memory may hold other numbers now",
+                hint="declare the input without donate=True, or take np.array(a) before",
+            )
+        return buffer
+
+    def lent(self, for_device: bool, what: str) -> Any:
+        """What a program that only reads it gets: the buffer itself where that may be.
+
+        Args:
+            for_device: Whether the program takes buffers of this kind; else it gets an array of NumPy.
+            what: The argument that it is for.
+
+        Raises:
+            Error: It has been donated.
+        """
+        buffer = self._present(what)
+        return buffer if for_device or isinstance(buffer, np.ndarray) else np.asarray(buffer)
+
+    def given_away(self, for_device: bool, what: str) -> Any:
+        """The same for a program that may write to it: from now on the memory is the program's, or that of a copy if others
+        see it.
+        """
+        return holding(self._lock, self._give_away, for_device, what)
+
+    def _give_away(self, for_device: bool, what: str) -> Any:
+        buffer = self.lent(for_device, what)
+        self._buffer = None
+        return buffer.copy() if self._shared and isinstance(buffer, np.ndarray) else buffer
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(holding(self._lock, self._read_only), dtype, copy=copy)
+
+    def _read_only(self) -> np.ndarray:
+        view = np.asarray(self._share()).view()
+        view.flags.writeable = False
+        return view
+
+    def _share(self) -> Any:
+        buffer = self._present()
+        self._shared = True
+        return buffer
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory of the array for another library, which must not write to it."""
+        buffer = holding(self._lock, self._share)
+        return buffer.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._present().__dlpack_device__()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a device array without axes")
+        return self.shape[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeviceArray, (np.array(self), self.device, self.name)
+
+    def __repr__(self) -> str:
+        donated = ", donated" if self.is_donated else ""
+        return f"<DeviceArray {self.name}: {self.dtype}{list(self.shape)} on {self.device}{donated}>"

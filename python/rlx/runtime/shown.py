@@ -1,0 +1,30 @@
+"""What notebooks show of compiled programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rlx.backends.artifact import Artifact
+from rlx.report import html
+from rlx.report.text import bytes_text
+
+
+def program_html(artifact: Artifact, given: Collection[str], phases: Mapping[str, float]) -> str:
+    """A program as HTML.
+
+    Args:
+        artifact: The program.
+        given: The names of the parameters that are set.
+        phases: Seconds that each phase of compiling took.
+    """
+    signature = artifact.signature
+    rows = [(a.kind, a.name, str(a.shape)) for a in signature.arguments if a.kind != "param"]
+    rows += [("output", o.name, str(o.shape)) for o in signature.outputs]
+    params = [(a.name, str(a.shape), "set" if a.name in given else "not set") for a in signature.of_kind("param")]
+    weights = html.table(params, ("parameter", "shape", ""), most=100)
+    times = [(name, f"{1e3 * seconds:.4g} ms") for name, seconds in phases.items() if name != "cached"]
+    parts = [html.table(rows, ("", "name", "shape"))]
+    parts += [html.details(f"{len(params)} parameters", weights)] if params else []
+    parts += [html.details("Time of compiling", html.table(times, ("phase", "time"), right=(1,)))] if times else []
+    size = bytes_text(len(artifact.program))
+    return html.fragment(f"@{signature.name} for {artifact.target} ({artifact.arch}), {size}", "".join(parts))
