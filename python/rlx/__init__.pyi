@@ -59,6 +59,7 @@ from rlx.quantization.sensitivity import quantization_sensitivity as quantizatio
 from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
 from rlx.runtime.compiled import CompiledGraph as CompiledGraph
 from rlx.runtime.device import Device as Device
+from rlx.runtime.device_array import DeviceArray as DeviceArray
 from rlx.runtime.jit import Jit as Jit
 from rlx.runtime.jit import jit as jit
 from rlx.runtime.model import Input as Input

@@ -124,3 +124,40 @@ def test_weights() -> None:
 def test_mistakes_name_the_call(call: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         built(call, ARRAYS["f32"])
+
+
+SPECIAL_VALUES = np.array([[0.5, -2.0, np.nan], [np.inf, 0.25, -np.inf]], np.float32)
+NAMES: dict[str, Any] = {
+    "nansum": lambda m, x: m.nansum(x[:, 1:2]),
+    "nanmean": lambda m, x: m.nanmean(x, axis=0)[1:2],
+    "nanmax": lambda m, x: m.nanmax(x, axis=1),
+    "nanmin": lambda m, x: m.nanmin(x, axis=0),
+    "nanprod": lambda m, x: m.nanprod(x[0]),
+    "deg2rad": lambda m, x: m.deg2rad(x),
+    "rad2deg": lambda m, x: m.rad2deg(x),
+    "sinc": lambda m, x: m.sinc(x[:, 1:2] * 0.5),
+    "heaviside": lambda m, x: m.heaviside(x - 0.5, np.float32(0.5)),
+    "isclose": lambda m, x: m.isclose(x, x[::-1] + 1e-6, rtol=1e-3),
+    "isclose nan": lambda m, x: m.isclose(x, x, equal_nan=True),
+    "allclose": lambda m, x: m.allclose(x[:, 1], x[:, 1]),
+    "array_equal": lambda m, x: m.array_equal(x, x),
+    "rot90": lambda m, x: m.rot90(x, 3),
+    "rot90 back": lambda m, x: m.rot90(x, -2, axes=(1, 0)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_names_of_numpy(name: str) -> None:
+    call = NAMES[name]
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(built(call, SPECIAL_VALUES)[0], call(np, SPECIAL_VALUES), rtol=1e-6)
+
+
+def test_names_of_scipy_and_pytorch() -> None:
+    x = np.array([0.0, 0.25, 0.5, 1.0], np.float32)
+    special: Any = pytest.importorskip("scipy.special")
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(built(lambda g, x: g.logit(x), x)[0], special.logit(x), rtol=1e-6)
+        np.testing.assert_allclose(built(lambda g, x: g.xlogy(x, x), x)[0], special.xlogy(x, x), rtol=1e-6)
+    np.testing.assert_allclose(built(lambda g, x: g.lerp(x, 2.0, 0.5), x)[0], (x + 2) / 2)
+    np.testing.assert_allclose(built(lambda g, x: g.frac(x * 3 - 2), x)[0], np.modf(x * 3 - 2)[0])

@@ -28,6 +28,17 @@ _SYNONYMS = (
     ("stride", "strides"),
     ("low", "min", "a_min"),
     ("high", "max", "a_max"),
+    ("min", "a_min", "low"),
+    ("max", "a_max", "high"),
+    ("ddof", "correction", "unbiased"),
+    ("perm", "axes", "dims"),
+    ("k", "diagonal", "offset"),
+    ("padding", "pad_width"),
+    ("shift", "shifts"),
+    ("start_axis", "start_dim"),
+    ("end_axis", "end_dim"),
+    ("indices_or_sections", "split_size", "split_size_or_sections", "num_or_size_splits"),
+    ("num_classes", "depth"),
 )
 
 

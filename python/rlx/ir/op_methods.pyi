@@ -51,6 +51,9 @@ class TensorMethods(Operators):
     def all(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
 
+    def allclose(self, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+        """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+
     def any(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
@@ -65,6 +68,9 @@ class TensorMethods(Operators):
 
     def argwhere(self, size: int | None = ..., fill_value: int = ...) -> Tensor:
         """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+
+    def array_equal(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
 
     def array_split(self, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -210,6 +216,9 @@ class TensorMethods(Operators):
     def cumsum(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running sum along an axis."""
 
+    def deg2rad(self) -> Tensor:
+        """NumPy's `deg2rad`: degrees as radians."""
+
     def dequantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Floats from 8-bit integers."""
 
@@ -270,9 +279,6 @@ class TensorMethods(Operators):
     def exp2(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """2 to the power of x."""
 
-    def expand(self, shape: ShapeLike) -> Tensor:
-        """Broadcast to a shape."""
-
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
         """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
 
@@ -332,6 +338,9 @@ class TensorMethods(Operators):
 
     def fold(self, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
         """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
+
+    def frac(self) -> Tensor:
+        """PyTorch's `frac`: what is behind the point, with the sign of x."""
 
     def full_like(self, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
@@ -408,6 +417,9 @@ class TensorMethods(Operators):
     def hard_tanh(self) -> Tensor:
         """`x` in [-1, 1]."""
 
+    def heaviside(self, values: TensorLike) -> Tensor:
+        """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+
     def histogram(self, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
         """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
@@ -443,6 +455,9 @@ class TensorMethods(Operators):
 
     def irfft(self, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Inverse of the Fourier transform of real numbers."""
+
+    def isclose(self, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+        """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
 
     def isfinite(self) -> Tensor:
         """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
@@ -518,6 +533,9 @@ class TensorMethods(Operators):
 
     def logical_xor(self, rhs: TensorLike) -> Tensor:
         """NumPy's `logical_xor`: whether just one is other than 0."""
+
+    def logit(self) -> Tensor:
+        """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
     def logsumexp(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
@@ -597,6 +615,21 @@ class TensorMethods(Operators):
     def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
         """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
 
+    def nanmax(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+
+    def nanmean(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+
+    def nanmin(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+
+    def nanprod(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanprod`: the product of what is not NaN."""
+
+    def nansum(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nansum`: the sum of what is not NaN."""
+
     def narrow(self, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
         """A contiguous range of one axis."""
 
@@ -629,9 +662,6 @@ class TensorMethods(Operators):
 
     def pad_last_axis_to_pow2(self) -> Tensor:
         """Zeros after the last axis, up to the next power of two."""
-
-    def permute(self, perm: Sequence[int]) -> Tensor:
-        """PyTorch's `permute`, as `transpose`."""
 
     def pixel_shuffle(self, upscale_factor: int) -> Tensor:
         """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
@@ -677,6 +707,9 @@ class TensorMethods(Operators):
 
     def quantize_per_channel(self, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:
         """`quantize` with a scale for each position of an axis."""
+
+    def rad2deg(self) -> Tensor:
+        """NumPy's `rad2deg`: radians as degrees."""
 
     def ravel(self) -> Tensor:
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
@@ -741,6 +774,9 @@ class TensorMethods(Operators):
     def rope(self, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary position embedding."""
 
+    def rot90(self, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
+        """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+
     def round(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """The nearest integer, of two the even one."""
 
@@ -776,6 +812,9 @@ class TensorMethods(Operators):
 
     def sin(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Sine of an angle in radians."""
+
+    def sinc(self) -> Tensor:
+        """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
 
     def sinh(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic sine."""
@@ -891,6 +930,9 @@ class TensorMethods(Operators):
     def vecdot(self, rhs: TensorLike, axis: int = ...) -> Tensor:
         """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
 
+    def xlogy(self, y: TensorLike) -> Tensor:
+        """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
+
     def zeros_like(self, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `zeros_like`."""
 
@@ -943,6 +985,9 @@ class OpMethods:
     def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
 
+    def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+        """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+
     def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
@@ -960,6 +1005,9 @@ class OpMethods:
 
     def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
         """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+
+    def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
 
     def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -1165,6 +1213,9 @@ class OpMethods:
     def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., shape: ShapeLike | None = ...) -> Any:
         """A function with derivative rules of its own."""
 
+    def deg2rad(self, x: TensorLike) -> Tensor:
+        """NumPy's `deg2rad`: degrees as radians."""
+
     def dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The solution of a system of linear equations."""
 
@@ -1312,6 +1363,9 @@ class OpMethods:
     def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
         """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
 
+    def frac(self, x: TensorLike) -> Tensor:
+        """PyTorch's `frac`: what is behind the point, with the sign of x."""
+
     def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
 
@@ -1414,6 +1468,9 @@ class OpMethods:
     def hard_tanh(self, x: TensorLike) -> Tensor:
         """`x` in [-1, 1]."""
 
+    def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:
+        """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+
     def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
         """PyTorch's `hinge_embedding_loss`: the distance itself where the target is 1, `max(0, margin - distance)` where -1."""
 
@@ -1471,6 +1528,9 @@ class OpMethods:
     def irfft(self, x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Inverse of the Fourier transform of real numbers."""
 
+    def isclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+        """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
+
     def isfinite(self, x: TensorLike) -> Tensor:
         """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
@@ -1512,6 +1572,9 @@ class OpMethods:
 
     def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
         """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
+    def lerp(self, start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
+        """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
     def linear(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """activation(x·w (+ bias))."""
@@ -1563,6 +1626,9 @@ class OpMethods:
 
     def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `logical_xor`: whether just one is other than 0."""
+
+    def logit(self, x: TensorLike) -> Tensor:
+        """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
     def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
@@ -1653,6 +1719,21 @@ class OpMethods:
 
     def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
         """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+
+    def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+
+    def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+
+    def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+
+    def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nanprod`: the product of what is not NaN."""
+
+    def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `nansum`: the sum of what is not NaN."""
 
     def narrow(self, x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
         """A contiguous range of one axis."""
@@ -1753,6 +1834,9 @@ class OpMethods:
     def qwen35_mtp_head(self, h_pre_norm: TensorLike, input_ids: TensorLike, cos: TensorLike, sin: TensorLike, last_token_idx: TensorLike, embed_w: TensorLike, hnorm_w: TensorLike, hnorm_b: TensorLike, enorm_w: TensorLike, enorm_b: TensorLike, eh_w: TensorLike, attn_norm_w: TensorLike, attn_norm_b: TensorLike, q_gate_w: TensorLike, k_w: TensorLike, v_w: TensorLike, q_norm_w: TensorLike, q_norm_b: TensorLike, k_norm_w: TensorLike, k_norm_b: TensorLike, o_w: TensorLike, post_norm_w: TensorLike, post_norm_b: TensorLike, gate_w: TensorLike, up_w: TensorLike, down_w: TensorLike, head_norm_w: TensorLike, head_norm_b: TensorLike, lm_head_w: TensorLike, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Multi-token prediction head of Qwen 3.5."""
 
+    def rad2deg(self, x: TensorLike) -> Tensor:
+        """NumPy's `rad2deg`: radians as degrees."""
+
     def random_bits(self, seed: TensorLike, shape: ShapeLike) -> Tensor:
         """Random 32-bit words of a counter-based generator."""
 
@@ -1846,6 +1930,9 @@ class OpMethods:
     def rope_backward(self, dy: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of rope."""
 
+    def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
+        """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+
     def round(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The nearest integer, of two the even one."""
 
@@ -1896,6 +1983,9 @@ class OpMethods:
 
     def sin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Sine of an angle in radians."""
+
+    def sinc(self, x: TensorLike) -> Tensor:
+        """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
 
     def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic sine."""
@@ -2052,6 +2142,9 @@ class OpMethods:
 
     def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:
         """A loop that runs while a condition holds."""
+
+    def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:
+        """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
 
     def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `zeros`, by default f32."""

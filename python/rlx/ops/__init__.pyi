@@ -55,6 +55,9 @@ def affine_grid(theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -
 def all(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
 
+def allclose(lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+
 def any(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
@@ -72,6 +75,9 @@ def argsort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: Sh
 
 def argwhere(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
     """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+
+def array_equal(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
 
 def array_split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
     """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -277,6 +283,9 @@ def custom(op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
 def custom_fn(fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A function with derivative rules of its own."""
 
+def deg2rad(x: TensorLike) -> Tensor:
+    """NumPy's `deg2rad`: degrees as radians."""
+
 def dense_solve(a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """The solution of a system of linear equations."""
 
@@ -424,6 +433,9 @@ def fmod(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def fold(x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
     """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
 
+def frac(x: TensorLike) -> Tensor:
+    """PyTorch's `frac`: what is behind the point, with the sign of x."""
+
 def full(shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
 
@@ -526,6 +538,9 @@ def hard_swish(x: TensorLike) -> Tensor:
 def hard_tanh(x: TensorLike) -> Tensor:
     """`x` in [-1, 1]."""
 
+def heaviside(x: TensorLike, values: TensorLike) -> Tensor:
+    """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+
 def hinge_embedding_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
     """PyTorch's `hinge_embedding_loss`: the distance itself where the target is 1, `max(0, margin - distance)` where -1."""
 
@@ -583,6 +598,9 @@ def iota(shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
 def irfft(x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Inverse of the Fourier transform of real numbers."""
 
+def isclose(lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
+
 def isfinite(x: TensorLike) -> Tensor:
     """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
@@ -624,6 +642,9 @@ def leaky_relu(x: TensorLike, negative_slope: float = ...) -> Tensor:
 
 def left_shift(x: TensorLike, count: TensorLike) -> Tensor:
     """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
+def lerp(start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
+    """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
 def linear(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """activation(x·w (+ bias))."""
@@ -675,6 +696,9 @@ def logical_or(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 
 def logical_xor(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_xor`: whether just one is other than 0."""
+
+def logit(x: TensorLike) -> Tensor:
+    """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
 def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
@@ -765,6 +789,21 @@ def mul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> T
 
 def nan_to_num(x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
     """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+
+def nanmax(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+
+def nanmean(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+
+def nanmin(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+
+def nanprod(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `nanprod`: the product of what is not NaN."""
+
+def nansum(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `nansum`: the sum of what is not NaN."""
 
 def narrow(x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
     """A contiguous range of one axis."""
@@ -865,6 +904,9 @@ def quantize_per_channel(x: TensorLike, scales: TensorLike, axis: int, zero_poin
 def qwen35_mtp_head(h_pre_norm: TensorLike, input_ids: TensorLike, cos: TensorLike, sin: TensorLike, last_token_idx: TensorLike, embed_w: TensorLike, hnorm_w: TensorLike, hnorm_b: TensorLike, enorm_w: TensorLike, enorm_b: TensorLike, eh_w: TensorLike, attn_norm_w: TensorLike, attn_norm_b: TensorLike, q_gate_w: TensorLike, k_w: TensorLike, v_w: TensorLike, q_norm_w: TensorLike, q_norm_b: TensorLike, k_norm_w: TensorLike, k_norm_b: TensorLike, o_w: TensorLike, post_norm_w: TensorLike, post_norm_b: TensorLike, gate_w: TensorLike, up_w: TensorLike, down_w: TensorLike, head_norm_w: TensorLike, head_norm_b: TensorLike, lm_head_w: TensorLike, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Multi-token prediction head of Qwen 3.5."""
 
+def rad2deg(x: TensorLike) -> Tensor:
+    """NumPy's `rad2deg`: radians as degrees."""
+
 def random_bits(seed: TensorLike, shape: ShapeLike) -> Tensor:
     """Random 32-bit words of a counter-based generator."""
 
@@ -958,6 +1000,9 @@ def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: 
 def rope_backward(dy: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of rope."""
 
+def rot90(x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
+    """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+
 def round(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """The nearest integer, of two the even one."""
 
@@ -1008,6 +1053,9 @@ def silu(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 
 def sin(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Sine of an angle in radians."""
+
+def sinc(x: TensorLike) -> Tensor:
+    """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
 
 def sinh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Hyperbolic sine."""
@@ -1164,6 +1212,9 @@ def where(condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, s
 
 def while_(cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A loop that runs while a condition holds."""
+
+def xlogy(x: TensorLike, y: TensorLike) -> Tensor:
+    """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
 
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `zeros`, by default f32."""

@@ -272,8 +272,27 @@ class Operators:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
 
+    def expand(self: Any, *shape: Any) -> Any:
+        """The tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
+        return self.builder.expand(
+            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
+        )
+
+    def permute(self: Any, *axes: Any) -> Any:
+        """The axes in another order: `x.permute(1, 0)` or `x.permute((1, 0))`."""
+        return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+    def __round__(self: Any, digits: int | None = None) -> Any:
+        return self.builder.round(self) if not digits else self.builder.round(self * 10.0**digits) / 10.0**digits
+
     def transpose(self: Any, *axes: Any) -> Any:
         """The axes in another order, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
         if not axes or axes[0] is None:
             return self.builder.transpose(self)
+        if len(axes) == 2 and self.rank != 2:
+            raise ShapeError(
+                f"transpose: {len(axes)} axes for {self.shape}, of which all have to be named",
+                location=describe(self.builder.location),
+                hint=f"x.swapaxes({axes[0]}, {axes[1]}) exchanges two axes",
+            )
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)

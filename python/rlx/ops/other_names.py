@@ -212,7 +212,24 @@ CALLS = {
     "multinomial": "g.sample(logits)",
     "select_n": "g.where(condition, x, y)",
     "bernoulli": "g.rng_uniform(shape, seed) < p",
-    "lerp": "x + (y - x) * weight",
+    "nn": "rlx.nn for layers, or g.relu(x), g.softmax(x) …",
+    "functional": "g.relu(x), g.softmax(x) …",
+    "linalg": "g.norm(x), g.dense_solve(a, b), g.trace(x), g.outer(a, b) …",
+    "random": "g.rng_normal(shape, seed=…), g.rng_uniform(shape, seed=…)",
+    "Tensor": "g.constant(array)",
+    "gumbel_softmax": "g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))",
+    "swiglu": "g.silu(gate) * up",
+    "cdist": "g.norm(g.expand_dims(a, -2) - g.expand_dims(b, -3), axis=-1)",
+    "convolve": "g.conv(x, w), which does not flip w",
+    "logspace": "10 ** g.linspace(start, stop, n)",
+    "atleast_1d": "g.reshape(x, (1,))",
+    "atleast_2d": "g.expand_dims(x, 0)",
+    "atleast_3d": "g.expand_dims(x, (0, -1))",
+    "broadcast_arrays": "g.broadcast_to(x, shape) of each",
+    "fill_diagonal": "g.where(g.eye(n, dtype='bool'), value, x)",
+    "cov": "x = x - g.mean(x, axis=1, keepdims=True); x @ x.T / (x.shape[1] - 1)",
+    "scatter_add_": "g.put_along_axis(x, indices, values, axis, reduction='add')",
+    "multiply_": "x * y: tensors are values and are never changed",
     "numel": "x.size",
     "dim": "x.ndim",
     "set_item": "x.at[index].set(values)",
@@ -222,5 +239,5 @@ CALLS = {
 def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name that is not there: the call of the same meaning, or a name of like spelling."""
     if name in CALLS:
-        return AttributeError(f"{owner} has no '{name}'; it is {CALLS[name]} here")
+        return AttributeError(f"{owner} has no '{name}'; instead: {CALLS[name]}")
     return AttributeError(f"{owner} has no '{name}'{suggestion(name, known)}")

@@ -204,3 +204,13 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
 def permute(b: Builder, x: Any, perm: Sequence[int]) -> Tensor:
     """PyTorch's `permute`, as `transpose`."""
     return b.transpose(x, perm)
+
+
+@helper
+def rot90(b: Builder, x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+    x = tensor_like(b, x, f32)
+    first, second = (axis_of(a, x.rank, "axes") for a in axes)
+    for _ in range(k % 4):
+        x = swapaxes(b, flip(b, x, second), first, second)
+    return x

@@ -77,6 +77,10 @@ class Gather(_Lookup, op="gather"):
         return np.take(table, clamp(indices, table.shape[axis]), axis)
 
     def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+        if isinstance(axis, Tensor):
+            raise ShapeError(
+                "axis comes after the indices, by name", hint="PyTorch's gather is take_along_axis(x, indices, axis=…)"
+            )
         return b.emit("gather", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
 
     linear = ("table",)
@@ -170,7 +174,10 @@ class Embedding(_Lookup, op="embedding"):
     linear = ("table",)
 
     def build(self, b: Builder, table: Tensor, indices: Any) -> Tensor:
-        return b.emit("embedding", (table, tensor_like(b, indices, i32)))
+        indices = tensor_like(b, indices, i32)
+        if table.dtype.is_integer and indices.dtype.is_inexact:
+            raise ShapeError("the table comes first, then the indices", hint="embedding(table, indices)")
+        return b.emit("embedding", (table, indices))
 
     def samples(self) -> Any:
         yield sample((7, 3), Operand((2, 4), "i32", low=-2, high=9), dtypes=EVERY)

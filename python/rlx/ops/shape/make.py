@@ -21,6 +21,8 @@ def _dims(shape: Any) -> list[Dim]:
 
 
 def _kind(dtype: Any, default: DType = f32) -> DType:
+    if isinstance(dtype, int):
+        raise ShapeError(f"{dtype} is no dtype", hint="the sizes of a shape come in one tuple: zeros((2, 3))")
     return default if dtype is None else dtype_of(dtype)
 
 

@@ -1,0 +1,89 @@
+"""Elementwise helpers of NumPy, SciPy and PyTorch that are a few ops each, and comparisons within tolerances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
+from rlx.ops.lift import cast, common, inexact, tensor_like
+from rlx.ops.surface import helper
+
+
+@helper
+def deg2rad(b: Builder, x: Any) -> Tensor:
+    """NumPy's `deg2rad`: degrees as radians."""
+    return inexact(b, tensor_like(b, x, f32)) * (math.pi / 180)
+
+
+@helper
+def rad2deg(b: Builder, x: Any) -> Tensor:
+    """NumPy's `rad2deg`: radians as degrees."""
+    return inexact(b, tensor_like(b, x, f32)) * (180 / math.pi)
+
+
+@helper
+def sinc(b: Builder, x: Any) -> Tensor:
+    """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
+    x = inexact(b, tensor_like(b, x, f32))
+    angle = b.where(x == 0, 1.0, x) * math.pi
+    return b.where(x == 0, 1.0, b.sin(angle) / angle)
+
+
+@helper
+def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
+    """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+    x, values = (inexact(b, v) for v in common(b, x, values))
+    return b.where(x == 0, values, b.where(b.isnan(x), x, cast(b, x > 0, x.dtype)))
+
+
+@helper
+def frac(b: Builder, x: Any) -> Tensor:
+    """PyTorch's `frac`: what is behind the point, with the sign of x."""
+    x = tensor_like(b, x, f32)
+    return x - b.trunc(x)
+
+
+@helper
+def lerp(b: Builder, start: Any, end: Any, weight: Any) -> Tensor:
+    """PyTorch's `lerp`: `start + weight·(end - start)`."""
+    start, end, weight = common(b, start, end, weight)
+    return start + weight * (end - start)
+
+
+@helper
+def logit(b: Builder, x: Any) -> Tensor:
+    """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
+    x = inexact(b, tensor_like(b, x, f32))
+    return b.log(x) - b.log1p(-x)
+
+
+@helper
+def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
+    """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
+    x, y = (inexact(b, v) for v in common(b, x, y))
+    zero = (x == 0) & b.bitwise_not(b.isnan(y))
+    return b.where(zero, 0.0, x * b.log(b.where(zero, 1.0, y)))
+
+
+@helper
+def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
+    lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
+    near = (b.abs(lhs - rhs) <= atol + rtol * b.abs(rhs)) & b.isfinite(rhs)
+    near = near | (lhs == rhs)
+    return near | (b.isnan(lhs) & b.isnan(rhs)) if equal_nan else near
+
+
+@helper
+def allclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+    return b.all(isclose(b, lhs, rhs, rtol, atol, equal_nan))
+
+
+@helper
+def array_equal(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
+    lhs, rhs = common(b, lhs, rhs)
+    return b.all(lhs == rhs) if lhs.shape.dims == rhs.shape.dims else b.constant(False)

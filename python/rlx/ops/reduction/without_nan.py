@@ -1,0 +1,56 @@
+"""Reductions that leave out NaN: NumPy's `nansum`, `nanmean` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
+from rlx.ops.lift import cast, inexact, tensor_like
+from rlx.ops.surface import helper
+
+
+def _without(b: Builder, x: Any, value: float) -> Tensor:
+    x = inexact(b, tensor_like(b, x, f32))
+    return b.where(b.isnan(x), value, x)
+
+
+@helper
+def nansum(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `nansum`: the sum of what is not NaN."""
+    return b.sum(_without(b, x, 0.0), axis, keepdims)
+
+
+@helper
+def nanprod(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `nanprod`: the product of what is not NaN."""
+    return b.prod(_without(b, x, 1.0), axis, keepdims)
+
+
+@helper
+def nanmean(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+    x = inexact(b, tensor_like(b, x, f32))
+    count = b.sum(cast(b, b.bitwise_not(b.isnan(x)), x.dtype), axis, keepdims)
+    return nansum(b, x, axis, keepdims) / count
+
+
+def _extreme(b: Builder, kind: str, x: Any, axis: Any, keepdims: bool, least: float) -> Tensor:
+    x = inexact(b, tensor_like(b, x, f32))
+    found = b.reduce(kind, _without(b, x, least), axis, keepdims)
+    return b.where(b.all(b.isnan(x), axis=axis, keepdims=keepdims), np.nan, found)
+
+
+@helper
+def nanmax(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
+    return _extreme(b, "max", x, axis, keepdims, -np.inf)
+
+
+@helper
+def nanmin(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
+    return _extreme(b, "min", x, axis, keepdims, np.inf)
