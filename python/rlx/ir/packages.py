@@ -14,6 +14,7 @@ _INSTALLS = {
     "jax": "'rlx[jax]'",
     "jaxlib": "'rlx[jax]'",
     "tokenizers": "'rlx[text]'",
+    "tensorboardX": "'rlx[tensorboard]'",
     "unicorn": "'rlx[cortexm]'",
     "elftools": "'rlx[cortexm]'",
     "llvmlite": "'rlx[fpga]'",

@@ -3,6 +3,7 @@
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
 from rlx.train.forces import force_energy_loss
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
+from rlx.train.loggers import CSVLogger, TensorBoardLogger
 from rlx.train.loop import fit
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import SGD, Adafactor, Adam, AdamW, Lion, Optimizer
@@ -14,10 +15,12 @@ __all__ = [
     "Adafactor",
     "Adam",
     "AdamW",
+    "CSVLogger",
     "DynamicLossScale",
     "Lion",
     "Optimizer",
     "SharedWeightLayout",
+    "TensorBoardLogger",
     "TrainStep",
     "TrainingCompileResult",
     "WeightSlot",

@@ -26,12 +26,16 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     safetensors.write(path, tensors, _KIND)
 
 
+# Where training was: the steps that fit has taken, the epoch, and the batches of it.
+POSITION = "train/position"
+
+
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
     """The tensors of a checkpoint.
 
     Args:
         path: The file.
-        expected: The arguments for which it must have tensors, by name.
+        expected: The arguments for which it must have tensors, by name. It may have `POSITION` too.
 
     Raises:
         Error: The file is missing or damaged, or does not fit; the message lists the tensors that do not.
@@ -39,7 +43,9 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     name = file_name(path)
     tensors = safetensors.read(name, "the checkpoint ")
     problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in tensors]
-    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys())]
+    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - {POSITION})]
+    if POSITION in tensors and (tensors[POSITION].shape, tensors[POSITION].dtype) != ((3,), np.int64):
+        problems.append(f"'{POSITION}' must be three integers of 64 bits")
     for key, argument in expected.items():
         weight = tensors.get(key)
         if weight is None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import count, islice
 from numbers import Real
 from typing import Any
 
 from rlx.ir.errors import Error
-from rlx.train.schedules import check_count
+from rlx.train.loggers import Logger
+from rlx.train.schedules import check_count, check_flag
 from rlx.train.step import TrainStep
+from rlx.train.validation import Judge
 
-Batches = Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
+Batches = Iterable[Mapping[str, Any]] | Callable[..., Iterable[Mapping[str, Any]]]
 Entry = dict[str, Any]
+Place = tuple[int, int, int]  # steps, epoch, batches of the epoch
 
 
 def fit(
@@ -28,6 +33,12 @@ def fit(
     log_every: int = 1,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
+    resume: bool = False,
+    validation: Batches | None = None,
+    validate_every: int | None = None,
+    patience: int | None = None,
+    keep_best: bool = False,
+    callbacks: Sequence[Callable[[Entry], Any]] = (),
     progress: bool = True,
     on_step: Callable[[Entry], Any] | None = None,
 ) -> list[Entry]:
@@ -35,16 +46,23 @@ def fit(
 
     Args:
         step: The step.
-        batches: The batches, as a list or another iterable, which several epochs iterate over more than once. Or a
-            function that returns the batches for each epoch, for instance shuffled.
+        batches: The batches, as a list or another iterable, which each epoch iterates over. Or a function that returns those of
+            an epoch, for instance shuffled; one with a parameter gets the number of the epoch, from 0.
         epochs: How often to iterate over all batches; once, if `steps` is not given either.
         steps: The number of steps after which to stop, over any number of epochs.
-        log_every: One of this many steps is in the result; the last step always is.
+        log_every: One of this many steps is in the result; the last step, and those with a validation, always are.
         checkpoint: The file that `step.save` writes at the end, and in between.
         checkpoint_every: The number of steps between two checkpoints.
+        resume: Go on from `checkpoint` if the file is there, with the batch after the last one that it knows of; `epochs`,
+            `steps` and the numbers of steps are those of the whole training.
+        validation: Batches for `step.evaluate`, which adds `val_loss` and `val_<metric>` to the entry of a step.
+        validate_every: The number of steps between two validations; at the end of each epoch when absent.
+        patience: End after so many validations whose loss was not less than the least one before.
+        keep_best: At the end, go back to parameters and states of the validation with the least loss.
+        callbacks: Called as `on_step` is, one after the other: a `CSVLogger`, a `TensorBoardLogger` or your function.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
-        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds to the entry, such
-            as a loss on other data, are in the result and on the line. If it returns True, training ends.
+        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds, such as another loss,
+            are in the result and on the line. If it returns True, training ends.
 
     Returns:
         `{"step": n, "loss": …, …}` with the metrics, for each step that is logged; steps are counted from 1.
@@ -52,32 +70,78 @@ def fit(
     Raises:
         Error: An option is wrong, an epoch has no batch, or the step raises it.
     """
-    _check_counts(epochs=epochs, steps=steps, checkpoint_every=checkpoint_every)
-    check_count("log_every", log_every)
-    _check(step, on_step)
+    _check_counts(epochs=epochs, steps=steps, checkpoint_every=checkpoint_every, validate_every=validate_every)
+    _check_counts(log_every=log_every, patience=patience)
+    observers = _check(step, on_step, callbacks)
+    _check_files(checkpoint, checkpoint_every, resume)
+    judge = _judge(step, validation, validate_every, patience, keep_best)
+    _begin(step, checkpoint if resume else None)
+    line = _Progress(_total(batches, epochs, steps), progress, step.position[0])
+    placed = _placed(batches, epochs, steps, step.position)
+    return _Loop(step, placed, judge, observers, log_every, checkpoint, checkpoint_every, line).run()
+
+
+@dataclass
+class _Loop:
+    """What `fit` does, once its options are known to be right."""
+
+    step: TrainStep
+    placed: Iterator[tuple[Mapping[str, Any], Place, bool]]
+    judge: Judge | None
+    observers: Sequence[Callable[[Entry], Any]]
+    log_every: int
+    checkpoint: Any
+    checkpoint_every: int | None
+    line: _Progress
+
+    def run(self) -> list[Entry]:
+        step, judge = self.step, self.judge
+        history: list[Entry] = []
+        entry: Entry = {}
+        try:
+            for batch, place, ends_epoch in self.placed:
+                entry = {"step": place[0], **step(batch)}
+                step.position = place
+                wants_end = judge is not None and judge(entry, ends_epoch)
+                if place[0] % self.log_every == 0 or (judge is not None and judge.has_judged):
+                    history.append(entry)
+                if self._is_due(place[0]):
+                    step.save(self.checkpoint)
+                for observer in self.observers:
+                    wants_end = observer(entry) is True or wants_end
+                self.line.show(entry)
+                if wants_end:
+                    break
+        finally:
+            self.line.close()
+            for observer in self.observers:
+                if isinstance(observer, Logger):
+                    observer.close()
+        if entry and (not history or history[-1] is not entry):
+            history.append(entry)
+        went_back = judge is not None and judge.go_back()
+        if entry and self.checkpoint is not None and (went_back or not self._is_due(entry["step"])):
+            step.save(self.checkpoint)
+        return history
+
+    def _is_due(self, number: int) -> bool:
+        every = self.checkpoint_every
+        return self.checkpoint is not None and every is not None and number % every == 0
+
+
+def _begin(step: TrainStep, checkpoint: Any) -> None:
+    """Where training begins: at a file, if it is there, else at the first batch."""
+    step.position = (0, 0, 0)
+    if checkpoint is not None and os.path.exists(checkpoint):
+        step.load(checkpoint)
+
+
+def _check_files(checkpoint: Any, checkpoint_every: Any, resume: Any) -> None:
     if checkpoint_every is not None and checkpoint is None:
         raise Error("checkpoint_every needs a file: checkpoint=path")
-    history: list[Entry] = []
-    entry: Entry = {}
-    line = _Progress(_total(batches, epochs, steps), progress)
-    try:
-        for number, batch in _numbered(batches, epochs, steps):
-            entry = {"step": number, **step(batch)}
-            if number % log_every == 0:
-                history.append(entry)
-            if checkpoint is not None and checkpoint_every is not None and number % checkpoint_every == 0:
-                step.save(checkpoint)
-            wants_end = on_step is not None and on_step(entry) is True
-            line.show(entry)
-            if wants_end:
-                break
-    finally:
-        line.close()
-    if entry["step"] % log_every:
-        history.append(entry)
-    if checkpoint is not None and (checkpoint_every is None or entry["step"] % checkpoint_every):
-        step.save(checkpoint)
-    return history
+    check_flag("resume", resume)
+    if resume and checkpoint is None:
+        raise Error("resume needs a file: checkpoint=path")
 
 
 def _check_counts(**counts: Any) -> None:
@@ -86,36 +150,77 @@ def _check_counts(**counts: Any) -> None:
             check_count(name, value)
 
 
-def _check(step: Any, on_step: Any) -> None:
+def _check(step: Any, on_step: Any, callbacks: Any) -> list[Callable[[Entry], Any]]:
+    """All that is called after each step."""
     if not isinstance(step, TrainStep):
         raise Error(f"step must be a TrainStep, got {type(step).__name__}")
     if on_step is not None and not callable(on_step):
         raise Error(f"on_step must be a function of what a step gives, got {on_step!r}")
+    if not isinstance(callbacks, (list, tuple)) or not all(map(callable, callbacks)):
+        raise Error(f"callbacks must be a list of functions of what a step gives, got {callbacks!r:.60}")
+    return [*([on_step] if on_step is not None else []), *callbacks]
 
 
-def _numbered(batches: Batches, epochs: int | None, steps: int | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The batches of all epochs, counted from 1."""
+def _judge(step: TrainStep, validation: Any, every: Any, patience: Any, keep_best: Any) -> Judge | None:
+    check_flag("keep_best", keep_best)
+    if validation is not None:
+        return Judge(step, lambda: epoch_of(validation, 0, "validation"), every, patience, keep_best)
+    for name, value in {"validate_every": every, "patience": patience, "keep_best": keep_best or None}.items():
+        if value is not None:
+            raise Error(f"{name} needs batches to validate with: validation=batches")
+    return None
+
+
+def epoch_of(batches: Any, epoch: int, what: str) -> Iterable[Mapping[str, Any]]:
+    """The batches of an epoch.
+
+    Raises:
+        Error: They are no batches; `what` is the argument that they come from.
+    """
+    given = batches
+    if callable(batches):
+        given = batches(epoch) if _takes_epoch(batches) else batches()
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        subject = f"the function of {what} gives" if callable(batches) else f"{what} is"
+        raise Error(f"{subject} {type(given).__name__}; expected batches, each a mapping of names to arrays")
+    return given
+
+
+def _takes_epoch(function: Callable[..., Any]) -> bool:
+    """Whether a function has to be given an argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # one of C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
+
+
+def _placed(
+    batches: Batches, epochs: int | None, steps: int | None, begin: Place
+) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
+    """The batches from a place on: each with the place after it, and whether an epoch ends there."""
     if epochs is None and steps is None:
         epochs = 1
-    number = 0
-    for epoch in count(1):
-        before = number
-        epoch_batches = batches() if callable(batches) else batches
-        if not isinstance(epoch_batches, Iterable) or isinstance(epoch_batches, Mapping):
-            subject = "the function of batches gives" if callable(batches) else "batches is"
-            raise Error(
-                f"{subject} {type(epoch_batches).__name__}; expected batches, each a mapping of names to arrays"
-            )
-        for batch in epoch_batches:
-            number += 1
-            yield number, batch
-            if number == steps:
-                return
-        if number == before:
-            hint = None if epoch == 1 else "an iterator ends for good: give a list, or a function that makes a new one"
-            raise Error(f"epoch {epoch} has no batch", hint=hint)
-        if epoch == epochs:
+    number, first, skipped = begin
+    for epoch in count(first):
+        if (epochs is not None and epoch >= epochs) or (steps is not None and number >= steps):
             return
+        present = iter(epoch_of(batches, epoch, "batches"))
+        index = sum(1 for _ in islice(present, skipped))
+        batch = next(present, None)
+        if batch is None and not skipped:
+            hint = None if epoch == 0 else "an iterator ends for good: give a list, or a function that makes a new one"
+            raise Error(f"epoch {epoch + 1} has no batch", hint=hint)
+        skipped = 0
+        while batch is not None:
+            number, index = number + 1, index + 1
+            if number == steps:
+                yield batch, (number, epoch, index), True
+                return
+            following = next(present, None)
+            yield batch, (number, epoch, index) if following is not None else (number, epoch + 1, 0), following is None
+            batch = following
 
 
 def _total(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
@@ -132,8 +237,8 @@ class _Progress:
     _WIDTH = 24
     _INTERVAL = 0.1
 
-    def __init__(self, total: int | None, enabled: bool):
-        self._total = total
+    def __init__(self, total: int | None, enabled: bool, before: int):
+        self._total, self._before = total, before  # steps: in all, and before this call
         self._on = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._start = self._shown = time.monotonic()
         self._last: Entry | None = None
@@ -158,13 +263,13 @@ class _Progress:
     def _write(self, entry: Entry) -> None:
         self._shown = time.monotonic()
         done = entry["step"]
-        rate = done / max(self._shown - self._start, 1e-9)
+        rate = (done - self._before) / max(self._shown - self._start, 1e-9)
         text = f"{rate:.3g} steps/s"
         if self._total is None:
             text = f"{done}  {text}"
         else:
             bar = "#" * (self._WIDTH * done // self._total)
-            seconds_left = (self._total - done) / rate
+            seconds_left = (self._total - done) / max(rate, 1e-9)
             text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {seconds_left:.0f} s left"
         text += "  " + ", ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
         # A line that wraps could not be overwritten.

@@ -16,13 +16,15 @@ from rlx.ir.signature import Argument, sign_function
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.train import loss_scale as scales
+from rlx.train.groups import Groups, Mask, optimizers_of
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import Optimizer
-from rlx.train.schedules import check_count, check_number, learning_rate_at
+from rlx.train.schedules import check_count, check_number, check_share, learning_rate_at
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
 STEP, ACCUMULATED = "train/step", "train/accumulated"
+AVERAGE = "ema/"  # before the name of a parameter: its exponential moving average
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ def training_graph(
     accumulate: int = 1,
     clip_norm: float | None = None,
     bind: Mapping[str, int] | None = None,
+    groups: Groups | None = None,
+    weight_decay_mask: Mask | None = None,
+    ema: float | None = None,
 ) -> TrainingGraph:
     """The graph of one training step. See `TrainStep` for the arguments.
 
@@ -67,6 +72,8 @@ def training_graph(
     check_count("accumulate", accumulate)
     if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
         raise Error(f"clip_norm must be positive, got {clip_norm!r}")
+    if ema is not None:
+        check_share("ema", ema)
     dtypes = precision_policy(precision)
     scale = scales.chosen(loss_scale, by_default=dtypes.computes_in("f16"))
 
@@ -89,7 +96,8 @@ def training_graph(
     gradients, metrics = gradients_and_metrics[: len(names)], gradients_and_metrics[len(names) :]
     outputs_by_name = dict(zip([o for o in outputs if scale is not None or o != loss], metrics, strict=True))
     step.set_outputs({loss: outputs_by_name.pop(loss, first), **outputs_by_name})
-    _Update(step, optimizer, trained, gradients, scale, accumulate, clip_norm).emit()
+    optimizers = optimizers_of(optimizer, trained, groups, weight_decay_mask)
+    _Update(step, optimizers, trained, gradients, scale, accumulate, clip_norm, ema).emit()
     step.verify()
     frozen = tuple(a.name for a in step.params)
     return TrainingGraph(step, tuple(names), frozen)
@@ -147,15 +155,16 @@ class _Update:
     def __init__(
         self,
         graph: Graph,
-        optimizer: Optimizer,
+        optimizers: Mapping[str, Optimizer],
         trained: Sequence[Argument],
         gradients: Sequence[Tensor],
         scale: DynamicLossScale | float | None,
         accumulate: int,
         clip_norm: float | None,
+        ema: float | None,
     ):
-        self.g, self.optimizer, self.trained, self.scale = graph, optimizer, trained, scale
-        self.accumulate, self.clip_norm = accumulate, clip_norm
+        self.g, self.optimizers, self.trained, self.scale = graph, optimizers, trained, scale
+        self.accumulate, self.clip_norm, self.ema = accumulate, clip_norm, ema
         self.gradients = [graph.cast(t, wide(t.dtype)) for t in gradients]
 
     def emit(self) -> None:
@@ -174,9 +183,12 @@ class _Update:
             self._clip(self.clip_norm)
         kind = f64 if any(t.dtype is f64 for t in self.gradients) else f32
         step = g.cast(count, kind)
-        rate = learning_rate_at(g, self.optimizer.learning_rate, step)
+        rates: dict[Any, Tensor] = {}  # one for each group
         for argument, gradient in zip(self.trained, self.gradients, strict=True):
-            self._update(argument, gradient, step, rate, ready)
+            rate = self.optimizers[argument.name].learning_rate
+            if rate not in rates:
+                rates[rate] = learning_rate_at(g, rate, step)
+            self._update(argument, gradient, step, rates[rate], ready)
         g.update(count, count + 1 if ready is None else count + g.cast(ready, "i32"))
 
     def _unscale(self) -> None:
@@ -211,33 +223,35 @@ class _Update:
         share = g.minimum(greatest / g.sqrt(squares), 1.0)
         self.gradients = [t * g.cast(share, t.dtype) for t in self.gradients]
 
-    def _checked(self, updated: Any, states: Mapping[str, Tensor]) -> tuple[Any, Mapping[str, Any]]:
+    def _checked(
+        self, optimizer: Optimizer, updated: Any, states: Mapping[str, Tensor]
+    ) -> tuple[Any, Mapping[str, Any]]:
         """Check the result of an optimiser's update: the new parameter, and the next value of each state."""
         if not isinstance(updated, tuple) or len(updated) != 2 or not isinstance(updated[1], Mapping):
             expected = "expected the new parameter and a dictionary of the next states"
-            raise Error(f"{self.optimizer.name}: update gives {type(updated).__name__}; {expected}")
+            raise Error(f"{optimizer.name}: update gives {type(updated).__name__}; {expected}")
         if updated[1].keys() != states.keys():
             names = ", ".join(updated[1]) or "none"
             expected = ", ".join(states) or "none"
-            raise Error(f"{self.optimizer.name}: update gives the states {names}; expected {expected}")
+            raise Error(f"{optimizer.name}: update gives the states {names}; expected {expected}")
         return updated
 
     def _update(self, argument: Argument, gradient: Tensor, step: Tensor, rate: Tensor, ready: Tensor | None) -> None:
-        g, kind = self.g, gradient.dtype
+        g, kind, optimizer = self.g, gradient.dtype, self.optimizers[argument.name]
         old = g.argument(argument.name)
         shape = Shape(argument.shape.dims, kind)
-        slots = self.optimizer.states(shape)
+        slots = optimizer.states(shape)
         if not isinstance(slots, Mapping):
-            raise Error(f"{self.optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
+            raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
         states = {
-            slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", slot_shape)
-            for slot, slot_shape in slots.items()
+            slot: g.state(f"{optimizer.name}_{slot}/{argument.name}", slot_shape) for slot, slot_shape in slots.items()
         }
         with g.named(f"update/{argument.name}"):
-            updated = self.optimizer.update(
-                g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind)
-            )
-            new, following = self._checked(updated, states)
+            updated = optimizer.update(g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind))
+            new, following = self._checked(optimizer, updated, states)
             pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
+            if self.ema is not None:
+                mean = g.state(f"{AVERAGE}{argument.name}", shape)
+                pairs.append((mean, self.ema * mean + (1 - self.ema) * new))
             for state, value in pairs:
                 g.update(state, value if ready is None else g.where(ready, value, state))

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from rlx.backends import stages
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.signature import Argument
+from rlx.runtime.arguments import checked_cast
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
 from rlx.train import checkpoint
+from rlx.train.groups import Groups, Mask
 from rlx.train.loss_scale import SCALE, DynamicLossScale
 from rlx.train.optimizers import Optimizer
-from rlx.train.program import STEP, training_graph
+from rlx.train.program import AVERAGE, STEP, training_graph
+from rlx.transforms.base import tensor_graph
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
@@ -46,6 +50,12 @@ class TrainStep:
             absent, it is `DynamicLossScale()` for f16, and no scale for other dtypes.
         accumulate: The parameters are updated once in this many calls, by the mean of the gradients of these calls.
         clip_norm: The largest norm of the gradients, taken together as one vector; longer ones are scaled down to it.
+        groups: Other options of the optimiser for some parameters, by patterns of their names, of which the first that fits
+            counts: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
+        weight_decay_mask: The parameters that decay, as patterns of names, or a function of a name and a `Shape` that gives
+            True for these: `lambda name, shape: shape.rank > 1`. All decay when absent.
+        ema: The share of the past in an exponential moving average of the parameters, such as 0.999, which `ema_params`
+            gives; it begins with the values that are set.
         params: Values of the parameters, by name or as the path of a file, for those that did not come with the graph
             (`graph.weights`); they can be set later.
         bind: Sizes of symbols that are fixed now.
@@ -55,6 +65,7 @@ class TrainStep:
     Attributes:
         graph: The program as a graph.
         compiled: The program.
+        position: Where `fit` was, which checkpoints keep: the steps that it has taken, the epoch, and how many of its batches.
 
     Raises:
         Error: An option is wrong, the loss is no scalar, an op has no derivative, or a parameter does not fit.
@@ -73,12 +84,15 @@ class TrainStep:
         loss_scale: DynamicLossScale | float | None = None,
         accumulate: int = 1,
         clip_norm: float | None = None,
+        groups: Groups | None = None,
+        weight_decay_mask: Mask | None = None,
+        ema: float | None = None,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         bind: Mapping[str, int] | None = None,
         cache: Any = True,
         timeout: float | None = None,
     ):
-        session = Session(device, threads=threads)
+        self._session, self._options = Session(device, threads=threads), {"cache": cache, "timeout": timeout}
         training = training_graph(
             graph,
             optimizer,
@@ -88,9 +102,16 @@ class TrainStep:
             loss_scale=loss_scale,
             accumulate=accumulate,
             clip_norm=clip_norm,
+            groups=groups,
+            weight_decay_mask=weight_decay_mask,
+            ema=ema,
             bind=bind,
         )
         self.graph = training.graph
+        self._source, self._loss = stages.prepared(tensor_graph(graph), bind), loss
+        self._tester: CompiledGraph | None = None
+        self.position = (0, 0, 0)
+        self._averaged = ema is not None
         self._trained = training.trained
         self._results = training.results
         self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}
@@ -98,7 +119,7 @@ class TrainStep:
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
-        self.compiled: CompiledGraph = session.compile(training.graph, cache=cache, timeout=timeout)
+        self.compiled: CompiledGraph = self._session.compile(training.graph, **self._options)
         if graph.weights:
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
@@ -150,7 +171,56 @@ class TrainStep:
         self._check_set()
         return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
+    def ema_params(self) -> dict[str, np.ndarray]:
+        """Copies of the parameters by name, where those that are trained are their moving averages.
+
+        Raises:
+            Error: There are none (`ema=`), or a parameter is not set.
+        """
+        if not self._averaged:
+            raise Error("there are no moving averages", hint="TrainStep(…, ema=0.999)")
+        return holding(self._lock, self._read_averages)
+
+    def _read_averages(self) -> dict[str, np.ndarray]:
+        present = self._read_params()
+        means = {n: self.compiled.state(AVERAGE + n).astype(present[n].dtype) for n in self._trained}
+        return present | means
+
+    def evaluate(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        """The means over batches of the loss and of the metrics that are scalars; nothing is updated.
+
+        The graph is computed with the present parameters, or with their moving averages if there are any (`ema=`), and with
+        the present states, in its own precision.
+
+        Args:
+            batches: Arrays by name, for each batch.
+
+        Raises:
+            Error: There is no batch, a parameter is not set, or an input does not fit.
+        """
+        params = self.ema_params() if self._averaged else self.params()
+        tester = self._tester = self._tester or self._session.compile(self._source, **self._options)
+        tester.set_params(params, copy=False)
+        states = {a.name: self.compiled.state(a.name) for a in self._source.states}
+        sums: dict[str, float] = {}
+        count = 0
+        for batch in batches:
+            for name, value in states.items():
+                tester.set_state(name, value)
+            results = tester.run_named(batch)
+            loss = self._loss if self._loss is not None else next(iter(results))
+            values = {"loss": results.pop(loss), **results}
+            count += 1
+            for name, value in values.items():
+                if not value.ndim:
+                    sums[name] = sums.get(name, 0.0) + float(value)
+        if not count:
+            raise Error("there is no batch to evaluate", hint="an iterator ends for good: give a list, or a function")
+        return {name: total / count for name, total in sums.items()}
+
+    def set_params(
+        self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
+    ) -> None:
         """Set parameters, by name or as the path of a file, which must have all of them. The optimiser keeps its state.
 
         Args:
@@ -158,30 +228,35 @@ class TrainStep:
                 that the graph has itself among them, such as running means.
             copy: False lends the arrays of parameters that are not trained; they must not be changed while the step is in
                 use. Other arrays are always copied.
+            cast: True converts arrays of other dtypes: see `CompiledGraph.set_params`.
 
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
         """
-        params = opened(params)
+        params, cast = opened(params), checked_cast(cast)
         if isinstance(params, Weights):
             own = [a for n, a in self._own_states.items() if n in params]
-            params, copy = params.values_of([*self._params.values(), *own]), False
+            params, copy = params.values_of([*self._params.values(), *own], cast=cast), False
         arrays, states = {}, {}
         for name, value in params.items():
             if name in self._own_states:
-                states[name] = argument_array(self._own_states[name], value)
+                states[name] = argument_array(self._own_states[name], value, cast=cast)
                 continue
             if name not in self._params:
                 known_names = ", ".join(self._params)
                 raise Error(
                     f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known_names}"
                 )
-            arrays[name] = argument_array(self._params[name], value)
+            arrays[name] = argument_array(self._params[name], value, cast=cast)
         frozen = {n: keep(a, copy) for n, a in arrays.items() if n not in self._trained}
-        holding(self._lock, self._write, arrays, frozen, states)
+        holding(self._lock, self._write, arrays, frozen, states, self._averaged)
 
     def _write(
-        self, arrays: Mapping[str, np.ndarray], frozen: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]
+        self,
+        arrays: Mapping[str, np.ndarray],
+        frozen: Mapping[str, np.ndarray],
+        states: Mapping[str, np.ndarray],
+        averages: bool,
     ) -> None:
         self._unset |= arrays.keys()  # until all are written: an interrupt must not leave old values beside new ones
         if frozen:
@@ -190,6 +265,9 @@ class TrainStep:
         for name, array in arrays.items():
             if name in self._trained:
                 self.compiled.set_state(name, array)
+                if averages:
+                    wide = next(a.shape.dtype.numpy for a in self.graph.states if a.name == AVERAGE + name)
+                    self.compiled.set_state(AVERAGE + name, array.astype(wide))
         for name, array in states.items():
             self.compiled.set_state(name, array)
         self._unset -= arrays.keys()
@@ -225,7 +303,20 @@ class TrainStep:
         Raises:
             Error: A parameter is not set, or the file cannot be written.
         """
-        checkpoint.write(path, holding(self._lock, lambda: self._read_params() | self._read_states()))
+        position = {checkpoint.POSITION: np.array(self.position, np.int64)} if any(self.position) else {}
+        checkpoint.write(path, self.snapshot() | position)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Copies of all parameters and states, by name: what `save` writes, and `restore` takes.
+
+        Raises:
+            Error: A parameter is not set.
+        """
+        return holding(self._lock, lambda: self._read_params() | self._read_states())
+
+    def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        """Continue from what `snapshot` gave."""
+        holding(self._lock, self._restore, snapshot)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Continue from a file that `save` wrote, for the same graph and the same kind of optimiser.
@@ -238,14 +329,17 @@ class TrainStep:
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)
+        steps, epoch, batches = tensors.pop(checkpoint.POSITION, np.zeros(3, np.int64)).tolist()
         holding(self._lock, self._restore, tensors)
+        self.position = (steps, epoch, batches)
 
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
         self._unset = frozenset(self._params)  # after an interrupt, a mixture of old and new values must not be used
         for name, array in tensors.items():
             if name not in self._params:
                 self.compiled.set_state(name, array)
-        self.set_params({n: a for n, a in tensors.items() if n in self._params}, copy=False)
+        params = {n: a for n, a in tensors.items() if n in self._params}
+        self._write(params, {n: a for n, a in params.items() if n not in self._trained}, False)
 
     def __repr__(self) -> str:
         return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"

@@ -1,0 +1,114 @@
+"""Callbacks of `fit` that write losses and metrics to files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from numbers import Real
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.files import file_name
+from rlx.ir.packages import required
+from rlx.train.schedules import check_count
+
+
+def scalars(entry: dict[str, Any]) -> dict[str, float]:
+    """The numbers of an entry without its step."""
+    return {n: float(v) for n, v in entry.items() if n != "step" and isinstance(v, Real)}
+
+
+class Logger:
+    """A callback that `fit` closes when it ends; it can be used again."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class CSVLogger(Logger):
+    """Writes one line for each step: `step,loss,…`.
+
+    The columns are those of the first entry, and `columns`. A file that is there is gone on with if it has the same ones.
+
+    Args:
+        path: The file.
+        every: One of this many steps is written, and each with a validation.
+        columns: Names of numbers that only some entries have, such as `val_loss`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, every: int = 1, columns: tuple[str, ...] = ()):
+        self.path = file_name(path)
+        self._every = check_count("every", every)
+        self._more = tuple(columns)
+        self._columns: list[str] | None = None
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Write an entry.
+
+        Raises:
+            Error: The file cannot be written, or has other columns.
+        """
+        numbers = scalars(entry)
+        is_validation = any(name.startswith("val_") for name in numbers)
+        if entry["step"] % self._every and not is_validation:
+            return
+        if self._columns is None:
+            self._columns = self._begun(["step", *dict.fromkeys((*numbers, *self._more))])
+        row = [entry["step"], *(numbers.get(name, "") for name in self._columns[1:])]
+        self._write([row], "a")
+
+    def _begun(self, columns: list[str]) -> list[str]:
+        """The columns of the file, which is made if it is not there."""
+        try:
+            with open(self.path, newline="", encoding="utf-8") as file:
+                present = next(csv.reader(file), None)
+        except FileNotFoundError:
+            present = None
+        except OSError as problem:
+            raise Error(f"cannot read {self.path}: {problem.strerror}") from None
+        if present is None:
+            self._write([columns], "w")
+            return columns
+        if set(present) != set(columns) or present[0] != "step":
+            raise Error(
+                f"{self.path} has the columns {', '.join(present)}, and these steps give {', '.join(columns)}",
+                hint="give another file, or the same columns=",
+            )
+        return present
+
+    def _write(self, rows: list[list[Any]], mode: str) -> None:
+        try:
+            with open(self.path, mode, newline="", encoding="utf-8") as file:
+                csv.writer(file, lineterminator="\n").writerows(rows)
+        except OSError as problem:
+            raise Error(f"cannot write {self.path}: {problem.strerror}") from None
+
+
+class TensorBoardLogger(Logger):
+    """Writes event files that TensorBoard shows: `tensorboard --logdir FOLDER`.
+
+    It needs the package tensorboardX: `pip install 'rlx[tensorboard]'`.
+
+    Args:
+        folder: The folder of the run.
+        every: One of this many steps is written, and each with a validation.
+
+    Raises:
+        Error: The package is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, every: int = 1):
+        package = required("tensorboardX", "TensorBoardLogger")
+        self._every = check_count("every", every)
+        self._writer = package.SummaryWriter(file_name(folder))
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        """Write the numbers of an entry."""
+        numbers = scalars(entry)
+        if entry["step"] % self._every == 0 or any(name.startswith("val_") for name in numbers):
+            for name, value in numbers.items():
+                self._writer.add_scalar(name, value, entry["step"])
+
+    def close(self) -> None:
+        """Write what is left, and close the file; what comes then goes into another one."""
+        self._writer.close()

@@ -1,0 +1,157 @@
+"""Validation, patience, the best parameters, resuming, groups, masks, averages, and files of logs."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import struct
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.train import SGD, AdamW, CSVLogger, TensorBoardLogger, TrainStep, fit
+from tests.train import mlp
+
+
+def step(optimizer: Any = None, **options: Any) -> TrainStep:
+    return TrainStep(mlp.graph(), optimizer or SGD(0.1), device="xla", params=mlp.params(), **options)
+
+
+DATA = mlp.batches(4)
+
+
+def test_validation_is_the_mean_over_batches() -> None:
+    trained = step()
+    history = fit(trained, DATA, epochs=2, log_every=100, validation=DATA[:2])
+    assert [e["step"] for e in history] == [4, 8]
+    expected = [rlx.evaluate(mlp.graph(), {**b, **trained.params()})[:2] for b in DATA[:2]]
+    found = [history[-1]["val_loss"], history[-1]["val_mae"]]
+    np.testing.assert_allclose(found, np.mean(expected, axis=0), rtol=1e-5)
+    assert "val_predicted" not in history[-1]
+    assert "val_loss" in fit(step(), DATA, validation=lambda: iter(DATA), validate_every=3)[2]
+
+
+def test_patience_ends_training_and_the_best_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "best.safetensors"
+    trained = step(SGD(2.0))  # too fast: the loss grows
+    options: Any = {"validation": DATA, "patience": 2, "keep_best": True, "checkpoint": path}
+    history = fit(trained, DATA, epochs=50, log_every=1000, **options)
+    losses = [e["val_loss"] for e in history]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 3 < 50 and min(losses) < losses[-1]
+    assert trained.evaluate(DATA)["loss"] == pytest.approx(losses[best], rel=1e-6)
+    assert trained.num_updates == 4 * (best + 1)
+    again = step(SGD(2.0))
+    again.load(path)
+    assert again.evaluate(DATA)["loss"] == pytest.approx(losses[best], rel=1e-6)
+
+
+@pytest.mark.parametrize("first", [3, 4, 6])
+def test_a_resumed_training_is_the_same_to_the_bit(tmp_path: Path, first: int) -> None:
+    path = tmp_path / "c.safetensors"
+
+    def shuffled(epoch: int) -> Any:
+        return [DATA[i] for i in np.random.default_rng(epoch).permutation(4)]
+
+    whole = fit(step(AdamW(0.01)), shuffled, epochs=3)
+    begun = fit(step(AdamW(0.01)), shuffled, epochs=3, steps=first, checkpoint=path, resume=True)
+    resumed = step(AdamW(0.01))
+    rest = fit(resumed, shuffled, epochs=3, checkpoint=path, resume=True)
+    assert [e["step"] for e in begun + rest] == list(range(1, 13))
+    assert [e["loss"] for e in begun + rest] == [e["loss"] for e in whole]
+    assert fit(step(AdamW(0.01)), shuffled, epochs=3, checkpoint=path, resume=True) == []
+
+
+def test_groups_and_masks() -> None:
+    (batch,) = DATA[:1]
+    start = mlp.params()
+    plain, decayed = step(AdamW(0.1, weight_decay=0.0)), step(AdamW(0.1, weight_decay=0.5))
+    masked = step(AdamW(0.1, weight_decay=0.5), weight_decay_mask=["w*"])
+    by_shape = step(AdamW(0.1, weight_decay=0.5), weight_decay_mask=lambda name, shape: shape.rank > 1)
+    groups = step(
+        AdamW(0.1), groups={"w1": {"learning_rate": 0.0}, "w*": {"weight_decay": 0.5}, "b1": {"weight_decay": 0.0}}
+    )
+    for each in (plain, decayed, masked, by_shape, groups):
+        each(batch)
+    for other in (masked, by_shape):
+        np.testing.assert_array_equal(other.params()["b1"], plain.params()["b1"])
+        np.testing.assert_array_equal(other.params()["w1"], decayed.params()["w1"])
+    assert not np.array_equal(plain.params()["w1"], decayed.params()["w1"])
+    np.testing.assert_array_equal(groups.params()["w1"], start["w1"])
+    np.testing.assert_array_equal(groups.params()["w2"], decayed.params()["w2"])
+    np.testing.assert_array_equal(groups.params()["b1"], plain.params()["b1"])
+
+
+def test_moving_averages(tmp_path: Path) -> None:
+    averaged = step(ema=0.75)
+    expected = mlp.params()
+    for batch in DATA:
+        averaged(batch)
+        expected = {n: 0.75 * expected[n] + 0.25 * p for n, p in averaged.params().items()}
+    for name, mean in averaged.ema_params().items():
+        np.testing.assert_allclose(mean, expected[name], rtol=1e-5, atol=1e-7)
+    losses = [rlx.evaluate(mlp.graph(), {**b, **expected})[0] for b in DATA]
+    assert averaged.evaluate(DATA)["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    averaged.save(tmp_path / "a.safetensors")
+    other = TrainStep(mlp.graph(), SGD(0.1), device="xla", ema=0.75)
+    other.load(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(other.ema_params()["w1"], averaged.ema_params()["w1"])
+
+
+def records(path: Path) -> list[bytes]:
+    """The records of a file of TensorFlow: length, its checksum, content, its checksum."""
+    data, found = path.read_bytes(), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        found.append(data[12 : 12 + length])
+        data = data[16 + length :]
+    return found
+
+
+def test_logs(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    callbacks: Any = [CSVLogger(path, columns=("val_loss", "val_mae"))]
+    pytest.importorskip("tensorboardX")
+    callbacks.append(TensorBoardLogger(tmp_path / "events"))
+    history = fit(step(), DATA, epochs=2, validation=DATA, callbacks=callbacks)
+    fit(step(), DATA, steps=1, callbacks=[CSVLogger(path, columns=("val_loss", "val_mae"))])
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["step", "loss", "mae", "val_loss", "val_mae"] and len(rows) == 9
+    assert float(rows[7]["loss"]) == history[7]["loss"] and rows[0]["val_loss"] == ""
+    assert float(rows[3]["val_loss"]) == history[3]["val_loss"]
+    with pytest.raises(rlx.Error, match="has the columns"):
+        fit(step(), DATA, callbacks=[CSVLogger(path)])
+    event = importlib.import_module("tensorboardX.proto.event_pb2").Event
+    (events,) = (tmp_path / "events").iterdir()
+    values = [(e.step, v.tag, v.simple_value) for e in map(event.FromString, records(events)) for v in e.summary.value]
+    assert [s for s, tag, _ in values if tag == "loss"] == list(range(1, 9))
+    assert {s: v for s, tag, v in values if tag == "val_loss"}[8] == pytest.approx(history[7]["val_loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fit(step(), DATA, patience=2), "patience needs batches to validate with"),
+        (lambda: fit(step(), DATA, resume=True), "resume needs a file"),
+        (lambda: fit(step(), DATA, callbacks=cast(Any, [3])), "callbacks must be a list of functions"),
+        (lambda: fit(step(), DATA, validation=cast(Any, 3)), "validation is int; expected batches"),
+        (lambda: fit(step(), DATA, validation=[]), "no batch to evaluate"),
+        (lambda: step(groups={"head": {}}), "no trained parameter fits 'head'; there are w1, b1, w2"),
+        (
+            lambda: step(groups={"w1": {"learning_rat": 1}}),
+            r"SGD has no option 'learning_rat' \(did you mean 'learning_rate'",
+        ),
+        (lambda: step(groups=["w1"]), "groups must be a mapping"),
+        (lambda: step(weight_decay_mask=["bias"]), "no trained parameter fits 'bias'"),
+        (lambda: step(weight_decay_mask=lambda n, s: None), "must give True or False"),
+        (lambda: step(ema=1.0), "ema"),
+        (lambda: step().ema_params(), "there are no moving averages"),
+    ],
+)
+def test_wrong_options_are_named(call: Any, message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        call()
