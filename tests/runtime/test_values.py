@@ -116,3 +116,46 @@ def test_buckets_and_models_take_lists_too() -> None:
         return x * w
 
     np.testing.assert_array_equal(scaled([1, 2], w=0.5), [0.5, 1.0])
+
+
+def test_a_printed_module_does_not_hide_the_cause() -> None:
+    dump = [f"  %{i} = stablehlo.add %{i - 1}, %{i - 1} : tensor<4xf32>" for i in range(900)]
+    message = "\n".join(["XLA: it does not compile", *dump, "error: 'stablehlo.foo' op is not known", "x" * 9000])
+    problem = rlx.CompileError(message, hint="a hint")
+    assert problem.details == message and len(message) > 44000 and len(str(problem)) < 6000
+    assert str(problem).splitlines()[1] == "error: 'stablehlo.foo' op is not known"
+    assert "all are in the attribute `details`" in str(problem) and str(problem).endswith("hint: a hint")
+    assert rlx.CompileError("short\nerror: x").message == "short\nerror: x"
+    listed = "\n".join(f"rlx.op{i}: model.py:{i}" for i in range(900))
+    assert rlx.UnsupportedError(listed).message == listed
+
+
+MESSAGES = [
+    (lambda g, x: g.sum([x, x]), r"rlx.reduce: operand 'x' must be a tensor, got a list of 2\n.*g.stack"),
+    (lambda g, x: g.mean([1, 2]), r"got a list of 2\n.*g.constant"),
+    (lambda g, x: g.reshape(None, (3,)), "operand 'x' must be a tensor, got NoneType"),
+    (lambda g, x: rlx.Session("gpu"), r"'gpu' is no device: rlx.Session\('cuda'\)(?s:.*)found here: "),
+    (lambda g, x: rlx.Session("mps"), r"'mps' is no device: rlx.Session\('metal'\)"),
+    (
+        lambda g, x: rlx.Session().compile(sums(), params={"W": [0, 0]}),
+        r"no parameter 'W' \(did you mean 'w'\?\); .* has w",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MESSAGES)
+def test_messages_say_what_to_type(call: Any, message: str) -> None:
+    g = rlx.Graph("g")
+    with pytest.raises(rlx.Error, match=message):
+        call(g, g.input("x", (2, 2)))
+
+
+def test_files_of_other_formats_are_named(compiled: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", w=np.array([1, 2], np.float32))
+    compiled.set_params(tmp_path / "w.npz")
+    (tmp_path / "model.pt").write_bytes(b"\x80\x04" + bytes(100))
+    with pytest.raises(rlx.Error, match=r"(?s)model.pt.*pickled objects.*safetensors.torch.save_file"):
+        compiled.set_params(tmp_path / "model.pt")
+    np.savez(tmp_path / "o.npz", w=np.array([1, None], object))
+    with pytest.raises(rlx.Error, match="'w'"):
+        compiled.set_params(tmp_path / "o.npz")

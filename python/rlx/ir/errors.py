@@ -43,11 +43,45 @@ class PassError(Error):
 
 
 class CompileError(Error):
-    """A back end could not compile a module."""
+    """A back end could not compile a module.
+
+    Attributes:
+        details: The whole message. A compiler may print the module, with the cause somewhere in it: `message` has the cause
+            first, and little of the rest.
+    """
+
+    _longest: int | None = 6000  # characters
+
+    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
+        self.details = message
+        super().__init__(_bounded(message, self._longest), location=location, hint=hint)
+
+
+_LONGEST_LINE = 600
+_CAUSES = 10
+
+
+def _bounded(message: str, longest: int | None) -> str:
+    """A message whose length is bounded: its first line, then those that speak of an error, then as many others as fit."""
+    if longest is None or len(message) <= longest:
+        return message
+    first, *rest = [
+        line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …" for line in message.splitlines()
+    ] or [""]
+    causes = [line for line in rest if "error" in line.lower()][:_CAUSES]
+    kept, size = [first, *causes], sum(map(len, (first, *causes)))
+    for line in (line for line in rest if line not in causes):
+        size += len(line)
+        if size > longest // 2:
+            break
+        kept.append(line)
+    return "\n".join([*kept, f"… of {len(message)} characters: all are in the attribute `details` of this error"])
 
 
 class UnsupportedError(CompileError):
     """A target cannot express some op; the message lists every such op with its location."""
+
+    _longest = None
 
 
 class ExecutionError(Error):
