@@ -17,13 +17,13 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt python/rlx/version.py $(wildcard c
 .DEFAULT_GOAL := help
 # Two set-ups at once would write into one environment.
 .NOTPARALLEL:
-.PHONY: help demo test test-all bench dialect lint format docs clean
+.PHONY: help demo test test-all bench dialect lint format docs docs-site clean
 MAKEFLAGS += --no-print-directory
 # The tests start hundreds of processes: without byte code, each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the model, 90 MB, once)
 	@echo "demo: model"
@@ -50,6 +50,10 @@ docs: $(VENV)/.installed ## regenerate the tables in docs/ and the type stubs
 	@$(BIN)/python -m tools.generate_docs
 	@$(BIN)/python -m tools.generate_stubs
 
+docs-site: $(VENV)/.installed-docs ## build docs/ and the pages of the Python API as a site in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "docs-site: build/site/index.html (to search, serve it: python3 -m http.server -d build/site)"
+
 lint: $(VENV)/.installed-dev ## ruff and pyright
 	@echo "lint: ruff check"
 	@$(BIN)/ruff check --quiet .
@@ -67,7 +71,7 @@ clean: ## remove everything that was built or installed here
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: touched last, so that an interrupted set-up starts again.
-.PRECIOUS: $(VENV)/.python $(VENV)/.installed $(VENV)/.installed-dev $(VENV)/.installed-bench
+.PRECIOUS: $(VENV)/.python $(VENV)/.installed $(VENV)/.installed-dev $(VENV)/.installed-bench $(VENV)/.installed-docs
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -81,7 +85,7 @@ $(VENV)/.installed: $(VENV)/.python $(BUILD_INPUTS)
 	@$(PIP_INSTALL) -e '.[test,text]'
 	@touch $@
 
-$(VENV)/.installed-dev $(VENV)/.installed-bench: $(VENV)/.installed-%: $(VENV)/.python $(BUILD_INPUTS)
+$(VENV)/.installed-dev $(VENV)/.installed-bench $(VENV)/.installed-docs: $(VENV)/.installed-%: $(VENV)/.python $(BUILD_INPUTS)
 	@echo "setup: pip install -e '.[$*,test,text]'"
 	@$(PIP_INSTALL) -e '.[$*,test,text]'
 	@touch $(VENV)/.installed $@

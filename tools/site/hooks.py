@@ -1,0 +1,76 @@
+"""What mkdocs calls (`hooks:` in mkdocs.yml): adds pages from outside `docs/`, and leads links to them."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from tools.site import api_pages
+
+ROOT = Path(__file__).resolve().parents[2]
+# Files of the repository that are pages of the site under other names. The address of a folder is its `index.md`.
+_PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "docs/reference/ops/README.md": "reference/ops/index.md",
+    "docs/reference/ops/index.md": "reference/ops/indexing.md",
+}
+_LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+_SOURCES = "source"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the Python API, the pages of the repository, and the source files that pages lead to."""
+    pages = dict(api_pages.pages())
+    for file in [f for f in files if f"docs/{f.src_uri}" in _PAGES]:
+        files.remove(file)
+    pages |= {there: (ROOT / here).read_text() for here, there in _PAGES.items()}
+    for path in [*_PAGES, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]:
+        for target, _ in _LINK.findall((ROOT / path).read_text()):
+            found = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+            if (ROOT / found).is_file() and not _is_page(found):
+                pages[f"{_SOURCES}/{found}.md"] = _source(found)
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The text of a page with links that lead to where files of the repository lie in the site."""
+    here = page.file.src_uri
+    if here == api_pages.INDEX:
+        markdown += "\n" + api_pages.index()
+    origins = {there: path for path, there in _PAGES.items()}
+    if here.startswith((f"{api_pages.FOLDER}/", f"{_SOURCES}/")):
+        return markdown
+    origin = origins.get(here, f"docs/{here}")
+
+    def moved(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), match.group(1)))
+        if not (ROOT / path).is_file():
+            return match.group()
+        there = _PAGES.get(path) or (path.removeprefix("docs/") if _is_page(path) else f"{_SOURCES}/{path}.md")
+        return f"]({os.path.relpath(there, posixpath.dirname(here) or '.')}{match.group(2) or ''})"
+
+    return _LINK.sub(moved, _with_wide_lists(markdown))
+
+
+def _with_wide_lists(markdown: str) -> str:
+    """Python's Markdown takes what stands four columns in as a part of an item, and an item after that behind an empty line."""
+    wide = re.sub(r"^   (?=\S)", "    ", markdown, flags=re.M)
+    return re.sub(r"^(    .*\n)(?=\d+\. )", r"\1\n", wide, flags=re.M)
+
+
+def _is_page(path: str) -> bool:
+    return path in _PAGES or (path.startswith("docs/") and path.endswith(".md"))
+
+
+def _source(path: str) -> str:
+    text = (ROOT / path).read_text()
+    language = {".py": "python", ".mlir": "text", ".td": "text"}.get(posixpath.splitext(path)[1], "text")
+    return f"# `{path}`\n\n~~~~{language}\n{text}\n~~~~\n"
