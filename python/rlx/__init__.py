@@ -84,7 +84,7 @@ def public_names() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
-        importlib.import_module("rlx.ir.graph").Graph._repr_html_ = _graph_html
+        _show_graphs()
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"rlx.{name}")
@@ -94,9 +94,27 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _graph_html(graph: Any) -> str:
-    """What a notebook shows of a graph. Drawings are made of graphs, so `Graph` itself does not know of them."""
-    return importlib.import_module("rlx.report.drawn").graph_html(graph)
+def _show_graphs() -> None:
+    """Let notebooks show graphs. Drawings are made of graphs, so `Graph` itself does not know of them."""
+    graph, listing = (
+        importlib.import_module("rlx.ir.graph").Graph,
+        importlib.import_module("rlx.ir.listing").GraphReport,
+    )
+    module = importlib.import_module("rlx.blocks.graph_module").GraphModule
+    for shown in (graph, listing, module):
+        shown._repr_html_, shown._repr_svg_ = _graph_html, _graph_svg
+
+
+def _drawable(thing: Any) -> Any:
+    return getattr(thing, "_graph", thing)  # of a module, its graph
+
+
+def _graph_html(thing: Any) -> str:
+    return importlib.import_module("rlx.report.drawn").graph_html(_drawable(thing))
+
+
+def _graph_svg(thing: Any) -> str | None:
+    return importlib.import_module("rlx.report.drawn").graph_svg(_drawable(thing))
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,7 @@ from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.location import caller_location, describe
 from rlx.ir.pickled import Copied
 from rlx.ir.shape import Shape, ShapeLike
+from rlx.ir.short import listed
 from rlx.ir.signature import (
     STAGES,
     Argument,
@@ -418,8 +419,8 @@ class Graph(Copied, Builder):
         return print_op(self.module, debug_info=locations)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{a.name}: {a.shape}" for a in self._arguments)
-        outputs = ", ".join(f"{o.name}: {o.shape}" for o in self.outputs)
+        arguments = listed(f"{a.name}: {a.shape}" for a in self._arguments)
+        outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
         return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
 

@@ -16,6 +16,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.guards import is_array, is_tuple
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.short import report_repr
 from rlx.ir.signature import Argument, Output
 
 _COMMENT_COLUMN = 64
@@ -121,6 +122,9 @@ class GraphReport:
         """One line: name, stage, number of ops, histogram."""
         counts = ", ".join(f"{count} {name}" for name, count in self.histogram.most_common())
         return f"@{self.name} [{self.stage}]: {len(self.ops)} ops: {counts or 'none'}"
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.stats())
 
     def __str__(self) -> str:
         return "\n".join([self.stats(), *self._signature(), *map(str, self.ops)])

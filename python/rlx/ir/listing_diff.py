@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from functools import cached_property
 
 from rlx.ir.listing import GraphReport, OpReport
+from rlx.ir.short import report_repr
 
 _ROUNDS = 3  # ops before an op that tell it apart from others like it
 _COMPARED = 250_000  # pairs of ops without a certain match among them, up to which the best match is looked for
@@ -87,6 +88,9 @@ class ListingDiff:
             shown += self.lines[start:end]
         rest = len(self.lines) - end
         return [*shown, DiffLine("…", f"{rest} ops")] if changed and rest else shown
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self.hunks())

@@ -14,6 +14,7 @@ from rlx.ir.errors import Error
 from rlx.ir.files import read_json
 from rlx.ir.locks import holding, make_lock
 from rlx.models.bert import BertConfig, check_weights, sentence_encoder
+from rlx.report.text import bytes_text
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.weights import open as open_weights
@@ -66,6 +67,12 @@ class SentenceEmbedder:
         self._lock = make_lock()
         with self._progress("read the weights"):
             self.weights = _weights(self.directory / "model.safetensors", self.config)
+
+    def __repr__(self) -> str:
+        config, size = self.config, sum(weight.nbytes for weight in self.weights.values())
+        sizes = f"{config.num_hidden_layers} layers of {config.hidden_size}, {bytes_text(size)} of weights"
+        longest = f"texts of up to {self.max_length} tokens"
+        return f"<SentenceEmbedder {self.directory.name}: {sizes}, {longest}, for {self.session.target.name}>"
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text, truncated to `max_length`.

@@ -16,6 +16,7 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.opview import place_of
 from rlx.ir.shape import shape_of
+from rlx.ir.short import report_repr
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
@@ -94,6 +95,9 @@ class DispatchReport:
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
 
     def __str__(self) -> str:
         rows = self._cells()

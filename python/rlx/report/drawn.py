@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rlx.ir.graph import Graph
 from rlx.ir.listing import GraphReport, inspect_graph
-from rlx.report import graph_svg, html
+from rlx.report import graph_svg as svg
+from rlx.report import html
 from rlx.report.collapse import Overview, overview
 
 _LISTED, _DRAWN = 300, 1_000
@@ -27,12 +28,19 @@ def graph_body(listing: GraphReport, name: str) -> str:
 
 def _drawn(view: Overview, name: str) -> str:
     addresses = {number: f"#{name}-{number}" for number in view.groups}
-    return html.scroll(graph_svg.drawing(view.listing, addresses), f"graph of {view.name}")
+    return html.scroll(svg.drawing(view.listing, addresses), f"graph of {view.name}")
 
 
-def graph_html(graph: Graph) -> str:
+def graph_svg(graph: Graph | GraphReport) -> str | None:
+    """The drawing of a graph, with groups of ops as boxes; None if it is too large to be looked at."""
+    listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
+    return svg.drawing(overview(listing).listing) if len(listing.ops) <= _DRAWN else None
+
+
+def graph_html(graph: Graph | GraphReport) -> str:
     """What a notebook shows of a graph: its drawing if it is not large, and its listing."""
-    listing = inspect_graph(graph)
-    drawn = html.scroll(graph_svg.drawing(overview(listing).listing), "graph") if len(listing.ops) <= _DRAWN else ""
+    listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
+    drawing = graph_svg(listing)
+    drawn = "" if drawing is None else html.scroll(drawing, "graph")
     text = html.details("Listing", html.text_block(str(listing), "listing", _LISTED))
     return html.fragment(f"@{listing.name} [{listing.stage}]: {len(listing.ops)} ops", drawn + text)

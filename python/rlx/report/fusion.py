@@ -9,6 +9,7 @@ from typing import Any
 from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, recorded
 from rlx.passes.fusion.fuse import FUSIONS
@@ -91,6 +92,9 @@ class FusionReport:
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
 
     def __str__(self) -> str:
         lines = [self.summary(), f"  before: {counts_text(self.before)}", f"  after:  {counts_text(self.after)}"]

@@ -8,6 +8,7 @@ from typing import Any
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
 from rlx.report import html
@@ -68,6 +69,9 @@ class CompileHistory:
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
 
     def __str__(self) -> str:
         rows = [(text if len(text) <= 60 else text[:59] + "…", *rest) for text, *rest in self.rows()]

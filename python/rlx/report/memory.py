@@ -10,6 +10,7 @@ from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.graph import Graph
 from rlx.ir.location import scope_of
 from rlx.ir.opview import place_of
+from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
 from rlx.plan.passes.schedule_memory import ScheduleMemory
@@ -67,6 +68,12 @@ class MemoryReport(MemoryPlan):
             parts.append(html.details(step, html.table(rows, header, right=(3,), most=50)))
         head, *lines = [line.strip() for line in self.advice()] or [""]
         return "".join([*parts, html.paragraph(head) if head else "", html.items(lines) if lines else ""])
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())

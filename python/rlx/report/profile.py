@@ -13,6 +13,7 @@ from typing import Any
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir import registry
 from rlx.ir.listing import GraphReport
+from rlx.ir.short import report_repr
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import Machine, Work, number
 from rlx.report.text import short_place, table
@@ -269,6 +270,9 @@ class ProfileReport:
         """The op that gives a kernel its colour: that which does most."""
         ops = [(self._borders.alone(i).flops, self.listing.ops[i].name) for i in kernel.ops]
         return max(ops, default=(0, ""))[1]
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())

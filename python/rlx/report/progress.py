@@ -1,14 +1,19 @@
-"""A bar on a terminal that says how far a series of steps is."""
+"""A line on a terminal that says how far a series of steps is, or how long something has been taking."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TextIO, TypeVar, cast
 
 T = TypeVar("T")
 _WIDTH = 30
+# Before a line of `waiting` appears, and between its changes.
+_SECONDS = 1.0
+_on_screen = threading.Lock()
 
 
 def progress(items: Iterable[T], what: str, *, show: bool = True, stream: TextIO | None = None) -> Iterator[T]:
@@ -40,3 +45,39 @@ def _bar(done: int, total: int | None) -> str:
         return str(done)
     filled = _WIDTH * done // total
     return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{total}"
+
+
+@contextlib.contextmanager
+def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
+    """Say on standard error what is being done, if it takes over a second; nothing where that is no terminal.
+
+    The line goes when it is done. Of several at once only the first shows one.
+
+    Args:
+        what: What is done: "compiling scorer for cpu".
+        stream: Where to write instead.
+    """
+    stream = stream or cast("TextIO | None", sys.stderr)
+    if stream is None or not stream.isatty() or not _on_screen.acquire(blocking=False):
+        yield
+        return
+    done = threading.Event()
+    line = threading.Thread(target=_count_seconds, args=(what, stream, done), daemon=True)
+    line.start()
+    try:
+        yield
+    finally:
+        done.set()
+        line.join()
+        _on_screen.release()
+
+
+def _count_seconds(what: str, stream: TextIO, done: threading.Event) -> None:
+    started, has_written = time.perf_counter(), False
+    while not done.wait(_SECONDS):
+        stream.write(f"\r\x1b[K{what} ({time.perf_counter() - started:.0f} s)")
+        stream.flush()
+        has_written = True
+    if has_written:
+        stream.write("\r\x1b[K")
+        stream.flush()

@@ -14,6 +14,7 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.ir.short import listed
 from rlx.ir.signature import Argument
 from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
 from rlx.runtime.compiled import CompiledGraph
@@ -43,7 +44,7 @@ class BucketedGraph:
         self._buckets = {name: sorted(set(sizes)) for name, sizes in buckets.items()}
         self._inputs = tuple(a for a in graph.arguments if a.kind == "input")
         self._params = {a.name: a for a in graph.params}
-        self._outputs = graph.outputs
+        self._outputs, self._name = graph.outputs, graph.name
         self.programs: dict[Sizes, CompiledGraph] = {
             sizes: compile(dict(zip(self.symbols, sizes, strict=True))) for sizes in product(*self._buckets.values())
         }
@@ -133,7 +134,10 @@ class BucketedGraph:
 
     def __repr__(self) -> str:
         buckets = "; ".join(f"{name}: {', '.join(map(str, sizes))}" for name, sizes in self._buckets.items())
-        return f"<BucketedGraph for {buckets}>"
+        inputs = listed(f"{a.name}: {a.shape}" for a in self._inputs)
+        outputs = listed(f"{o.name}: {o.shape}" for o in self._outputs)
+        target = next(iter(self.programs.values())).artifact.target
+        return f"<BucketedGraph {self._name}({inputs}) -> {outputs} for {target}, with {buckets}>"
 
 
 def _check(graph: Graph, buckets: Mapping[str, Sequence[int]]) -> None:

@@ -440,7 +440,6 @@ class CompiledGraph:
         return program_html(self.artifact, self._content.weights, self.phases)
 
     def __repr__(self) -> str:
-        artifact, signature = self.artifact, self.artifact.signature
-        inputs = ", ".join(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
-        outputs = ", ".join(f"{o.name}: {o.shape}" for o in signature.outputs)
-        return f"<CompiledGraph {signature.name}({inputs}) -> {outputs} for {artifact.target} ({artifact.arch})>"
+        from rlx.runtime.shown import program_line
+
+        return program_line(self.artifact, self._content.weights)

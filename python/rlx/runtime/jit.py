@@ -237,7 +237,8 @@ class Jit:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<rlx.jit {self.__name__}{self._signature}>"
+        traced = f"{self.num_traces} signature{'' if self.num_traces == 1 else 's'} traced"
+        return f"<rlx.jit {self.__name__}{self._signature} for {self._session.target.name}, {traced}>"
 
 
 class Arguments:

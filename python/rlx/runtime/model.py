@@ -31,6 +31,9 @@ class _Annotation:
     shape: Shape
     kind: str
 
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.shape}"
+
 
 def Input(*dims: Any, dtype: Any = None) -> Any:
     """Annotation of an argument that is given at every call: `x: rlx.Input("batch", 784)`.
@@ -174,7 +177,16 @@ class Model:
         return variant.traced
 
     def __repr__(self) -> str:
-        return f"<rlx.model {self.__name__}{self._signature}>"
+        try:
+            tensors = self.tensors
+        except Error:  # what is wrong with an annotation is said when it is used
+            tensors = {}
+        arguments = [
+            f"{name}: {tensors[name]}" if name in tensors else str(parameter.replace(annotation=parameter.empty))
+            for name, parameter in self._signature.parameters.items()
+        ]
+        target = self._session.target.name if self._session is not None else "the default device"
+        return f"<rlx.model {self.__name__}({', '.join(arguments)}) for {target}>"
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:

@@ -171,16 +171,18 @@ class CompileResult(Compilation):
         """
         return replace(self.pipeline, bind={**(self.pipeline.bind or {}), **bind}).compile(self.hir)
 
+    def __repr__(self) -> str:
+        return f"<CompileResult {self._title()}>"
+
     def _repr_html_(self) -> str:
         reports: list[FusionReport | DispatchReport | MemoryReport | CompileHistory] = [self.history, self.fusion]
         try:
             reports += [self.dispatch, self.memory]
         except UnsupportedError:
             reports = [self.history, self.fusion, self.dispatch]
-        title, *_ = str(self).splitlines()
-        return html.fragment(title, "".join(html.details(r.summary(), r.html_body()) for r in reports))
+        return html.fragment(self._title(), "".join(html.details(r.summary(), r.html_body()) for r in reports))
 
-    def __str__(self) -> str:
+    def _title(self) -> str:
         pipeline, target = self.pipeline, self.target
         precision = f"precision {precision_policy(pipeline.precision).name}"
         options = [f"O{pipeline.opt}", f"policy {pipeline.policy}", precision]
@@ -188,7 +190,10 @@ class CompileResult(Compilation):
             options.append("with " + ", ".join(f"{name} = {size}" for name, size in pipeline.bind.items()))
         if pipeline.passes:
             options.append(f"after {pipeline.passes}")
-        lines = [f"@{self.hir.name_symbol} for {target.name} ({target.arch}), {', '.join(options)}"]
+        return f"@{self.hir.name_symbol} for {target.name} ({target.arch}), {', '.join(options)}"
+
+    def __str__(self) -> str:
+        lines = [self._title()]
         lines.append(f"  given ({self.hir.stage}): {counts_text(self.fusion.before)}")
         lines.append(f"  mir: {counts_text(self.fusion.after)}")
         try:

@@ -18,6 +18,7 @@ from rlx.ir.evaluate import argument_array
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL
+from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
@@ -53,6 +54,10 @@ class Session:
         self.threads = checked_threads(threads)
         self.target = target_of(self.device.value, arch, flags)
         self.arch, self.flags = arch, tuple(flags)
+
+    def __repr__(self) -> str:
+        threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"<Session for {self.target.name} ({self.target.arch}){threads}>"
 
     @overload
     def compile(
@@ -151,7 +156,7 @@ class Session:
         if buckets:
             bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
             return _with_params(bucketed, compilation.prepared, params, cast)
-        artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
+        artifact = _artifact(compilation, _cache(cache), timeout)
         program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
         return _with_params(program, compilation.prepared, params, cast)
 
@@ -174,6 +179,11 @@ class Session:
         from rlx.runtime.bucketed import BucketedGraph
 
         return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
+
+
+def _artifact(compilation: Compilation, cache: DiskCache | None, timeout: float | None) -> Artifact:
+    with waiting(f"compiling {compilation.given.name} for {compilation.target.name}"):
+        return compilation.artifact(cache=cache, timeout=timeout)
 
 
 def _check_timeout(timeout: float | None) -> None:

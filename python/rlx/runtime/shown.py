@@ -1,12 +1,24 @@
-"""What notebooks show of compiled programs."""
+"""What prompts and notebooks show of compiled programs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from rlx.backends.artifact import Artifact
+from rlx.ir.short import listed
 from rlx.report import html
 from rlx.report.text import bytes_text
+
+
+def program_line(artifact: Artifact, given: Collection[str]) -> str:
+    """A program in one line; `given` are the names of the parameters that are set."""
+    signature, names = artifact.signature, [a.name for a in artifact.signature.of_kind("param")]
+    inputs = listed(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
+    outputs = listed(f"{o.name}: {o.shape}" for o in signature.outputs)
+    count, known = len(names), sum(name in given for name in names)
+    params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if known == count else known} set" if count else ""
+    size = f"{artifact.target} ({artifact.arch}), {bytes_text(len(artifact.program))}"
+    return f"<CompiledGraph {signature.name}({inputs}{params}) -> {outputs} for {size}>"
 
 
 def program_html(artifact: Artifact, given: Collection[str], phases: Mapping[str, float]) -> str:

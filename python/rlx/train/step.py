@@ -339,7 +339,7 @@ class TrainStep:
             if name not in self._params:
                 self.compiled.set_state(name, array)
         params = {n: a for n, a in tensors.items() if n in self._params}
-        self._write(params, {n: a for n, a in params.items() if n not in self._trained}, False)
+        self._write(params, {n: a for n, a in params.items() if n not in self._trained}, {}, False)
 
     def __repr__(self) -> str:
         return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"

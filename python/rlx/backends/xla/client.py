@@ -24,6 +24,8 @@ _STRICT: dict[str, bool] = {
 }
 # The number of compiled programs that are kept: loading one again, with other weights, does not compile it again.
 _KEPT_EXECUTABLES = 64
+# Characters that an error shows of a message of XLA's, which may hold a whole module.
+_LONGEST = 2_000
 
 Type = tuple[tuple[int, ...], np.dtype]
 
@@ -105,7 +107,7 @@ class Executable:
         try:
             self._loaded = client().compile_and_load(program, devices, chosen)
         except (jax().errors.JaxRuntimeError, ValueError) as problem:
-            raise CompileError(f"XLA: {problem}") from None
+            raise CompileError(f"XLA: {_shortened(str(problem))}") from None
 
     @cached_property
     def types(self) -> tuple[list[Type], list[Type]]:
@@ -187,3 +189,8 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _shortened(text: str) -> str:
+    """A message without the module that XLA may print behind it."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} more characters)"
