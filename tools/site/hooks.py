@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
+    "examples/notebook/first_model.ipynb": "first-model.md",
     "docs/reference/ops/README.md": "reference/ops/index.md",
     "docs/reference/ops/index.md": "reference/ops/indexing.md",
 }
@@ -29,9 +31,9 @@ def on_files(files: Files, config: Any) -> Files:
     pages = dict(api_pages.pages())
     for file in [f for f in files if f"docs/{f.src_uri}" in _PAGES]:
         files.remove(file)
-    pages |= {there: (ROOT / here).read_text() for here, there in _PAGES.items()}
+    pages |= {there: _text(here) for here, there in _PAGES.items()}
     for path in [*_PAGES, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]:
-        for target, _ in _LINK.findall((ROOT / path).read_text()):
+        for target, _ in _LINK.findall(_text(path)):
             found = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
             if (ROOT / found).is_file() and not _is_page(found):
                 pages[f"{_SOURCES}/{found}.md"] = _source(found)
@@ -68,6 +70,15 @@ def _with_wide_lists(markdown: str) -> str:
 
 def _is_page(path: str) -> bool:
     return path in _PAGES or (path.startswith("docs/") and path.endswith(".md"))
+
+
+def _text(path: str) -> str:
+    """A page's Markdown; the code of a notebook as blocks."""
+    text = (ROOT / path).read_text()
+    if not path.endswith(".ipynb"):
+        return text
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+    return "\n\n".join(source if kind == "markdown" else f"```python\n{source}\n```" for kind, source in cells)
 
 
 def _source(path: str) -> str:
