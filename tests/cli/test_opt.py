@@ -105,8 +105,15 @@ def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, ["-h"])[1] == out
 
 
-def test_list_passes_lists_ours_and_mlirs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_passes_lists_ours(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, ["--list-passes"])
+    assert code == 0 and "--canonicalize" not in out and out.endswith(" passes of MLIR: --list-passes=all\n")
+    assert all(f"  --{name} " in out for name in load())
+
+
+def test_list_passes_lists_mlirs_behind_ours_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, ["--list-passes=mine"])[0] == 1
+    code, out, _ = call(capsys, ["--list-passes=all"])
     assert code == 0
     for name in (*load(), "canonicalize", "cse"):
         assert f"  --{name} " in out

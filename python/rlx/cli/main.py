@@ -25,6 +25,7 @@ COMMANDS = {
     "embed": "turn sentences into vectors with a BERT sentence encoder",
     "devices": "list the devices that programs can run on",
     "doctor": "check this installation",
+    "completion": "print a script with which bash, zsh or fish completes rlx and rlx-opt",
 }
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 

@@ -70,7 +70,7 @@ def _run(argv: Sequence[str]) -> int:
         _print(f"rlx-opt {__version__}\n")
     elif settings.has("list-passes"):
         load(settings.load)
-        _print(passes_text())
+        _print(passes_text(mlir=settings.values["list-passes"] == "all"))
     else:
         heed_interrupts()
         output_file(settings.values.get("o") or "-")
@@ -84,13 +84,15 @@ def _print(text: str) -> None:
     output.flush()
 
 
-def passes_text() -> str:
-    """The text that `--list-passes` prints: the passes of RLX with their options, then those of MLIR."""
+def passes_text(*, mlir: bool) -> str:
+    """The text that `--list-passes` prints: the passes of RLX with their options, and those of MLIR or how many there are."""
     from rlx.passes import native
     from rlx.passes.base import infos
 
     ours = "\n".join(re.sub(r"^(\S+)", r"  --\1", str(info)) for info in infos())
     names = native.names()
+    if not mlir:
+        return f"Passes of RLX:\n{ours}\n\n{len(names)} passes of MLIR: --list-passes=all\n"
     theirs = "\n".join(table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  "))
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 

@@ -75,7 +75,7 @@ FLAGS = (
     Flag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
     Flag("dump-pass-pipeline", "", "print the pipeline that runs"),
     Flag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
-    Flag("list-passes", "", "list all passes with their options, then stop"),
+    Flag("list-passes", "[=all]", "list the passes of RLX with their options, and those of MLIR with =all; then stop"),
     Flag("version", "", "print the version, then stop"),
     Flag("help", "", "print this text, then stop"),
 )
@@ -150,6 +150,8 @@ def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
         _fail(f"--{flag.name} takes a number, not '{value}'")
     if flag.value == "=X" and not _is_tolerance(str(value)):
         _fail(f"--{flag.name} takes a number that is not negative, not '{value}'")
+    if flag.value == "[=all]" and value not in (None, "all"):
+        _fail(f"--{flag.name} has no value, or is all")
     if flag.value == "[=only-expected]" and value not in (None, "all", "only-expected"):
         _fail(f"--{flag.name} is all or only-expected, not '{value}'")
     settings.values[flag.name] = value

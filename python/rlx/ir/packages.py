@@ -15,6 +15,7 @@ _INSTALLS = {
     "jaxlib": "'rlx[jax]'",
     "tokenizers": "'rlx[text]'",
     "tensorboardX": "'rlx[tensorboard]'",
+    "shtab": "'rlx[completion]'",
     "unicorn": "'rlx[cortexm]'",
     "elftools": "'rlx[cortexm]'",
     "llvmlite": "'rlx[fpga]'",

@@ -65,3 +65,4 @@ surface.install()
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name].__class__ = _Family
     globals()[_name].__signature__ = _signature(_name)
+    globals()[_name].__doc__ = getattr(Builder, _name).__doc__

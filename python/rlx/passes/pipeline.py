@@ -312,7 +312,7 @@ class Pipeline:
                 message = f"'{element.name}' is not a pass{suggestion(element.name, known)}"
                 if "." in element.name:
                     message = f"'{element.name}' is an op: name the passes to run on it, {element.name}(…)"
-                _fail(self._text, element.offset, message, "`rlx-opt --list-passes` lists all passes")
+                _fail(self._text, element.offset, message, "`rlx-opt --list-passes=all` lists all passes")
             mentions = [o for o in element.options if o.key == problem.option]
             _fail(self._text, mentions[-1].offset if mentions else element.offset, problem.message)
         return Step(element.name, text)
