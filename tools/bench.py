@@ -1,6 +1,6 @@
 """Measure RLX against other libraries and against its own promises.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training] [--json OUT]
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary] [--json OUT]
 
 Prints one line a figure; the exit code is 1 if one is over its limit. docs/benchmarks.md says what is measured.
 """
@@ -106,6 +106,12 @@ def _training(arguments: argparse.Namespace) -> Iterator[Figure]:
     return bench_training.measure(arguments.rounds)
 
 
+def _elementary(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_elementary
+
+    return bench_elementary.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
@@ -113,6 +119,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "compile": _compile,
     "graph": _graph,
     "training": _training,
+    "elementary": _elementary,
 }
 
 
