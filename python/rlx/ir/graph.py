@@ -118,8 +118,7 @@ class Graph(Copied, Builder):
             raise StageError(
                 f"rlx.{name} is a block, and the graph '{self.name}' is at stage {self.stage}",
                 location=describe(self.location),
-                hint='build it with rlx.Graph(name, stage="hir") or rlx.Graph.define, and lower it'
-                + ("; here it is g.matmul(x, w) + b" if name == "linear" else ""),
+                hint='build it with rlx.Graph(name, stage="hir") or rlx.Graph.define, and lower it; x @ w + b is linear',
             )
         return super().emit(name, operands, **attributes)
 
