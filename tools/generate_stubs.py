@@ -49,6 +49,7 @@ _TYPES = "from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorL
 
 
 def methods() -> str:
+    registry.load()  # blocks have methods too
     lines = [BANNER, *_IMPORTS]
     lines += [
         "from rlx.ops.operators import Operators",

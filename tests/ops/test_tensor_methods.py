@@ -71,7 +71,9 @@ def test_names_of_other_libraries_say_the_call() -> None:
 def test_every_named_call_exists() -> None:
     """What other names are said to be is there, and is not one of those that are explained."""
     g: Any = rlx.Graph()
-    known = {"Session", "evaluate", "grad"}
+    known = {"Session", "evaluate", "grad", "nn"}
+    for name, method in other_names.METHOD_OF.items():
+        assert name not in surface.methods() and method in surface.methods()
     for name, call in other_names.CALLS.items():
         assert name not in surface.methods(), name
         for used in re.findall(r"\b(?:g|x|rlx)\.(\w+)", call):

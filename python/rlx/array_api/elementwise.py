@@ -8,81 +8,37 @@ from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.ir.builder import Tensor
+from rlx.ops.other_names import METHOD_OF
 
-# The standard's name -> ours. Of one operand; with numbers that are exact for integers, where it is the identity.
-_UNARY = {
-    name: name
-    for name in [
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "cos",
-        "cosh",
-        "exp",
-        "expm1",
-        "log",
-        "log1p",
-        "log2",
-        "log10",
-        "sin",
-        "sinh",
-        "sqrt",
-        "tan",
-        "tanh",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "logical_not",
-        "reciprocal",
-        "sign",
-        "square",
-        "abs",
-        "signbit",
-    ]
-} | {"bitwise_invert": "bitwise_not", "negative": "neg"}
+_UNARY = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
+    *("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "square", "reciprocal", "abs", "sign", "negative"),
+    *("isfinite", "isinf", "isnan", "logical_not", "signbit", "bitwise_invert"),
+)
 _ROUNDING = ("ceil", "floor", "round", "trunc")
-_BINARY = {
-    name: name
-    for name in [
-        "add",
-        "atan2",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-        "copysign",
+_BINARY = (
+    *("add", "subtract", "multiply", "divide", "pow", "atan2", "hypot", "logaddexp", "copysign", "maximum", "minimum"),
+    *(
         "floor_divide",
-        "hypot",
-        "logaddexp",
+        "remainder",
         "logical_and",
         "logical_or",
         "logical_xor",
-        "maximum",
-        "minimum",
-        "pow",
-        "remainder",
-    ]
-} | {
-    "bitwise_left_shift": "left_shift",
-    "bitwise_right_shift": "right_shift",
-    "divide": "div",
-    "equal": "eq",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "multiply": "mul",
-    "not_equal": "ne",
-    "subtract": "sub",
-}
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ),
+    *("bitwise_left_shift", "bitwise_right_shift"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+)
 
 _OWN = ("clip", "conj", "imag", "positive", "real")
 __all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def _unary(name: str, own: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[..., Any]:
+    own = METHOD_OF.get(name, name)
+
     def function(x: Any, /) -> Any:
         return getattr(builder(x), own)(x)
 
@@ -100,7 +56,9 @@ def _rounding(name: str) -> Callable[..., Any]:
     return function
 
 
-def _binary(name: str, own: str) -> Callable[..., Any]:
+def _binary(name: str) -> Callable[..., Any]:
+    own = METHOD_OF.get(name, name)
+
     def function(x1: Any, x2: Any, /) -> Any:
         return getattr(builder(x1, x2), own)(x1, x2)
 
@@ -109,9 +67,9 @@ def _binary(name: str, own: str) -> Callable[..., Any]:
     return function
 
 
-globals().update({name: _unary(name, own) for name, own in _UNARY.items()})
+globals().update({name: _unary(name) for name in _UNARY})
 globals().update({name: _rounding(name) for name in _ROUNDING})
-globals().update({name: _binary(name, own) for name, own in _BINARY.items()})
+globals().update({name: _binary(name) for name in _BINARY})
 
 
 def positive(x: Any, /) -> Any:

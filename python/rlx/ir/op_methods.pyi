@@ -219,6 +219,9 @@ class TensorMethods(Operators):
     def deg2rad(self) -> Tensor:
         """NumPy's `deg2rad`: degrees as radians."""
 
+    def depthwise_conv1d_causal(self, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Causal convolution of every channel with its own kernel."""
+
     def dequantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Floats from 8-bit integers."""
 
@@ -495,6 +498,15 @@ class TensorMethods(Operators):
     def left_shift(self, count: TensorLike) -> Tensor:
         """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
 
+    def linear(self, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """activation(x·w (+ bias))."""
+
+    def linear_fused(self, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """activation(x·w + bias), always as one fused op."""
+
+    def llama_decoder_block(self, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
+
     def local_response_norm(self, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
         """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, `m` the mean square of `size` neighbouring channels."""
 
@@ -560,6 +572,9 @@ class TensorMethods(Operators):
 
     def lt(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Whether elements of lhs are less than those of rhs."""
+
+    def mamba_block(self, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Mamba layer: projection, causal convolution, selective scan, gate."""
 
     def matmul(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
@@ -738,6 +753,9 @@ class TensorMethods(Operators):
     def rescale(self, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:
         """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point."""
 
+    def residual_rms_norm(self, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """rms_norm(x + residual) along the last axis."""
+
     def resize(self, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Spatial axes resampled to other sizes."""
 
@@ -794,6 +812,9 @@ class TensorMethods(Operators):
 
     def selu(self) -> Tensor:
         """`elu` with the factors of self-normalising networks."""
+
+    def shared_linear_pair(self, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+        """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, count: TensorLike) -> Tensor:
         """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
@@ -873,6 +894,9 @@ class TensorMethods(Operators):
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """NumPy's `swapaxes`: two axes exchanged."""
 
+    def swiglu_ffn(self, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """((x·up)·silu(x·gate))·down."""
+
     def take(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
         """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
 
@@ -897,6 +921,9 @@ class TensorMethods(Operators):
     def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
         """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
 
+    def transformer_encoder_block(self, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Post-norm encoder layer (BERT)."""
+
     def triangular(self, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A triangle of each matrix, zero elsewhere."""
 
@@ -908,6 +935,9 @@ class TensorMethods(Operators):
 
     def trunc(self) -> Tensor:
         """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+
+    def unet_residual_block(self, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Residual block of a U-Net."""
 
     def unfold(self, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
         """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""

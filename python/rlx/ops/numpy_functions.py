@@ -13,44 +13,8 @@ from rlx.ir.eager import EAGER, EagerTensor
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 from rlx.ops import other_names, surface
+from rlx.ops.other_names import METHOD_OF
 
-# NumPy's name -> the method.
-_METHODS = {
-    "absolute": "abs",
-    "fabs": "abs",
-    "negative": "neg",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "true_divide": "div",
-    "power": "pow",
-    "float_power": "pow",
-    "equal": "eq",
-    "not_equal": "ne",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "rint": "round",
-    "around": "round",
-    "fix": "trunc",
-    "invert": "bitwise_not",
-    "bitwise_count": "popcount",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "conjugate": "conjugate",
-    "amax": "max",
-    "amin": "min",
-    "permute_dims": "transpose",
-    "cumulative_sum": "cumsum",
-    "cumulative_prod": "cumprod",
-    "fmod": "fmod",
-}
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
 _IGNORED = {"out": (None,), "where": (True,), "dtype": (None,), "order": ("K", "C", None), "subok": (True,)}
 _PLAIN = (str, bool, type(None))
@@ -69,7 +33,7 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
         return _called(b, "numpy.multiply.outer", "tensordot", (*inputs, 0), kwargs)
     if method != "__call__":
         raise _missing(f"numpy.{name}.{method}", "")
-    return _called(b, f"numpy.{name}", _METHODS.get(name, name), inputs, kwargs)
+    return _called(b, f"numpy.{name}", METHOD_OF.get(name, name), inputs, kwargs)
 
 
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -87,10 +51,10 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     }
     if name in simple:
         return simple[name](*args, **kwargs)
-    if b is EAGER and _METHODS.get(name, name) not in surface.methods():
+    if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
     module = function.__module__
-    return _called(b, f"{module}.{name}", _METHODS.get(name, name), args, kwargs)
+    return _called(b, f"{module}.{name}", METHOD_OF.get(name, name), args, kwargs)
 
 
 def _arrays(values: Any) -> Any:

@@ -1,0 +1,55 @@
+"""Calls as users of NumPy, JAX and PyTorch type them: each works, or is answered with the call that does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+
+CALLS = (Path(__file__).parent / "calls_as_typed.txt").read_text().splitlines()
+# What only says which arguments there are.
+PLAIN = {
+    'g.pad(img, (1, 1, 1, 1), mode="reflect")',
+    'g.gelu(x, approximate="tanh")',
+    "g.softplus(x, beta=2.0)",
+    "x.size()",
+    "x.size(0)",
+}
+ANSWERS = ("instead: ", "did you mean", "hint: ")
+
+
+def _names() -> dict[str, Any]:
+    g: Any = rlx.Graph()
+    shapes = {
+        **dict.fromkeys(("x", "y"), (2, 3, 4)),
+        **{"m": (3, 4), "w": (4, 5), "v": (4,), "lg": (2, 5), "q": (1, 2, 4, 8)},
+        **{"img": (1, 3, 8, 8), "k": (6, 3, 3, 3), "b6": (6,)},
+    }
+    names = {name: g.input(name, dims) for name, dims in shapes.items()}
+    for name, dims in {"i": (3,), "lab": (2,), "s": (), "ii": (3, 4)}.items():
+        names[name] = g.input(name, dims, dtype="i32")
+    return names | {"g": g, "np": np, "rlx": rlx, "mask": g.input("mask", (3, 4), dtype="bool")}
+
+
+def test_most_work_as_typed() -> None:
+    names, working = _names(), 0
+    for call in CALLS:
+        try:
+            exec(call, dict(names))
+            working += 1
+        except (rlx.Error, AttributeError, TypeError):
+            pass
+    assert working >= 0.7 * len(CALLS), f"{working} of {len(CALLS)}"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_works_or_is_answered(call: str) -> None:
+    try:
+        exec(call, _names())
+    except (rlx.Error, AttributeError, TypeError) as problem:
+        answered = any(answer in str(problem) for answer in ANSWERS)
+        assert answered is not (call in PLAIN), str(problem)
