@@ -234,6 +234,9 @@ class TensorMethods(Operators):
     def diff(self, n: int = ..., axis: int = ...) -> Tensor:
         """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
+    def digamma(self) -> Tensor:
+        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0."""
+
     def digitize(self, bins: TensorLike, right: bool = ...) -> Tensor:
         """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
 
@@ -275,6 +278,9 @@ class TensorMethods(Operators):
 
     def erfc(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 - erf(x), with all digits for large x."""
+
+    def erfinv(self) -> Tensor:
+        """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
 
     def exp(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """e to the power of x."""
@@ -497,6 +503,9 @@ class TensorMethods(Operators):
 
     def left_shift(self, count: TensorLike) -> Tensor:
         """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
+    def lgamma(self) -> Tensor:
+        """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
 
     def linear(self, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """activation(x·w (+ bias))."""
@@ -1264,6 +1273,9 @@ class OpMethods:
     def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
         """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
+    def digamma(self, x: TensorLike) -> Tensor:
+        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0."""
+
     def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
         """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
 
@@ -1317,6 +1329,9 @@ class OpMethods:
 
     def erfc(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 - erf(x), with all digits for large x."""
+
+    def erfinv(self, x: TensorLike) -> Tensor:
+        """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
 
     def exp(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """e to the power of x."""
@@ -1605,6 +1620,9 @@ class OpMethods:
 
     def lerp(self, start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
         """PyTorch's `lerp`: `start + weight·(end - start)`."""
+
+    def lgamma(self, x: TensorLike) -> Tensor:
+        """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
 
     def linear(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """activation(x·w (+ bias))."""

@@ -304,6 +304,9 @@ def diagonal(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ..
 def diff(x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
     """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
+def digamma(x: TensorLike) -> Tensor:
+    """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0."""
+
 def digitize(x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
     """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
 
@@ -357,6 +360,9 @@ def erf(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 
 def erfc(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """1 - erf(x), with all digits for large x."""
+
+def erfinv(x: TensorLike) -> Tensor:
+    """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
 
 def exp(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """e to the power of x."""
@@ -645,6 +651,9 @@ def left_shift(x: TensorLike, count: TensorLike) -> Tensor:
 
 def lerp(start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
     """PyTorch's `lerp`: `start + weight·(end - start)`."""
+
+def lgamma(x: TensorLike) -> Tensor:
+    """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
 
 def linear(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """activation(x·w (+ bias))."""
