@@ -112,7 +112,8 @@ def digamma(b: Builder, x: Any) -> Tensor:
 def erfinv(b: Builder, x: Any) -> Tensor:
     """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside.
 
-    M. Giles' polynomials, then Halley's steps in f64 (one, for f64 three), of `erfc` where |x| is above 1/2: no digits are lost near 1.
+    M. Giles' polynomials, then Halley's steps in f64 (one, for f64 three), of `erfc` where |x| is above 1/2: no digits
+    are lost near 1.
     """
     own, y = _wide(b, x)
     size = b.abs(y)
