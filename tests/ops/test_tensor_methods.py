@@ -78,3 +78,16 @@ def test_every_named_call_exists() -> None:
         assert name not in surface.methods(), name
         for used in re.findall(r"\b(?:g|x|rlx)\.(\w+)", call):
             assert hasattr(g, used) or hasattr(rlx.Tensor, used) or hasattr(rlx, used) or used in known, call
+
+
+def test_tensors_of_other_libraries_are_named_in_full() -> None:
+    class Tensor:
+        __module__ = "torch"
+
+        def __array__(self) -> np.ndarray:
+            return np.ones(3)
+
+    x: Any = rlx.Graph().input("x", (3,))
+    with pytest.raises(rlx.Error, match=r"got torch\.Tensor") as caught:
+        _ = x + Tensor()
+    assert "np.asarray" in (caught.value.hint or "")

@@ -36,7 +36,15 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
         return constant_scalar(b, value, weak(value, like))
     if isinstance(value, (np.ndarray, np.generic)):
         return b.emit("constant", (), value=as_array(value, "an operand"))
-    raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
+    raise _no_operand(value)
+
+
+def _no_operand(value: object) -> ShapeError:
+    """The error that something is no operand: `torch.Tensor` is not the `Tensor` of a graph."""
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    hint = "np.asarray(value) makes an array, which becomes a constant" if hasattr(value, "__array__") else None
+    return ShapeError(f"expected a tensor, an array or a number, got {name}", hint=hint)
 
 
 def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
@@ -71,7 +79,7 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
         return [*values]
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
-            raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
+            raise _no_operand(value)
     numbers = [v if isinstance(v, Scalar) else v.number if isinstance(v, Tensor) else None for v in values]
     strong = [v for v, number in zip(values, numbers, strict=True) if number is None]
     if any(isinstance(v, Tensor) and v.beside is None for v in strong):  # there is something to be beside
