@@ -76,7 +76,36 @@ class Embedding(Module):
         return ids.builder.embedding(self.weight, ids)
 
 
-class Conv(Module):
+class _Convolution(Module):
+    """What both convolutions are made of; they differ in the layout of the weight and in the op."""
+
+    dimensions = 2
+
+    def _declare(
+        self,
+        channels: tuple[int, int],
+        kernel_size: Any,
+        window: Any,
+        bias: bool,
+        dtype: Any,
+        weight_init: Any,
+        first: int,
+    ) -> None:
+        """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
+        self.in_channels, self.out_channels = channels
+        self.kernel_size = _kernel(kernel_size, self.dimensions)
+        self.stride, self.padding, self.dilation, self.groups = window
+        _check_groups(*channels, self.groups)
+        of_group = channels[1 - first] // self.groups
+        fan_in = of_group * math.prod(self.kernel_size)
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        self.weight = Parameter(
+            (channels[first], of_group, *self.kernel_size), weight_init or init.within(bound), dtype
+        )
+        self.bias: Any = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
+
+
+class Conv(_Convolution):
     """Convolution of `[N, in_channels, spatial…]` in one, two or three dimensions, as many as `kernel_size` has entries.
 
     Args:
@@ -94,8 +123,6 @@ class Conv(Module):
     Parameters: `weight [out, in/groups, kernel…]`, `bias [out]`.
     """
 
-    dimensions = 2
-
     def __init__(
         self,
         in_channels: int,
@@ -109,15 +136,8 @@ class Conv(Module):
         dtype: Any = None,
         weight_init: Any = None,
     ):
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size = _kernel(kernel_size, self.dimensions)
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        _check_groups(in_channels, out_channels, groups)
-        fan_in = in_channels // groups * math.prod(self.kernel_size)
-        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(shape, weight_init or init.within(bound), dtype)
-        self.bias: Any = Parameter((out_channels,), init.within(bound), dtype) if bias else None
+        window = stride, padding, dilation, groups
+        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init, first=1)
 
     def forward(self, x: Tensor) -> Tensor:
         rank = len(self.kernel_size) + 2
@@ -126,7 +146,7 @@ class Conv(Module):
         return _channels_plus(x.builder.conv(x, self.weight, **window), self.bias)
 
 
-class ConvTranspose(Module):
+class ConvTranspose(_Convolution):
     """Transposed convolution of `[N, in_channels, spatial…]`: the arguments are those of `Conv`.
 
     Args:
@@ -145,8 +165,6 @@ class ConvTranspose(Module):
     Parameters: `weight [in, out/groups, kernel…]`, `bias [out]`.
     """
 
-    dimensions = 2
-
     def __init__(
         self,
         in_channels: int,
@@ -161,16 +179,9 @@ class ConvTranspose(Module):
         dtype: Any = None,
         weight_init: Any = None,
     ):
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size = _kernel(kernel_size, self.dimensions)
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.output_padding = output_padding
-        _check_groups(in_channels, out_channels, groups)
-        fan_in = out_channels // groups * math.prod(self.kernel_size)
-        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
-        shape = (in_channels, out_channels // groups, *self.kernel_size)
-        self.weight = Parameter(shape, weight_init or init.within(bound), dtype)
-        self.bias: Any = Parameter((out_channels,), init.within(bound), dtype) if bias else None
+        window = stride, padding, dilation, groups
+        self._declare((in_channels, out_channels), kernel_size, window, bias, dtype, weight_init, first=0)
 
     def forward(self, x: Tensor) -> Tensor:
         rank = len(self.kernel_size) + 2

@@ -365,9 +365,7 @@ def with_dimensions(function: Any, count: int) -> Any:
         return tuple(single) if isinstance(result, tuple) else single[0]
 
     named.__name__ = name
-    first, rest = (
-        (function.__doc__ or "").split("\n", 1) if "\n" in (function.__doc__ or "") else (function.__doc__, "")
-    )
+    first, _, rest = (function.__doc__ or "").partition("\n")
     named.__doc__ = f"`{function.__name__}` of {_AXES[count - 1]}. {first}\n{rest}"
     return named
 
