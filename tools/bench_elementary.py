@@ -20,7 +20,7 @@ _TOLERANCE = 2e-5
 _EVERY, _POSITIVE, _UNIT, _FROM_ONE = (-8.0, 8.0), (0.01, 50.0), (-0.999, 0.999), (1.001, 50.0)
 
 # kind -> JAX's function, as a path from `jax`, and the interval that its operands are from
-ACTIVATIONS: dict[str, tuple[str, tuple[float, float]]] = {
+UNARY: dict[str, tuple[str, tuple[float, float]]] = {
     "gelu": ("nn.gelu", _EVERY),
     "gelu_approx": ("nn.gelu", _EVERY),
     "silu": ("nn.silu", _EVERY),
@@ -49,11 +49,14 @@ ACTIVATIONS: dict[str, tuple[str, tuple[float, float]]] = {
     "asinh": ("numpy.arcsinh", _EVERY),
     "acosh": ("numpy.arccosh", _FROM_ONE),
     "atanh": ("numpy.arctanh", _UNIT),
+    "erfinv": ("scipy.special.erfinv", _UNIT),
+    "lgamma": ("scipy.special.gammaln", _POSITIVE),
+    "digamma": ("scipy.special.digamma", _POSITIVE),
 }
 BINARY: dict[str, tuple[str, tuple[float, float]]] = {
     "atan2": ("numpy.arctan2", _EVERY),
     "pow": ("numpy.power", (0.1, 4.0)),
-    "rem": ("lax.rem", _EVERY),
+    "fmod": ("numpy.fmod", _EVERY),
 }
 
 
@@ -65,7 +68,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     """
     with contextlib.ExitStack() as stack:
         workers = {peer: stack.enter_context(worker()) for peer in PEERS}
-        for kind in (*ACTIVATIONS, *BINARY):
+        for kind in (*UNARY, *BINARY):
             for size in SIZES:
                 yield from _measure(workers, kind, size, rounds)
 
@@ -92,7 +95,7 @@ _prepared: dict[str, Callable[[], Any]] = {}
 
 def _open(peer: str, kind: str, size: int) -> np.ndarray:
     """Prepare a function; returns its first results."""
-    name, (low, high) = (ACTIVATIONS | BINARY)[kind]
+    name, (low, high) = (UNARY | BINARY)[kind]
     random = np.random.default_rng(1)
     operands = [random.uniform(low, high, size).astype(np.float32) for _ in range(2 if kind in BINARY else 1)]
     _prepared["call"] = (_rlx if peer == "rlx" else _jax)(kind, name, operands)
@@ -105,7 +108,7 @@ def _rlx(kind: str, _: str, operands: list[np.ndarray]) -> Callable[[], np.ndarr
     g = rlx.Graph(kind)
     inputs = {f"x{i}": array for i, array in enumerate(operands)}
     tensors = [g.input(name, array.shape) for name, array in inputs.items()]
-    g.set_outputs([g.emit("binary" if kind in BINARY else "activation", tensors, kind=kind)])
+    g.set_outputs([getattr(g, kind)(*tensors)])
     program = rlx.Session("cpu", threads=1).compile(g)
     return lambda: program.run(inputs)[0]
 

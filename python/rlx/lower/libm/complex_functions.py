@@ -13,7 +13,7 @@ from collections.abc import Callable
 from rlx import mlir
 from rlx.ir.dtype import f32
 from rlx.lower.libm import trigonometry
-from rlx.lower.libm.powers import exp_pair, ln2_pair, log_pair
+from rlx.lower.libm.powers import exact_log, exp_pair, ln2_pair, log_pair
 from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.words import with_sign_of
 
@@ -215,7 +215,7 @@ def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     lost = r.add(r.math.fma(x, x, r.neg(p)), r.math.fma(y, y, r.neg(q)))
     square = r.add(p, q)
     lost = r.add(_sum_error(r, p, q, square), lost)
-    high, low = log_pair(r, square)
+    high, low = log_pair(r, square, exact_log)
     low = r.add(low, r.div(lost, square))
     # The factor is 2^n: log|z| is half of that, less n·log 2.
     bits = int(math.log2(_FACTOR))

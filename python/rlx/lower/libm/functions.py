@@ -64,6 +64,7 @@ FUNCTIONS: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "tanh": tanh,
     "exp2": logarithms.exp2,
     "expm1": logarithms.expm1,
+    "log": logarithms.log,
     "log2": logarithms.log2,
     "log10": logarithms.log10,
     "log1p": logarithms.log1p,

@@ -11,7 +11,7 @@ from functools import cache
 
 from rlx import mlir
 from rlx.lower.libm.logarithms import log1p_of_pair
-from rlx.lower.libm.powers import exp_pair, log_pair
+from rlx.lower.libm.powers import exp_pair, log_pair, short_log
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import LN2, economised, horner
 from rlx.lower.libm.words import Words, with_sign_of
@@ -119,7 +119,7 @@ def atanh(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def _log_of_double(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`log(2x)` for a large x."""
-    high, low = log_pair(s, x)
+    high, low = log_pair(s, x, short_log)
     ln2, ln2_low = Words(s).parts(LN2)
     total = s.add(high, ln2)
     is_infinite = s.compare("eq", x, s.constant(math.inf))

@@ -7,19 +7,36 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 from rlx import mlir
-from rlx.lower.libm.powers import exp_of_rest, exp_pair, exp_rest, half_log, log_pair, product, split
+from rlx.lower.libm.powers import (
+    TOLERANCE,
+    exp_of_rest,
+    exp_pair,
+    exp_rest,
+    log_pair,
+    product,
+    short_log,
+    split,
+)
 from rlx.lower.libm.scalars import Scalars
-from rlx.lower.libm.series import LN2, LN10
+from rlx.lower.libm.series import LN2, LN10, economised, horner
 from rlx.lower.libm.words import Words
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
-# Beyond these, `exp x` swallows the 1 that is taken off, or is swallowed by it.
-_FAR = {"f32": 15.0, "f64": 34.0}
+# Below this one `exp(x) - 1` is -1, and from the others on infinity.
+_MINUS_ONE, _INFINITE = -40.0, {"f32": 90.0, "f64": 711.0}
 # How many bits the upper part of a factor has, so that its product with an exponent is exact.
 _BITS = {"f32": 14, "f64": 40}
+
+
+def log(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """The natural logarithm; NaN below 0. Compilers expand that of f32 well; for that of f64 they take three times as long."""
+    if s.dtype.name != "f64":
+        return s.math.log(x)
+    return _special_logs(s, x, s.add(*log_pair(s, x, short_log)))
 
 
 def log1p(s: Scalars, x: mlir.Value) -> mlir.Value:
@@ -37,7 +54,7 @@ def log1p_of_pair(s: Scalars, x: mlir.Value, x_low: mlir.Value) -> mlir.Value:
     u = s.add(one, x)
     is_large = s.compare("gt", x, one)
     lost = s.select(is_large, s.sub(one, s.sub(u, x)), s.sub(x, s.sub(u, one)))
-    high, low = log_pair(s, u)
+    high, low = log_pair(s, u, short_log)
     correction = s.div(s.add(lost, x_low), u)
     # At 0 and where it overflows, there is nothing to correct.
     plain = s.arith.ori(s.compare("eq", u, zero), s.compare("eq", u, s.constant(math.inf)))
@@ -46,45 +63,49 @@ def log1p_of_pair(s: Scalars, x: mlir.Value, x_low: mlir.Value) -> mlir.Value:
 
 def expm1(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`exp(x) - 1`. The sign of a zero is kept."""
-    limit = s.constant(_FAR[s.dtype.name])
-    size = s.math.absf(x)
-    zero, one = s.constant(0.0), s.constant(1.0)
-    is_far = s.arith.ori(s.compare("gt", size, limit), s.is_nan(x))
-    far = s.sub(exp_pair(s, x, zero), one)
-    count, high, low = exp_rest(s, s.select(is_far, one, x), zero)
-    w = Words(s)
-    power = w.power_of_two(w.to_integer(count))
+    least, most = s.constant(_MINUS_ONE), s.constant(_INFINITE[s.dtype.name])
+    bounded = s.select(s.compare("gt", x, least), x, least)
+    count, high, low = exp_rest(s, s.select(s.compare("lt", bounded, most), bounded, most), s.constant(0.0))
     r, curve = exp_of_rest(s, high, low)
-    near = s.math.fma(power, s.add(r, curve), s.sub(power, one))
-    return s.select(s.compare("eq", x, zero), x, s.select(is_far, far, near))
+    # 2^n·(exp r) - 1 with 2^n in two factors, a and b: b·(a·(exp r - 1) + (a - 1/b)).
+    w = Words(s)
+    n = w.to_integer(count)
+    half = w.right_signed(n, 1)
+    other = w.sub(n, half)
+    power = w.power_of_two(half)
+    rest = s.sub(power, w.power_of_two(w.sub(w.constant(0), other)))
+    value = s.mul(s.math.fma(power, s.add(r, curve), rest), w.power_of_two(other))
+    return s.select(s.arith.ori(s.compare("eq", x, s.constant(0.0)), s.is_nan(x)), x, value)
 
 
 def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`2**x`, exact for whole numbers."""
     w = Words(s)
-    ln2, ln2_low = w.parts(LN2)
-    # Beyond, all is 0 or infinity. What is left of x is exact, and so are products with 0.
-    limit = s.constant(2.0 * w.format.bias)
-    bounded = s.min(s.max(x, s.neg(limit)), limit)
+    # Beyond, all is 0 or infinity.
+    least, most = -(w.format.bias + w.format.fraction + 2.0), w.format.bias + 2.0
+    bounded = s.select(s.compare("gt", x, s.constant(least)), x, s.constant(least))  # a NaN is that too
+    bounded = s.select(s.compare("lt", bounded, s.constant(most)), bounded, s.constant(most))
     whole = s.math.roundeven(bounded)
     fraction = s.sub(bounded, whole)
-    high = s.mul(fraction, ln2)
-    low = s.math.fma(fraction, ln2_low, s.math.fma(fraction, ln2, s.neg(high)))
-    r, curve = exp_of_rest(s, high, low)
-    value = s.add(s.constant(1.0), s.add(r, curve))
-    # 2^n in four factors: n reaches far beyond the exponents of the format on both sides.
-    n = w.to_integer(s.select(s.is_nan(x), s.constant(0.0), whole))
+    value = s.math.fma(fraction, horner(s, fraction, _exp2_series(s.dtype.name)), s.constant(1.0))
+    # 2^n in two factors: n reaches beyond the exponents of the format on both sides.
+    n = w.to_integer(whole)
     half = w.right_signed(n, 1)
-    for part in (half, w.sub(n, half)):
-        quarter = w.right_signed(part, 1)
-        value = s.mul(s.mul(value, w.power_of_two(quarter)), w.power_of_two(w.sub(part, quarter)))
+    value = s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
     return s.select(s.is_nan(x), x, value)
+
+
+@cache
+def _exp2_series(dtype: str) -> tuple[float, ...]:
+    """`(2**x - 1)/x` up to a half on both sides."""
+    interval = Fraction(-1, 2), Fraction(1, 2)
+    return economised(lambda n: LN2 ** (n + 1) / math.factorial(n + 1), 18, interval, 2 * TOLERANCE[dtype])
 
 
 def log2(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The logarithm to base 2, exact for powers of 2; NaN below 0."""
     exponent, m = split(s, x)
-    return _special_logs(s, x, _of_base(s, exponent, s.constant(0.0), half_log(s, m), 2 / LN2))
+    return _special_logs(s, x, _of_base(s, exponent, s.constant(0.0), short_log(s, m), 1 / LN2))
 
 
 def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
@@ -94,7 +115,7 @@ def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
     high = Fraction(round(ratio * 2**bits), 2**bits)
     base = s.mul(exponent, s.constant(float(high)))
     return _special_logs(
-        s, x, _of_base(s, base, s.mul(exponent, s.constant(float(ratio - high))), half_log(s, m), 2 / LN10)
+        s, x, _of_base(s, base, s.mul(exponent, s.constant(float(ratio - high))), short_log(s, m), 1 / LN10)
     )
 
 
@@ -117,7 +138,7 @@ def cbrt(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The real cube root, with the sign of x."""
     w = Words(s)
     size = s.math.absf(x)
-    high, low = product(s, log_pair(s, size), w.parts(Fraction(1, 3)))
+    high, low = product(s, log_pair(s, size, short_log), w.parts(Fraction(1, 3)))
     root = w.with_sign_flipped(exp_pair(s, high, low), w.sign(x))
     plain = s.arith.ori(s.compare("eq", x, s.constant(0.0)), s.compare("eq", size, s.constant(math.inf)))
     return s.select(s.arith.ori(plain, s.is_nan(x)), x, root)

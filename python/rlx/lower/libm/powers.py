@@ -8,6 +8,7 @@ of K. C. Ng in fdlibm's e_pow.c, with fused multiply-add in place of split facto
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 
@@ -23,7 +24,8 @@ _LN2_BITS = {"f32": 14, "f64": 40}
 # Beyond these exp is 0 or infinity; they stay clear of the range of 2**n.
 _LARGEST_EXPONENT = {"f32": 120.0, "f64": 800.0}
 _DENORMAL_SCALE = {"f32": 24, "f64": 54}
-_TOLERANCE = {"f32": 2.0**-30, "f64": 2.0**-60}
+# Greatest absolute error of the series, at or below 1.
+TOLERANCE = {"f32": 2.0**-30, "f64": 2.0**-60}
 
 
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
@@ -48,25 +50,24 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 def _scaled_log(s: Scalars, size: mlir.Value, factor: mlir.Value) -> _Pair:
     """factor·log(size) as a sum of two floats."""
-    high, low = log_pair(s, size)
+    high, low = log_pair(s, size, exact_log)
     product = s.mul(factor, high)
     lost = s.math.fma(factor, high, s.neg(product))
     return product, s.math.fma(factor, low, lost)
 
 
-def log_pair(s: Scalars, size: mlir.Value) -> _Pair:
+def log_pair(s: Scalars, size: mlir.Value, log: Callable[[Scalars, mlir.Value], _Pair]) -> _Pair:
     """log(size) for size >= 0 as a float and a correction; -infinity at 0.
 
-    With size = 2^e·m and m between √½ and √2, it is e·log 2 + 2·atanh(r), where r = (m - 1)/(m + 1).
+    With size = 2^e·m and m between √½ and √2, it is e·log 2 + log(m), and `log` is `short_log` or `exact_log`.
     """
     exponent, m = split(s, size)
-    high, low = half_log(s, m)
+    high, low = log(s, m)
     ln2_high, ln2_low = ln2_pair(s)
     base = s.mul(exponent, ln2_high)
-    twice = s.add(high, high)
-    total = s.add(base, twice)
-    lost = s.add(s.sub(base, total), twice)
-    rest = s.add(lost, s.math.fma(exponent, ln2_low, s.add(low, low)))
+    total = s.add(base, high)
+    lost = s.add(s.sub(base, total), high)
+    rest = s.add(lost, s.math.fma(exponent, ln2_low, low))
     infinity = s.constant(math.inf)
     special = s.compare("eq", size, infinity)
     total = s.select(special, infinity, total)
@@ -89,8 +90,27 @@ def split(s: Scalars, size: mlir.Value) -> _Pair:
     return s.select(tiny, s.sub(exponent, s.constant(float(bits))), exponent), m
 
 
-def half_log(s: Scalars, m: mlir.Value) -> _Pair:
-    """atanh(r) = r + r·z·(1/3 + z·R(z)) with z = r², as a sum of two floats; the factor 1/3 is one, too."""
+def short_log(s: Scalars, m: mlir.Value) -> _Pair:
+    """log(m) as a sum of two floats that errs by a tenth of a unit in the last place of the larger.
+
+    With f = m - 1 it is `f - (f²/2 - r·(f²/2 + R))`, where r = f/(2 + f) and `2·atanh r = 2·r + r·R`: what is large in it is
+    exact (after K. C. Ng's algorithm in fdlibm's e_log.c).
+    """
+    one = s.constant(1.0)
+    f = s.sub(m, one)
+    r = s.div(f, s.add(m, one))
+    z = s.mul(r, r)
+    curve = s.mul(s.add(z, z), horner(s, z, (1 / 3, *_log_series(s.dtype.name))))
+    half = s.mul(s.mul(s.constant(0.5), f), f)
+    high = s.sub(f, half)
+    return high, s.math.fma(r, s.add(half, curve), s.sub(s.sub(f, high), half))
+
+
+def exact_log(s: Scalars, m: mlir.Value) -> _Pair:
+    """log(m) to one and a half times the precision.
+
+    It is 2·atanh(r), r = (m - 1)/(m + 1), and `atanh r = r + r·z·(1/3 + z·R(z))` with z = r²; all are sums of two floats.
+    """
     fma = s.math.fma
     one = s.constant(1.0)
     over, under = s.sub(m, one), s.add(m, one)
@@ -106,7 +126,8 @@ def half_log(s: Scalars, m: mlir.Value) -> _Pair:
     v, v_low = product(s, (z, z_low), (u, u_low))
     t, t_low = product(s, (r, r_low), (v, v_low))
     high = s.add(r, t)
-    return high, s.add(s.add(s.sub(r, high), t), s.add(r_low, t_low))
+    low = s.add(s.add(s.sub(r, high), t), s.add(r_low, t_low))
+    return s.add(high, high), s.add(low, low)
 
 
 def product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
@@ -159,11 +180,11 @@ def ln2_pair(s: Scalars) -> _Pair:
 def _log_series(dtype: str) -> tuple[float, ...]:
     """R(z) with atanh r = r + r·z·(1/3 + z·R(z)), z = r², up to (3 - √8)² < 0.0295."""
     interval = Fraction(0), Fraction(295, 10000)
-    return economised(lambda n: Fraction(1, 2 * n + 5), 24, interval, _TOLERANCE[dtype] * 2**6)
+    return economised(lambda n: Fraction(1, 2 * n + 5), 24, interval, TOLERANCE[dtype] * 2**6)
 
 
 @cache
 def _exp_series(dtype: str) -> tuple[float, ...]:
     """E(r) with exp r = 1 + r + r²·E(r), up to half of log 2 < 0.347 on both sides."""
     interval = Fraction(-347, 1000), Fraction(347, 1000)
-    return economised(lambda n: Fraction(1, math.factorial(n + 2)), 18, interval, _TOLERANCE[dtype])
+    return economised(lambda n: Fraction(1, math.factorial(n + 2)), 18, interval, TOLERANCE[dtype])

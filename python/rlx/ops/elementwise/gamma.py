@@ -14,18 +14,59 @@ from rlx.ir.errors import ShapeError
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
 
-# The asymptotic series are taken from here on; to it arguments are moved by the recurrence Γ(x + 1) = x·Γ(x).
-_START = 8
+# Arguments from here on take the asymptotic series, those before it the Taylor series at 2.
+_START = 7.5
 # Bernoulli numbers B2, B4 …: NIST's Digital Library of Mathematical Functions, table 24.2.
 _BERNOULLI = [
     Fraction(n, d) for n, d in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510))
 ]
-# M. Giles, "Approximating the erfinv function" (GPU Computing Gems, 2012): polynomials in w - 2.5 and sqrt(w) - 3 with
-# w = -log(1 - y²), to single precision, lowest power last.
-_NEAR = (2.81022636e-8, 3.43273939e-7, -3.5233877e-6, -4.39150654e-6, 2.1858087e-4, -1.25372503e-3)
-_NEAR += (-4.17768164e-3, 0.246640727, 1.50140941)
-_FAR = (-2.00214257e-4, 1.00950558e-4, 1.34934322e-3, -3.67342844e-3, 5.73950773e-3, -7.6224613e-3)
-_FAR += (9.43887047e-3, 1.00167406, 2.83297682)
+_EULER = 0.5772156649015329
+# The positive root of digamma, what its rounding to f64 leaves, and log Γ there.
+_ROOT, _ROOT_REST, _LEAST = 1.4616321449683622, 9.549995429965697e-17, -0.12148629053584961
+# erfinv(y)/y between two limits of w = -log(1 - y²): polynomials in the place between them, from -1 to 1, that interpolate
+# it at Chebyshev's points to 5e-9; the constant first. f32 is never nearer to 1 than the second.
+_LIMITS = (0.0, 5.0, 16.7, 37.0)
+_PIECES = (
+    (
+        1.501409351728,
+        0.6166007234735,
+        -0.02610828076207,
+        -0.01957419400714,
+        0.008525934497756,
+        -0.0004843499506763,
+        -0.0008364687381238,
+        0.0002840751528844,
+        2.515743530646e-05,
+        -3.333980932836e-05,
+        4.14957744369e-06,
+    ),
+    (
+        3.128060537114,
+        0.8930662603448,
+        -0.1165120719364,
+        0.02907171776198,
+        -0.008299694902118,
+        0.002068508750353,
+        -0.0001706472916063,
+        -0.0002607395643993,
+        0.0003274312451827,
+        -0.0002632138305088,
+        8.973547101485e-05,
+    ),
+    (
+        5.033470753901,
+        0.9894284031305,
+        -0.09373956753268,
+        0.01756203194482,
+        -0.004086524834863,
+        0.00106160202233,
+        -0.0002943907491143,
+        8.250849987185e-05,
+        -2.445115445546e-05,
+        1.022772825983e-05,
+        -3.237486402975e-06,
+    ),
+)
 
 
 def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
@@ -44,96 +85,169 @@ def _polynomial(coefficients: Any, x: Tensor) -> Any:
     return result
 
 
-def _reflected(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether x is below 1/2, then 1 - x or else x, and πx less its whole turns, which sine and tangent do not see."""
-    below = x < 0.5
-    fraction = x - b.stop_gradient(b.round(x))
-    return below, b.where(below, 1.0 - x, x), fraction * math.pi
+def _zeta(s: int, q: float) -> float:
+    """Hurwitz' zeta function, Σ (q + n)^-s, by the formula of Euler and Maclaurin."""
+    count = 16
+    end = q + count
+    terms = [(q + n) ** -s for n in range(count)]
+    terms += [end ** (1 - s) / (s - 1), 0.5 * end**-s]
+    rising = float(s)  # s·(s + 1)·…/(2k)!
+    for k, number in enumerate(_BERNOULLI, 1):
+        terms.append(float(number) / math.factorial(2 * k) * rising * end ** (1 - s - 2 * k))
+        rising *= (s + 2 * k - 1) * (s + 2 * k)
+    return math.fsum(terms)
 
 
-def _moved(b: Builder, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether x lies before the start of the series, and x moved behind it."""
-    before = x < _START
-    return before, b.where(before, x + _START, x)
+def _taylor(order: int = 27) -> list[float]:
+    """The Taylor series of digamma at 2, by default to the digits of f64 where |x - 2| <= 1/2, lowest power last."""
+    return [(-1) ** k * _zeta(k, 2.0) for k in range(order, 1, -1)] + [1 - _EULER]
+
+
+class _Parts:
+    """An argument of Γ split into what the functions of it have in common.
+
+    Below -1/2 it is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`; from `_START` on the asymptotic series holds; between, it is
+    `nearest + rest` with `|rest| <= 1/2`, and the recurrence `Γ(x + 1) = x·Γ(x)` leads to `Γ(2 + rest)`.
+    """
+
+    def __init__(self, b: Builder, x: Tensor) -> None:
+        self.infinite = b.isinf(x)
+        x = b.where(self.infinite, 1.0, x)
+        self.below = x < -0.5
+        # πx less its whole turns, which sine and tangent do not see.
+        angle = (x - b.stop_gradient(b.round(x))) * math.pi
+        self.pole = self.below & (angle == 0)
+        self.angle = b.where(self.below & b.bitwise_not(self.pole), angle, math.pi / 2)
+        self.value = b.where(self.below, 1.0 - x, x)
+        self.small = self.value < _START
+        near = b.where(self.small, self.value, 2.0)
+        self.nearest = b.stop_gradient(b.round(near))
+        self.rest = near - self.nearest
+        self.inverse = 1.0 / b.where(self.small, _START, self.value)
+        self.before = self.nearest < 2
+
+    def factors(self) -> list[tuple[Tensor, Tensor]]:
+        """What Γ(2 + rest) is multiplied by to be Γ(x), divided by where x is `before` 2: whether it is, and the factor."""
+        up = [(self.nearest > j, self.rest + float(j)) for j in range(2, 7)]
+        return [(self.before, 1.0 + self.rest), (self.nearest < 1, self.rest), *up]
+
+
+def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
+    """Whether x is near the positive root of digamma, how far it is from it, and digamma over that distance as a series.
+
+    There the parts of a sum nearly cancel in the general form.
+    """
+    distance = (x - _ROOT) - _ROOT_REST
+    near = b.abs(distance) < 0.25
+    return near, b.where(near, distance, 0.0), [(-1) ** (m + 1) * _zeta(m + 1, _ROOT) for m in range(22, 0, -1)]
 
 
 @helper
 def lgamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities.
 
-    Stirling's series from 8 on, the recurrence below and the reflection `Γ(x)Γ(1 - x) = π/sin(πx)` below 1/2, in f64. Near the
-    roots of f64 arguments (1, 2 and between negative integers) the error is absolute, about 1e-15 for each unit of log Γ.
+    Stirling's series from 7.5 on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
+    `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. Near the roots of f64 arguments between negative integers the error is absolute, about
+    1e-15 for each unit of log Γ(1 - x).
     """
     own, x = _wide(b, x)
-    infinite = b.isinf(x)
-    below, right, angle = _reflected(b, b.where(infinite, 1.0, x))
-    before, z = _moved(b, right)
-    start: Any = 1.0
-    for k in range(_START):
-        start = start * b.where(before, right + float(k), 1.0)
-    inverse = 1.0 / z
+    parts = _Parts(b, x)
+    taylor = _taylor(27 if own.dtype is f64 else 15)
+    powers = range(len(taylor), 0, -1)
+    near = parts.rest * _polynomial([c / k for c, k in zip(taylor, powers, strict=True)], parts.rest)
+    product = b.where(parts.small, 1.0, parts.value)
+    for used, factor in parts.factors():
+        product = product * b.where(used, factor, 1.0)
+    logarithm = b.log(b.abs(product))
     series = [float(n / (2 * k * (2 * k - 1))) for k, n in enumerate(_BERNOULLI, 1)]
-    tail = inverse * _polynomial(series[::-1], inverse * inverse)
-    positive = (z - 0.5) * b.log(z) - z + (0.5 * math.log(2 * math.pi)) + tail - b.log(start)
-    pole = below & (angle == 0)
-    sine = b.abs(b.sin(b.where(below & b.bitwise_not(pole), angle, math.pi / 2)))
-    result = b.where(below, math.log(math.pi) - b.log(sine) - positive, positive)
-    # Exact at the roots, where rounding would leave all that there is; the derivative stays.
-    result = b.where((x == 1) | (x == 2), result - b.stop_gradient(result), result)
-    return cast(b, b.where(infinite | pole, np.inf, result), own.dtype)
+    tail = parts.inverse * _polynomial(series[::-1], parts.inverse * parts.inverse)
+    far = (parts.value - 0.5) * (logarithm - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5 + tail)
+    positive = b.where(parts.small, near + b.where(parts.before, -logarithm, logarithm), far)
+    if own.dtype is f64:
+        at_root, distance, series = _at_root(b, x)
+        powers = range(len(series) + 1, 1, -1)
+        higher = _polynomial([c / k for c, k in zip(series, powers, strict=True)], distance)
+        positive = b.where(at_root, distance * distance * higher + _LEAST, positive)
+    reflected = b.log(math.pi / b.abs(b.sin(parts.angle))) - positive
+    result = b.where(parts.below, reflected, positive)
+    return cast(b, b.where(parts.infinite | parts.pole, np.inf, result), own.dtype)
 
 
 @helper
 def digamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0.
 
-    The asymptotic series from 8 on, the recurrence below and the reflection below 1/2, in f64.
+    The asymptotic series from 7.5 on, before it the Taylor series at 2 and the recurrence, at the positive root a series of its
+    own, below -1/2 the reflection, in f64. Near the roots of f64 arguments between negative integers the error is absolute.
     """
     own, x = _wide(b, x)
-    infinite, zero = b.isinf(x), x == 0
-    below, right, angle = _reflected(b, b.where(infinite, 1.0, x))
-    before, z = _moved(b, right)
-    steps: Any = 0.0
-    for k in range(_START):
-        steps = steps + 1.0 / b.where(before, right + float(k), 1.0)
-    inverse = 1.0 / z
+    parts = _Parts(b, x)
+    near = _polynomial(_taylor(), parts.rest)
+    # The sum of 1/factor as one fraction.
+    top, bottom = b.zeros_like(x), b.ones_like(x)
+    for used, factor in parts.factors():
+        top, bottom = b.where(used, top * factor + bottom, top), bottom * b.where(used, factor, 1.0)
+    steps = b.where(parts.before, -top, top) / bottom
+    inverse = parts.inverse
     square = inverse * inverse
     series = [float(n / (2 * k)) for k, n in enumerate(_BERNOULLI, 1)]
-    positive = b.log(z) - 0.5 * inverse - square * _polynomial(series[::-1], square) - b.where(before, steps, 0.0)
-    pole = below & (angle == 0)
-    safe = b.where(below & b.bitwise_not(pole), angle, 1.0)
-    result = b.where(below, positive - math.pi * b.cos(safe) / b.sin(safe), positive)
-    result = b.where(pole, np.nan, result)
+    tail = 0.5 * inverse + square * _polynomial(series[::-1], square)
+    positive = b.where(parts.small, near, b.log(parts.value) - tail) + steps
+    if own.dtype is f64:
+        at_root, distance, series = _at_root(b, x)
+        positive = b.where(at_root, distance * _polynomial(series, distance), positive)
+    result = b.where(parts.below, positive - math.pi * b.cos(parts.angle) / b.sin(parts.angle), positive)
+    result = b.where(parts.pole, np.nan, result)
+    zero = x == 0
     result = b.where(zero, -1.0 / b.where(zero, x, 1.0), result)
-    return cast(b, b.where(infinite, b.where(x > 0, np.inf, np.nan), result), own.dtype)
+    return cast(b, b.where(parts.infinite, b.where(x > 0, np.inf, np.nan), result), own.dtype)
+
+
+def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
+    """`erfinv(size)` for 0 <= size < 1 in f64, to 5e-9 and what f32 loses where size is one."""
+    wide = cast(b, size, f64)
+    w = -b.log(cast(b, (1.0 - wide) * (1.0 + wide), size.dtype))
+    pieces = [
+        (2 / (high - low), -(high + low) / (high - low), *coefficients)
+        for low, high, coefficients in zip(_LIMITS, _LIMITS[1:], _PIECES, strict=False)
+    ]
+    beyond = [w >= limit for limit in (_LIMITS[1:3] if size.dtype is f64 else _LIMITS[1:2])]
+
+    def chosen(values: Any, dtype: Any) -> Any:
+        value: Any = b.constant(values[0], dtype=dtype)
+        for condition, other in zip(beyond, values[1:], strict=False):
+            value = b.where(condition, b.constant(other, dtype=dtype), value)
+        return value
+
+    scale, shift, first, second, *others = zip(*pieces, strict=True)
+    place = cast(b, w, f64) * chosen(scale, f64) + chosen(shift, f64)
+    # The rest is so small beside the first two that f32 has enough digits for it.
+    rest = _polynomial([chosen(c, size.dtype) for c in reversed(others)], cast(b, place, size.dtype))
+    return ((cast(b, rest, f64) * place + chosen(second, f64)) * place + chosen(first, f64)) * wide
 
 
 @helper
 def erfinv(b: Builder, x: Any) -> Tensor:
     """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside.
 
-    M. Giles' polynomials, then Halley's steps in f64 (one, for f64 three), of `erfc` where |x| is above 1/2: no digits
-    are lost near 1.
+    Polynomials; for f64 then a step of Halley's, of `erfc` where |x| is above 1/2: no digits are lost near 1.
     """
-    own, y = _wide(b, x)
+    x = inexact(b, tensor_like(b, x, f32))
+    if x.dtype.is_complex:
+        raise ShapeError("it takes real numbers, not c64")
+    y = x if x.dtype is f64 else cast(b, x, f32)
     size = b.abs(y)
     inside = size < 1
     size = b.where(inside, size, 0.25)
-    rest = 1.0 - size
-    w = -b.log(rest * (1.0 + size))
-    far = w >= 5
-    near_value = _polynomial(_NEAR, b.where(far, 0.0, w) - 2.5)
-    far_value = _polynomial(_FAR, b.sqrt(b.where(far, w, 9.0)) - 3.0)
-    result = b.where(far, far_value, near_value) * size
-    if own.dtype is f64:  # nearer to 1 than f32 can be: erfc x ~ exp(-x²)/(x·sqrt(π))
-        tail = b.sqrt(b.where(far, w, 9.0) + math.log(2) - 0.5 * b.log(math.pi * b.where(far, w, 9.0)))
-        result = b.where(w > 15, tail, result)
-    upper = size > 0.5
-    for _ in range(3 if own.dtype is f64 else 1):
-        error = b.where(upper, rest - b.erfc(result), b.erf(result) - size)
+    result = _near_erfinv(b, size)
+    if y.dtype is f64:
+        upper = size > 0.5
+        error = b.where(upper, (1.0 - size) - b.erfc(result), b.erf(result) - size)
         step = error * (0.5 * math.sqrt(math.pi)) * b.exp(result * result)
         result = result - step / (1.0 + result * step)
-    signed = b.where(y < 0, -result, result)
-    signed = b.where(y == 0, y * (0.5 * math.sqrt(math.pi)), signed)
-    outside = b.where(y == 1, np.inf, b.where(y == -1, b.full_like(y, -np.inf), np.nan))
-    return cast(b, b.where(inside, signed, outside), own.dtype)
+    result = cast(b, result, x.dtype)
+    signed = b.where(x < 0, -result, result)
+    # There x² is nothing beside 1, and what the step would correct is below the smallest number.
+    signed = b.where(b.abs(x) < 1e-9, x * (0.5 * math.sqrt(math.pi)), signed)
+    outside = b.where(x == 1, np.inf, b.where(x == -1, b.full_like(x, -np.inf), np.nan))
+    return b.where(inside, signed, outside)
