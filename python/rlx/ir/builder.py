@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, opview, registry
 from rlx.ir.attributes import suggestion
-from rlx.ir.calls import CallError
+from rlx.ir.calls import ADVICE, CallError
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype
@@ -32,6 +32,14 @@ from rlx.ir.verify import infer
 if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec
     from rlx.ir.card import Card
+
+
+class _Count(int):
+    """A number of elements, which PyTorch's users call."""
+
+    def __call__(self, axis: int | None = None) -> NoReturn:
+        instead = "x.shape" if axis is None else f"x.shape[{axis}]"
+        raise TypeError(f"size is the number of elements, no function; did you mean {instead}?")
 
 
 class Tensor(TensorMethods):
@@ -63,7 +71,8 @@ class Tensor(TensorMethods):
     @property
     def size(self) -> Dim:
         """The number of elements."""
-        return self.shape.num_elements
+        count = self.shape.num_elements
+        return _Count(count) if isinstance(count, int) else count
 
     @property
     def name(self) -> str:
@@ -402,7 +411,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str,
             continue
         if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
             message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
-            return b.problem(card, message, tensor_hint(value))
+            return b.problem(card, message, tensor_hint(value) or ADVICE.get((card.name, "")))
     trace = problem.__traceback__
     if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
         message = str(problem).split(".build() ")[-1]

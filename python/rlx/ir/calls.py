@@ -42,6 +42,11 @@ _SYNONYMS = (
 )
 
 
+# What to call in place of a keyword that has no counterpart, by method and keyword, or by method and "" in place of other
+# arguments that it does not take; the ops fill it.
+ADVICE: dict[tuple[str, str], str] = {}
+
+
 def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
     """` (did you mean …?)` for a keyword that a method does not take: one of the same meaning first, then of like spelling."""
     for names in _SYNONYMS:
@@ -67,7 +72,8 @@ class CallError(ShapeError):
     def of(cls, method: str, reason: str, parameters: Sequence[str], location: str | None) -> CallError:
         """The error for a call of a method at the caller's line."""
         unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
-        close = keyword_suggestion(unexpected, parameters) if unexpected else ""
-        error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location)
+        advice = ADVICE.get((method.removeprefix("rlx."), unexpected))  # "" where it is no keyword that is wrong
+        close = keyword_suggestion(unexpected, parameters) if unexpected and not advice else ""
+        error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
         error.reason, error.parameters = reason, tuple(parameters)
         return error

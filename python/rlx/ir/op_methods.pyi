@@ -861,8 +861,8 @@ class TensorMethods(Operators):
     def softmin(self, axis: int = ...) -> Tensor:
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
-    def softplus(self) -> Tensor:
-        """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
+    def softplus(self, beta: float = ...) -> Tensor:
+        """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
 
     def sort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The elements of an axis in order."""
@@ -2062,8 +2062,8 @@ class OpMethods:
     def softmin(self, x: TensorLike, axis: int = ...) -> Tensor:
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
-    def softplus(self, x: TensorLike) -> Tensor:
-        """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
+    def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:
+        """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
 
     def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The elements of an axis in order."""

@@ -1093,8 +1093,8 @@ def softmax_cross_entropy_with_logits(logits: TensorLike, labels: TensorLike, *,
 def softmin(x: TensorLike, axis: int = ...) -> Tensor:
     """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
-def softplus(x: TensorLike) -> Tensor:
-    """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
+def softplus(x: TensorLike, beta: float = ...) -> Tensor:
+    """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
 
 def sort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The elements of an axis in order."""

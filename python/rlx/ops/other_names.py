@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlx.ir.attributes import suggestion
+from rlx.ir.calls import ADVICE
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {
@@ -236,7 +237,61 @@ CALLS = {
     "numel": "x.size",
     "dim": "x.ndim",
     "set_item": "x.at[index].set(values)",
+    **dict.fromkeys(("inv", "pinv"), "g.dense_solve(a, g.eye(n))"),
+    **dict.fromkeys(
+        ("det", "slogdet", "svd", "qr", "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lstsq"),
+        "there are no factorisations of matrices but that of g.dense_solve(a, b)",
+    ),
+    "matrix_power": "a @ a @ a",
+    "map": "the function of a whole x, rlx.vmap(graph, …), or g.scan(body, init, xs)",
+    **dict.fromkeys(
+        ("vmap", "vectorize", "apply_along_axis"), "rlx.vmap(graph, …) of a graph; ops take leading axes as they are"
+    ),
+    "jit": "rlx.jit(function)",
+    "remat": "with g.checkpoint(): …",
+    "clip_by_value": "g.clip(x, low, high)",
+    "lax": "the functions of jax.lax by their own names: g.cumsum(x, axis), g.scan(…) …",
+    "ops": "the functions by their own names: g.exp(x) …",
+    "special": "the functions by their own names: g.erf(x), g.logsumexp(x), g.digamma(x) …",
+    **dict.fromkeys(("percentile", "nanpercentile"), "g.quantile(x, q / 100, axis=…)"),
+    "mode": "g.argmax(g.bincount(x, length=n))",
+    "gradient": "(x[2:] - x[:-2]) / 2 for differences, rlx.grad(g, wrt=[…]) for derivatives",
+    **dict.fromkeys(("trapezoid", "trapz"), "g.sum((y[1:] + y[:-1]) / 2) * dx"),
+    "correlate": "g.conv(x[None, None], w[None, None])",
+    "polyval": "y = y * x + c for each coefficient",
+    "vander": "x[:, None] ** g.arange(n)",
+    "corrcoef": "x = x - g.mean(x, axis=1, keepdims=True); g.normalize(x) @ g.normalize(x).T",
+    **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), "x.at[…].set(values)"),
+    **dict.fromkeys(("permutation", "randperm", "shuffle"), "g.argsort(g.rng_uniform((n,), seed=…))"),
+    "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices",
+    "bool": "x.astype(rlx.bool_)",
+    "nbytes": "x.shape.size_bytes",
+    **dict.fromkeys(("itemsize", "element_size"), "x.dtype.itemsize"),
+    **dict.fromkeys(("is_contiguous", "stride", "strides", "data_ptr", "storage"), "nothing: tensors have no strides"),
+    "is_cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
 }
+
+# Keywords of other libraries that have no counterpart, and what does what they ask for.
+ADVICE.update(
+    {
+        ("gelu", "approximate"): "g.gelu_approx(x) is the approximation with tanh, g.gelu(x) the exact one",
+        ("embedding", "padding_idx"): "its row takes no gradient in "
+        "g.embedding(table.at[row].set(g.stop_gradient(table[row])), indices)",
+        ("embedding", "max_norm"): "scale the rows of the table before",
+        **dict.fromkeys((("attention", "causal"), ("attention", "is_causal")), "mask_kind='causal'"),
+        ("repeat", ""): "g.tile(x, (2, 1)) is PyTorch's x.repeat(2, 1)",
+        **dict.fromkeys((("round", ""), ("round", "decimals")), "g.round(x * 100) / 100 keeps two decimals"),
+        (
+            "scatter_add",
+            "",
+        ): "g.index_add and g.put_along_axis(x, indices, values, axis, reduction='add') add along an axis",
+        ("checkpoint", ""): "with g.checkpoint(): … holds the ops that are computed again",
+        ("softplus", "threshold"): "it needs none: g.softplus(x, beta=1.0) does not overflow",
+        ("dropout", "training"): "leave it out of the graph for inference, or call it with rate 0",
+        ("dropout", "inplace"): "tensors are values: use what it returns",
+        ("relu", "inplace"): "tensors are values: use what it returns",
+    }
+)
 
 
 def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:

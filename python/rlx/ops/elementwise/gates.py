@@ -18,9 +18,11 @@ def _float(b: Builder, x: Any) -> Tensor:
 
 
 @helper
-def softplus(b: Builder, x: Any) -> Tensor:
-    """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
+def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
+    """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
     x = _float(b, x)
+    if beta != 1:
+        return softplus(b, x * beta) / beta
     # Unlike relu, the maximum has the slope 1/2 at 0, and |x| none: together they have that of softplus.
     return b.maximum(x, 0.0) + log1p(b, b.exp(-b.abs(x)))
 

@@ -199,8 +199,19 @@ def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
     if entries is not None and not any(map(_is_size, entries)) and len(entries) in (1, rank):
         return [_pair(entry) for entry in entries] * (rank if len(entries) == 1 else 1)
     raise ShapeError(
-        f"padding must be a size, a pair for all axes, or one pair for each of the {rank} axes, got {padding!r}"
+        f"padding must be a size, a pair for all axes, or one pair for each of the {rank} axes, got {padding!r}",
+        hint=_hint(entries, rank),
     )
+
+
+def _hint(entries: list[Any] | None, rank: int) -> str | None:
+    """What PyTorch's flat list, which counts from the last axis, is in pairs."""
+    if entries is None or not all(map(_is_size, entries)) or len(entries) % 2 or len(entries) > 2 * rank:
+        return None
+    pairs = [(0, 0)] * rank
+    for i in range(len(entries) // 2):
+        pairs[-1 - i] = (entries[2 * i], entries[2 * i + 1])
+    return f"PyTorch counts from the last axis; here that is padding={tuple(pairs)}"
 
 
 def _is_size(value: Any) -> bool:
