@@ -78,11 +78,21 @@ def RLX_WhereOp : RLX_Op<"where", "elementwise", [RLX_IsElementwise, RLX_IsCheap
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_PopcountOp : RLX_Op<"popcount", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
+def RLX_PopcountOp : RLX_Op<"popcount", "bits", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "How many bits are 1";
   let description = [{`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.}];
   let arguments = (ins RLX_IndexTensor:$x);
   let results = (outs RLX_IndexTensor:$result);
+}
+
+def RLX_BitcastOp : RLX_Op<"bitcast", "bits", [RLX_IsElementwise, RLX_IsCheap]> {
+  let summary = "The same bits as another dtype";
+  let description = [{
+    `result` has the bits of `x`, read as `dtype`, which has as many; neither is bool or complex. Every derivative
+    through it is zero.
+  }];
+  let arguments = (ins RLX_Tensor:$x, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_Tensor:$result);
 }
 
 def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise", !listconcat(Views, [RLX_IsElementwise, RLX_IsCheap])> {

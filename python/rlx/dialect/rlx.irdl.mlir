@@ -888,6 +888,14 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x)
     irdl.results(result: %type_result)
   }
+  irdl.operation @bitcast {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @stop_gradient {
     %type_x = irdl.any
     %type_result = irdl.any

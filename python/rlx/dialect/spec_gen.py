@@ -1547,7 +1547,7 @@ OPS = (
     ),
     OpSpec(
         'popcount',
-        'elementwise',
+        'bits',
         'mir',
         'How many bits are 1',
         '`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.',
@@ -1557,6 +1557,28 @@ OPS = (
         (),
         (
             ValueSpec('result', _DTYPES_6),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td',
+    ),
+    OpSpec(
+        'bitcast',
+        'bits',
+        'mir',
+        'The same bits as another dtype',
+        '`result` has the bits of `x`, read as `dtype`, which has as many; neither is bool or complex. Every derivative\nthrough it is zero.',
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         (

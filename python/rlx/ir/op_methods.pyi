@@ -117,6 +117,9 @@ class TensorMethods(Operators):
     def bincount(self, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
         """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
 
+    def bitcast(self, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The same bits as another dtype."""
+
     def bitwise_and(self, rhs: TensorLike) -> Tensor:
         """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
 
@@ -1110,6 +1113,9 @@ class OpMethods:
 
     def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
         """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
+
+    def bitcast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The same bits as another dtype."""
 
     def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""

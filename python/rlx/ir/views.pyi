@@ -652,6 +652,13 @@ class Popcount(View):
     x: mlir.Value
     result: mlir.Value
 
+class Bitcast(View):
+    """The same bits as another dtype."""
+
+    x: mlir.Value
+    dtype: DType
+    result: mlir.Value
+
 class StopGradient(View):
     """The value, with no derivative."""
 

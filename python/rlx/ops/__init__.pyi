@@ -142,6 +142,9 @@ def binary_cross_entropy_with_logits(logits: TensorLike, targets: TensorLike, re
 def bincount(x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
     """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
 
+def bitcast(x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """The same bits as another dtype."""
+
 def bitwise_and(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
 

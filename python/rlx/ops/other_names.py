@@ -263,12 +263,16 @@ CALLS = {
     "corrcoef": "x = x - g.mean(x, axis=1, keepdims=True); g.normalize(x) @ g.normalize(x).T",
     **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), "x.at[…].set(values)"),
     **dict.fromkeys(("permutation", "randperm", "shuffle"), "g.argsort(g.rng_uniform((n,), seed=…))"),
-    "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices",
     "bool": "x.astype(rlx.bool_)",
     "nbytes": "x.shape.size_bytes",
     **dict.fromkeys(("itemsize", "element_size"), "x.dtype.itemsize"),
     **dict.fromkeys(("is_contiguous", "stride", "strides", "data_ptr", "storage"), "nothing: tensors have no strides"),
     "is_cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
+}
+
+# Methods of graphs that tensors do not have.
+OF_GRAPHS = {
+    "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices"
 }
 
 # Keywords of other libraries that have no counterpart, and what does what they ask for.
@@ -298,6 +302,6 @@ def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:
     """The error for a name that is not there: the call of the same meaning, or a name of like spelling."""
     if name in METHOD_OF:
         return AttributeError(f"{owner} has no '{name}'; instead: g.{METHOD_OF[name]}(…), with the same arguments")
-    if name in CALLS:
-        return AttributeError(f"{owner} has no '{name}'; instead: {CALLS[name]}")
+    if call := CALLS.get(name) or OF_GRAPHS.get(name):
+        return AttributeError(f"{owner} has no '{name}'; instead: {call}")
     return AttributeError(f"{owner} has no '{name}'{suggestion(name, known)}")

@@ -59,6 +59,14 @@ def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.
     return low.map(results[0].dims, storage_type(dtype), [x], lambda value: scalars.convert(value, x.shape.dtype))
 
 
+@lowers("bitcast")
+def bitcast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
+    element = storage_type(dtype)
+    if element == storage_type(x.shape.dtype):
+        return x.value
+    return low.map(results[0].dims, element, [x], lambda value: mlir.dialect("arith").bitcast(element, value))
+
+
 @lowers("binary")
 def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(lhs.shape.dtype)

@@ -19,6 +19,11 @@ def cast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lo
     return converted(emit, x, dtype)
 
 
+@lowers("bitcast")
+def bitcast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
+    return emit.elementwise("bitcast_convert", x, kind=dtype)
+
+
 def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     """Another dtype, with the meaning of `rlx.cast`: floats become integers toward zero, saturating, and NaN 0."""
     if x.dtype is kind:

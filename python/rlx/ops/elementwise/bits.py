@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import i8, i32, u8, u32
+from rlx.ir.card import Card, Operand, sample
+from rlx.ir.dtype import DType, f32, i8, i32, u8, u32
 from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
 
@@ -14,6 +18,64 @@ from rlx.ops.surface import helper
 _UNSIGNED = {i8: u8, i32: u32}
 # What `and`, `or` and `xor` are on truth values, as kinds of other ops.
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
+
+# Dtypes that one buffer serves for: a bool is a byte of 0 or 1.
+SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8"), ("i8", "u8"), ("u8", "i8"), ("i32", "u32"), ("u32", "i32")})
+
+
+class Popcount(Card, op="popcount"):
+    def infer(self, x: Shape) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        return b.emit("popcount", (tensor_like(b, x, i32),))
+
+    def samples(self) -> Any:
+        yield sample(Operand((3, 5), low=-100, high=100), dtypes=("i8", "i16", "i32", "i64", "u8", "u32"))
+        yield sample(("n",), dtypes=("i32",))
+
+
+class Bitcast(Card, op="bitcast"):
+    def infer(self, x: Shape, *, dtype: DType) -> Shape:
+        for kind in (x.dtype, dtype):
+            if kind.is_bool or kind.is_complex:
+                raise ShapeError(f"{kind.name} has no bits to read as another dtype")
+        if dtype.itemsize != x.dtype.itemsize:
+            raise ShapeError(f"{x.dtype.name} has {8 * x.dtype.itemsize} bits, {dtype.name} {8 * dtype.itemsize}")
+        return x.with_dtype(dtype)
+
+    def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
+        return np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape)
+
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        names = (operands[0].dtype.name, results[0].dtype.name)
+        return [(0, 0) if names[0] == names[1] or names in SAME_BITS else None]
+
+    def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
+        return b.emit("bitcast", (tensor_like(b, x, f32),), dtype=as_dtype(dtype))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> None:
+        return None
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> Any:
+        return (None,)
+
+    def samples(self) -> Any:
+        for source, target in (("f32", "i32"), ("f32", "u32"), ("f64", "i64"), ("f16", "i16"), ("bf16", "i16")):
+            yield sample((3, 5), dtype=as_dtype(target), dtypes=(source,))
+        for source, target in (
+            ("i32", "f32"),
+            ("u32", "f32"),
+            ("i64", "f64"),
+            ("i8", "u8"),
+            ("u8", "i8"),
+            ("u32", "i32"),
+            ("i16", "bf16"),
+        ):
+            yield sample(Operand(("n", 3), low=1, high=100), dtype=as_dtype(target), dtypes=(source,))
 
 
 def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:

@@ -10,11 +10,12 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dtype import DType, dtype, f32, i32
+from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
+from rlx.ops.elementwise.bits import SAME_BITS
 from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, inexact, same_dtype, tensor_like
 
 
@@ -79,10 +80,6 @@ class Activation(Card, op="activation"):
         yield sample((), kind="silu", dtypes=("f32",))
 
 
-# The bits of a bool, stored in a byte, are those of 0 and 1.
-_SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8"), ("i8", "u8"), ("u8", "i8"), ("i32", "u32"), ("u32", "i32")})
-
-
 class Cast(Card, op="cast"):
     def infer(self, x: Shape, *, dtype: DType) -> Shape:
         return x.with_dtype(dtype)
@@ -92,7 +89,7 @@ class Cast(Card, op="cast"):
 
     def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
         names = (operands[0].dtype.name, results[0].dtype.name)
-        return [(0, 0) if names[0] == names[1] or names in _SAME_BITS else None]
+        return [(0, 0) if names[0] == names[1] or names in SAME_BITS else None]
 
     def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
         kind = as_dtype(dtype)
@@ -330,21 +327,6 @@ class Where(Card, op="where"):
         yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
         yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
         yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
-
-
-class Popcount(Card, op="popcount"):
-    def infer(self, x: Shape) -> Shape:
-        return x
-
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
-
-    def build(self, b: Builder, x: Any) -> Tensor:
-        return b.emit("popcount", (tensor_like(b, x, i32),))
-
-    def samples(self) -> Any:
-        yield sample(Operand((3, 5), low=-100, high=100), dtypes=("i8", "i16", "i32", "i64", "u8", "u32"))
-        yield sample(("n",), dtypes=("i32",))
 
 
 class StopGradient(Card, op="stop_gradient"):
