@@ -40,6 +40,7 @@ _HOMES = {
         "rlx.ir.errors",
     ),
     "from_stablehlo": "rlx.importers.stablehlo",
+    "from_jax": "rlx.importers.jax",
     "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "KernelDispatchPolicy": "rlx.backends.dispatch",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import i8, i32
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
 # The ops that correspond to one method of graphs: name of the op, name of the method.
@@ -87,8 +87,8 @@ def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
 
 @imports("compare")
 def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_type: str = "NOTYPE") -> Tensor:
-    if compare_type == "TOTALORDER":  # this order distinguishes -NaN and NaN, and -0 and 0
-        raise UnsupportedError("in total order cannot be imported")
+    if compare_type == "TOTALORDER" and a.dtype.is_float:  # this order distinguishes -NaN and NaN, and -0 and 0
+        a, b = total_order(g, a), total_order(g, b)
     return g.compare(comparison_direction.lower(), a, b)
 
 

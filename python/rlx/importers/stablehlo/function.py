@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
@@ -20,9 +22,21 @@ from rlx.ir.signature import find_function, functions
 from rlx.ir.text import decoded, is_path, parse_module, read_text
 
 _PREFIX = "stablehlo."
-_CALLS = ("func.call", "stablehlo.composite")
+_COMPOSITE = "stablehlo.composite"
+_CALLS = ("func.call", _COMPOSITE)
+# In a region of scalars these change nothing.
+_OF_SCALARS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
 _DEEPEST = 64  # the largest allowed depth of calls
 _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom op '(?P<op>[\w.]+)'")
+# Inside of functions these are counted as i64, by ops for which signs make no difference: JAX numbers random bits in them.
+_UNSIGNED = "ui64"
+_ON_BITS = frozenset(
+    (
+        *("add", "and", "multiply", "not", "or", "subtract", "xor", "shift_left", "shift_right_logical", "select"),
+        *("constant", "convert", "iota", "broadcast_in_dim", "concatenate", "reshape", "reverse", "slice", "transpose"),
+        *("dynamic_slice", "dynamic_update_slice", "gather", "case", "if", "while", "optimization_barrier"),
+    )
+)
 # Attributes that choose a precision or an algorithm, but do not change what is computed.
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
@@ -71,24 +85,36 @@ def is_stablehlo(module: mlir.Module) -> bool:
     return "stablehlo" in dialects and "rlx" not in dialects
 
 
-def from_module(module: mlir.Module, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
+def from_module(
+    module: mlir.Module,
+    entry: str | None = None,
+    largest_literal: float = LARGEST_LITERAL,
+    names: Sequence[str] | None = None,
+) -> Graph:
     """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
     Args:
         module: The module.
         entry: Name of the function; None takes the first public one.
         largest_literal: The number of elements up to which a constant does not become a parameter.
+        names: Of the inputs; None takes those that the module has.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal).graph_of(find_function(module, entry))
+    return _Import(module, largest_literal).graph_of(find_function(module, entry), names)
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
-    """Name and op of all ops of a function except its return; ops in regions belong to the op with the region."""
-    for block in function.regions[0].blocks:
-        for op in block.operations:
-            if op.operation.name != "func.return":  # the verifier has checked that there is one, at the end
-                yield op.operation.name, op.operation
+    """Name and op of all ops of a function, and of the regions of its ops, except what ends a block."""
+    regions = list(function.regions)
+    while regions:
+        for block in regions.pop(0).blocks:
+            for op in block.operations:
+                if op.operation.name not in (
+                    "func.return",
+                    "stablehlo.return",
+                ):  # the verifier has checked that one ends it
+                    yield op.operation.name, op.operation
+                    regions.extend(op.operation.regions)
 
 
 class _Import:
@@ -98,7 +124,7 @@ class _Import:
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
 
-    def graph_of(self, function: mlir.FuncOp) -> Graph:
+    def graph_of(self, function: mlir.FuncOp, names: Sequence[str] | None) -> Graph:
         self._measure(function, (), None)
         g = Graph(function.name.value)
         with mlir.entered():
@@ -107,7 +133,7 @@ class _Import:
                 _shape(a, a.location) for a in block.arguments
             ]  # before ops: those that ask for sizes follow from these
             imports.check(self.nodes)
-            inputs = [g.input(n, shape) for n, shape in zip(_names(block.arguments), shapes, strict=True)]
+            inputs = [g.input(n, shape) for n, shape in zip(names or _names(block.arguments), shapes, strict=True)]
             results = self._inlined(g, function, inputs)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
         return g
@@ -134,9 +160,10 @@ class _Import:
         size, depth = 0, 0
         for node, op in _nodes(function):
             size += 1
-            callee = _callee(op)
+            callee = None if composite_rule(op) else _callee(op)
             if callee is None:
-                self.nodes.append((node.removeprefix(_PREFIX), describe(op.location) or caller))
+                name_of_rule = composite_rule(op) or node.removeprefix(_PREFIX)
+                self.nodes.append((name_of_rule, describe(op.location) or caller))
                 continue
             callee_size, callee_depth = 0, 0
             if len(calls) < _DEEPEST:
@@ -156,37 +183,113 @@ class _Import:
             raise Error(f"there is no function '{name}'", location=describe(call.location))
         return self.functions[name]
 
-    def _inlined(self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor]) -> list[Tensor]:
+    def _inlined(
+        self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor], lifted: bool = False
+    ) -> list[Tensor]:
         """The results of a function for arguments; its ops are added to the graph."""
-        values = dict(zip(function.entry_block.arguments, arguments, strict=True))
-        *body, end = function.entry_block.operations
+        return self.block(g, function.entry_block, arguments, {}, lifted)
+
+    def block(
+        self,
+        g: Graph,
+        block: Any,
+        arguments: Sequence[Tensor],
+        outside: dict[mlir.Value, Tensor],
+        lifted: bool,
+        wanted: Sequence[mlir.Value] | None = None,
+    ) -> list[Tensor]:
+        """What a block ends with, for arguments; its ops are added to the graph.
+
+        Args:
+            g: The graph.
+            block: The block of a function or of a region.
+            arguments: The values of its arguments.
+            outside: The values of what it reads from outside.
+            lifted: Whether the block is one of scalars, and the arguments are tensors of them.
+            wanted: What to return in place of what the block ends with.
+        """
+        values = outside | dict(zip(block.arguments, arguments, strict=True))
+        *body, end = block.operations
         for op in body:
             operation = op.operation
             operands = [values[v] for v in operation.operands]
-            callee = _callee(operation)
+            callee = None if operation.name == _COMPOSITE and composite_rule(operation) else _callee(operation)
             if callee is None:
-                results = self._built(g, operation, operands)
+                results = self._built(g, operation, operands, values, lifted)
             else:
-                results = self._inlined(g, self._function(callee, operation), operands)
+                results = self._inlined(g, self._function(callee, operation), operands, lifted)
             values.update(zip(operation.results, results, strict=True))
-        return [values[v] for v in end.operation.operands]
+        return [values[v] for v in wanted or end.operation.operands]
 
-    def _built(self, g: Graph, op: mlir.Operation, operands: Sequence[Tensor]) -> list[Tensor]:
+    def _built(
+        self, g: Graph, op: mlir.Operation, operands: Sequence[Tensor], values: dict[mlir.Value, Tensor], lifted: bool
+    ) -> list[Tensor]:
         place = describe(op.location)
-        shapes = [_shape(r, op.location) for r in op.results]
-        name = op.name.removeprefix(_PREFIX)
+        wide = any(_UNSIGNED in str(v.type) for v in (*op.operands, *op.results))
+        if wide and op.name.removeprefix(_PREFIX) not in _ON_BITS:
+            raise UnsupportedError(f"{op.name.removeprefix(_PREFIX)} of ui64 cannot be imported", location=place)
+        shapes = [_shape(r, op.location, inner=True) for r in op.results]
+        if lifted:
+            if op.name in _OF_SCALARS:
+                return list(operands)
+            dims = np.broadcast_shapes(*(t.shape.static for t in operands))
+            shapes = [shape.with_dims(dims) for shape in shapes]
+        name = composite_rule(op) or op.name.removeprefix(_PREFIX)
         try:
             attributes = {n: _value(a) for n, a in _inherent(op)}
         except Error as problem:
             raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+        if op.name == _COMPOSITE:
+            given = attributes.get("composite_attributes") or {}
+            attributes = {n.name: _value(n.attr) for n in given}
         takes = imports.rules[name].attributes
-        details = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
+        details = {
+            "results": shapes,
+            "regions": [Body(self, g, region, values) for region in op.regions],
+            "largest_literal": self.largest_literal,
+        }
         attributes |= {n: v for n, v in details.items() if n in takes}
         built = imports.build(g, name, operands, attributes, _IRRELEVANT, place, op.location)
-        if [t.shape for t in built] != shapes:
+        if not lifted and [t.shape for t in built] != shapes:
             gives = ", ".join(str(t.shape) for t in built)
             raise Error(f"{name} gives {gives}, not {', '.join(map(str, shapes))}", location=place)
         return built
+
+
+class Body:
+    """A region of an op, as a function of tensors.
+
+    Attributes:
+        block: Its only block.
+    """
+
+    def __init__(self, importer: _Import, g: Graph, region: mlir.Region, values: dict[mlir.Value, Tensor]):
+        self._importer, self._g, self._values = importer, g, values
+        self.block = region.blocks[0]
+
+    def __call__(self, *arguments: Tensor) -> list[Tensor]:
+        """What the region gives for arguments of the shapes that it names."""
+        return self._importer.block(self._g, self.block, arguments, self._values, lifted=False)
+
+    def lifted(self, *arguments: Tensor) -> list[Tensor]:
+        """What a region of scalars gives for each element of tensors, whose shapes broadcast."""
+        return self._importer.block(self._g, self.block, arguments, self._values, lifted=True)
+
+    def value(self, value: mlir.Value, *arguments: Tensor) -> Tensor:
+        """One value of a region of scalars, for each element of tensors."""
+        return self._importer.block(self._g, self.block, arguments, self._values, lifted=True, wanted=[value])[0]
+
+    def outside(self, value: mlir.Value) -> Tensor | None:
+        """The tensor of a value that comes from outside of the region."""
+        return self._values.get(value)
+
+
+def composite_rule(op: mlir.Operation) -> str | None:
+    """The name of the rule for a composite whose meaning is known; others are their decompositions."""
+    if op.name != _COMPOSITE:
+        return None
+    name = op.attributes["name"].value
+    return name if name in imports.rules else None
 
 
 def _callee(op: mlir.Operation) -> str | None:
@@ -196,15 +299,21 @@ def _callee(op: mlir.Operation) -> str | None:
     return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
 
 
-def _shape(value: mlir.Value, location: mlir.Location) -> Shape:
+def _shape(value: mlir.Value, location: mlir.Location, *, inner: bool = False) -> Shape:
+    """The shape of a value; inside of a function ui64 counts as i64, whose bits are the same."""
     try:
-        shape = shape_of(value)
+        shape = _as_signed(value.type) if inner and _UNSIGNED in str(value.type) else shape_of(value)
     except Error as problem:
         hint = "export it with static sizes" if "?" in str(value.type) else None
         raise Error(
             f"{value.type} cannot be imported: {problem.message}", location=describe(location), hint=hint
         ) from None
     return shape
+
+
+def _as_signed(type_: Any) -> Shape:
+    ranked = mlir.ir.RankedTensorType(type_)
+    return shape_of_type(mlir.ir.RankedTensorType.get(ranked.shape, mlir.ir.IntegerType.get_signless(64)))
 
 
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
@@ -232,6 +341,8 @@ def _value(attribute: Any) -> Any:
     if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attribute)
     if isinstance(attribute, ir.DenseElementsAttr):
+        if _UNSIGNED in str(attribute.type):
+            return np.array(attribute).view(np.int64)
         shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
         return elements_from_mlir(attribute)
     if enum := re.fullmatch(r"#stablehlo<\w+ (\w+)>", str(attribute)):

@@ -23,11 +23,33 @@ def constant(g: Any, *, value: Any, largest_literal: float) -> Tensor:
     return literal_or_weight(g, value, largest_literal)
 
 
-@imports("iota")
-def iota(g: Any, *, iota_dimension: int, results: list[Shape]) -> Tensor:
+@imports("iota", "dynamic_iota")
+def iota(g: Any, sizes: Tensor | None = None, *, iota_dimension: int, results: list[Shape]) -> Tensor:
     return g.iota(results[0].dims, iota_dimension, results[0].dtype)
 
 
 @imports("optimization_barrier")
 def optimization_barrier(g: Any, *xs: Tensor) -> tuple[Tensor, ...]:
     return xs  # a barrier restricts compilers, and does not change the numbers
+
+
+# Notes for compilers and devices, whose result is their operand.
+_NOTES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint")
+
+
+@imports("custom_call")
+def custom_call(
+    g: Any,
+    *xs: Tensor,
+    call_target_name: str,
+    backend_config: Any = None,
+    api_version: Any = None,
+    has_side_effect: bool = False,
+    called_computations: Any = None,
+    operand_layouts: Any = None,
+    result_layouts: Any = None,
+    output_operand_aliases: Any = None,
+) -> tuple[Tensor, ...]:
+    if call_target_name not in _NOTES or len(xs) != 1:
+        raise UnsupportedError(f"of '{call_target_name}' cannot be imported", hint="it is code of another compiler")
+    return xs

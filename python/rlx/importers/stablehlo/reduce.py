@@ -1,72 +1,110 @@
-"""Reductions whose region is one op."""
+"""Reductions and windows: by one op of the vocabulary where the region is one, else by the region itself in halves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir import opview
+from rlx.importers.stablehlo.values import ending, scalar_of
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
-# By the op in the region: the reduction that it gives, and the method that joins two tensors.
+Tensors = Sequence[Tensor]
+Join = Callable[[Tensors, Tensors], list[Tensor]]
+
+# By the op in the region: the reduction that it gives.
 _KINDS = {
-    "stablehlo.add": ("sum", "add"),
-    "stablehlo.multiply": ("prod", "mul"),
-    "stablehlo.maximum": ("max", "maximum"),
-    "stablehlo.minimum": ("min", "minimum"),
+    "stablehlo.add": "sum",
+    "stablehlo.multiply": "prod",
+    "stablehlo.maximum": "max",
+    "stablehlo.minimum": "min",
 }
-_OF_BOOLS = {"stablehlo.or": "stablehlo.maximum", "stablehlo.and": "stablehlo.minimum"}
+_OF_BOOLS = {
+    "stablehlo.or": "max",
+    "stablehlo.and": "min",
+    "stablehlo.add": "max",
+    "stablehlo.multiply": "min",
+}
+# The reductions, and the methods that join two tensors as they do.
+METHODS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
 @imports("reduce")
 def reduce(
-    g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Sequence[mlir.Region], results: list[Shape]
-) -> Tensor:
-    if len(operands) != 2:
-        raise UnsupportedError("of several tensors at once cannot be imported")
-    # The region computes in the dtype of the result, which may be wider than that of the operands.
-    x, start = (t if t.dtype is results[0].dtype else g.cast(t, results[0].dtype) for t in operands)
-    kind, join = _KINDS[_joining_op(regions[0], x)]
-    total = _reduced(g, kind, x, dimensions) if dimensions else x
-    return total if _is_neutral(operands[1], kind, x.dtype) else getattr(g, join)(total, start)
+    g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]
+) -> list[Tensor]:
+    count = len(operands) // 2
+    # The region computes in the dtypes of the results, which may be wider than those of the operands.
+    wide = [g.cast(t, shape.dtype) for t, shape in zip(operands, (*results, *results), strict=True)]
+    xs, starts = wide[:count], wide[count:]
+    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
+    if not dimensions:
+        return regions[0].lifted(*starts, *xs)
+    if kind in METHODS:
+        total = _reduced(g, str(kind), xs[0], dimensions)
+        return [total if is_neutral(starts[0], str(kind), xs[0].dtype) else regions[0].lifted(starts[0], total)[0]]
+    order = [*dimensions, *(axis for axis in range(xs[0].rank) if axis not in dimensions)]
+    length = math.prod(xs[0].shape.static[axis] for axis in dimensions)
+    rows = [g.reshape(g.transpose(x, order), (length, *results[0].dims)) for x in xs]
+    if length == 0:
+        return [g.expand(s, shape.dims) for s, shape in zip(starts, results, strict=True)]
+    join = joining(g, regions[0])
+    totals = [g.squeeze(t, 0) for t in _in_halves(g, rows, join)]
+    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, totals), results, strict=True)]
 
 
-def _joining_op(region: mlir.Region, x: Tensor) -> str:
-    """The name of the only op of a region, which joins its two arguments and whose result the region returns."""
-    block = region.blocks[0]
-    first, *other_ops = (op.operation for op in block.operations)
-    name = _OF_BOOLS.get(first.name, first.name) if x.dtype.is_bool else first.name
-    joins = len(other_ops) == 1 and name in _KINDS and set(first.operands) == set(block.arguments)
-    if not joins or list(other_ops[0].operands) != list(first.results):
-        known_names = ", ".join(n.removeprefix("stablehlo.") for n in _KINDS)
-        raise UnsupportedError(f"by another function than one of {known_names} cannot be imported")
-    return name
+def _in_halves(g: Any, rows: Tensors, join: Join) -> list[Tensor]:
+    """Rows joined to one, in their order."""
+    rows = list(rows)
+    while (length := rows[0].shape.static[0]) > 1:
+        half = length // 2
+        pairs = [g.reshape(x[: 2 * half], (half, 2, *x.shape.dims[1:])) for x in rows]
+        joined = join([p[:, 0] for p in pairs], [p[:, 1] for p in pairs])
+        joined = [g.expand(j, p[:, 0].shape.dims) for j, p in zip(joined, pairs, strict=True)]
+        rows = [g.concat([j, x[-1:]], 0) if length % 2 else j for j, x in zip(joined, rows, strict=True)]
+    return rows
+
+
+def joining(g: Any, region: Any) -> Join:
+    return lambda first, second: region.lifted(*first, *second)
+
+
+def joining_kind(region: Any, number: int, x: Tensor) -> str | None:
+    """How a region joins one of its pairs of arguments: a reduction, "second" for the second alone, None for another."""
+    arguments = list(region.block.arguments)
+    pair = [arguments[number], arguments[number + len(arguments) // 2]]
+    result = ending(region.block)[number]
+    if result == pair[1]:
+        return "second"
+    op = getattr(result.owner, "operation", None)
+    if op is None or not isinstance(result, mlir.OpResult):
+        return None
+    kind = (_OF_BOOLS if x.dtype.is_bool else _KINDS).get(op.name)
+    return kind if list(op.operands) in (pair, pair[::-1]) else None
 
 
 def _reduced(g: Any, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    if not x.dtype.is_bool:
-        return g.reduce(kind, x, axes=list(axes))
-    if kind not in ("max", "min"):
-        raise UnsupportedError(f"to the {kind} of bools cannot be imported")
-    return g.cast(g.reduce(kind, g.cast(x, "u8"), axes=list(axes)), "bool")
+    if x.dtype.is_bool:
+        return g.cast(g.reduce(kind, g.cast(x, "u8"), axes=list(axes)), "bool")
+    return g.reduce(kind, x, axes=list(axes))
 
 
-def _is_neutral(start: Tensor, kind: str, limits: DType) -> bool:
-    """Whether a value, once it is cast to a dtype, is the constant from which the reduction in this dtype starts by default."""
-    op = getattr(start.value.owner, "operation", None)
-    if op is None or op.name != "rlx.constant":
+def is_neutral(start: Tensor, kind: str, limits: DType) -> bool:
+    """Whether a start is the constant from which the reduction in this dtype starts by default."""
+    value = scalar_of(start)
+    if value is None:
         return False
-    value = opview.attributes_of(op)["value"].item()
     if kind in ("sum", "prod"):
         # The neutral element of a sum is -0. A start of 0 changes the sign of a sum of -0 alone, as it does in rlx.
         return value == (kind == "prod")
     if limits.is_float:
         return value == (-np.inf if kind == "max" else np.inf)
+    if limits.is_bool:
+        return value == (kind == "min")
     return value == (limits.min if kind == "max" else limits.max)

@@ -1,0 +1,103 @@
+"""Control flow: branches, and loops, which are scans where the number of their steps is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.values import defining_op, ending, scalar_of
+from rlx.ir.attributes import elements_from_mlir
+from rlx.ir.builder import Tensor
+
+# The comparisons of a counter that goes up, and what the last number of steps is off by.
+_UPWARDS = {"LT": 0, "LE": 1}
+
+
+@imports("if")
+def if_(g: Any, condition: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
+    return _chosen(g, condition, regions[0], regions[1])
+
+
+@imports("case")
+def case(g: Any, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
+    """Of an index out of range the last branch."""
+
+    def chosen(first: int, rest: Sequence[Any]) -> list[Tensor]:
+        if len(rest) == 1:
+            return rest[0]()
+        return _chosen(g, g.eq(index, first), rest[0], lambda: chosen(first + 1, rest[1:]))
+
+    return chosen(0, regions)
+
+
+def _chosen(
+    g: Any, condition: Tensor, then: Callable[[], list[Tensor]], els: Callable[[], list[Tensor]]
+) -> list[Tensor]:
+    results = g.if_(condition, lambda: tuple(then()), lambda: tuple(els()))
+    return [results] if isinstance(results, Tensor) else list(results)
+
+
+@imports("while")
+def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
+    """A scan if a counter decides how often, which has derivatives in reverse mode as well."""
+    condition, body = regions
+    steps = _steps(carries, condition, body)
+    if steps is None:
+        last = g.while_(lambda *c: condition(*c)[0], lambda *c: tuple(body(*c)), *carries)
+        return [last] if isinstance(last, Tensor) else list(last)
+    last, _ = g.scan(lambda c, _: (tuple(body(*c)), ()), tuple(carries), None, length=steps)
+    return list(last)
+
+
+def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:
+    """How often a loop runs whose condition is `counter < limit` and whose counter grows by a constant; None of others."""
+    arguments = list(condition.block.arguments)
+    compare = defining_op(ending(condition.block)[0], "stablehlo.compare")
+    if compare is None or len(list(condition.block.operations)) > 3:
+        return None
+    counter, limit = compare.operands
+    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    if direction not in _UPWARDS or counter not in arguments:
+        return None
+    place = arguments.index(counter)
+    last = _integer(limit, condition, carries, body)
+    first = scalar_of(carries[place])
+    step = _step(place, body, carries)
+    if last is None or step is None or not isinstance(first, int) or isinstance(first, bool):
+        return None
+    return max(0, -(-(last + _UPWARDS[direction] - first) // step))
+
+
+def _step(place: int, body: Any, carries: Sequence[Tensor]) -> int | None:
+    """What a loop adds to a carry in each step."""
+    arguments, following = list(body.block.arguments), ending(body.block)
+    add = defining_op(following[place], "stablehlo.add")
+    if add is None:
+        return None
+    counter, amount = add.operands
+    if counter != arguments[place]:
+        counter, amount = amount, counter
+    if counter != arguments[place]:
+        return None
+    step = _integer(amount, body, carries, body)
+    return step if step is not None and step > 0 else None
+
+
+def _integer(value: mlir.Value, region: Any, carries: Sequence[Tensor], body: Any) -> int | None:
+    """A constant in a region, from outside of it, or carried by the loop without a change."""
+    constant = defining_op(value, "stablehlo.constant")
+    if constant is not None:
+        number = elements_from_mlir(constant.attributes["value"]).reshape(-1)[0].item()
+        return number if isinstance(number, int) else None
+    arguments = list(region.block.arguments)
+    if value in arguments:
+        place = arguments.index(value)
+        if ending(body.block)[place] != list(body.block.arguments)[place]:
+            return None
+        outside: Tensor | None = carries[place]
+    else:
+        outside = region.outside(value)
+    number = None if outside is None else scalar_of(outside)
+    return number if isinstance(number, int) and not isinstance(number, bool) else None

@@ -1,0 +1,107 @@
+"""Convolutions with any numbers of their dimensions, groups of the batch, holes in the operand, reversed windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.windows import edges, padded
+from rlx.ir.builder import Tensor
+from rlx.ir.dtype import promote
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
+
+_MOST_SPATIAL = 3
+
+
+@imports("convolution", "dynamic_conv")
+def convolution(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    dynamic_padding: Tensor | None = None,
+    *,
+    dimension_numbers: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    results: list[Shape],
+    window_strides: tuple[int, ...] | None = None,
+    padding: Any = None,
+    lhs_dilation: tuple[int, ...] | None = None,
+    rhs_dilation: tuple[int, ...] | None = None,
+    window_reversal: tuple[bool, ...] | None = None,
+) -> Tensor:
+    if dynamic_padding is not None:
+        raise UnsupportedError("with padding that depends on values cannot be imported")
+    numbers = mlir.stablehlo().ConvDimensionNumbers(dimension_numbers)
+    spatial = list(numbers.input_spatial_dimensions)
+    count = len(spatial)
+    result = results[0]
+    wide = promote(promote(x.dtype, w.dtype), result.dtype)
+    x, w = g.cast(x, wide), g.cast(w, wide)
+    x = g.transpose(x, [numbers.input_batch_dimension, numbers.input_feature_dimension, *spatial])
+    w = g.transpose(
+        w,
+        [
+            numbers.kernel_output_feature_dimension,
+            numbers.kernel_input_feature_dimension,
+            *numbers.kernel_spatial_dimensions,
+        ],
+    )
+    turned = [axis + 2 for axis, reversed_ in enumerate(window_reversal or ()) if reversed_]
+    w = g.reverse(w, turned) if turned else w
+    low, high = edges(padding, count)
+    zero = g.constant(np.zeros((), wide.numpy))
+    holes = [d - 1 for d in lhs_dilation or (1,) * count]
+    x = padded(g, x, zero, (0, 0, *low), (0, 0, *high), (0, 0, *holes))
+    groups = feature_group_count
+    if batch_group_count > 1:
+        # Each group of the batch has output features of its own: as groups of input features.
+        n, c = x.shape.dims[:2]
+        parts = g.reshape(x, (batch_group_count, n // batch_group_count, c, *x.shape.dims[2:]))
+        x = g.reshape(g.swapaxes(parts, 0, 1), (n // batch_group_count, batch_group_count * c, *x.shape.dims[2:]))
+        groups = batch_group_count
+    strides, dilation = tuple(window_strides or (1,) * count), tuple(rhs_dilation or (1,) * count)
+    y = _convolved(g, x, w, strides, dilation, groups)
+    order = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
+    return g.cast(g.transpose(y, [order.index(axis) for axis in range(len(order))]), result.dtype)
+
+
+def _convolved(
+    g: Any, x: Tensor, w: Tensor, strides: tuple[int, ...], dilation: tuple[int, ...], groups: int
+) -> Tensor:
+    """Of any dtype and number of spatial axes; `conv` takes one to three, and no complex numbers."""
+    count = x.rank - 2
+    sizes = [
+        max(0, (n - (k - 1) * d - 1) // s + 1) if k and n > (k - 1) * d else 0
+        for n, k, d, s in zip(x.shape.static[2:], w.shape.static[2:], dilation, strides, strict=True)
+    ]
+    if 0 in (*sizes, *x.shape.static, *w.shape.static):
+        return g.zeros((x.shape.dims[0], w.shape.dims[0], *sizes), x.dtype)
+    if x.dtype.is_complex:
+        (a, b), (c, d) = ((g.real(v), g.imag(v)) for v in (x, w))
+        parts = [_convolved(g, p, q, strides, dilation, groups) for p, q in ((a, c), (b, d), (a, d), (b, c))]
+        return g.complex(parts[0] - parts[1], parts[2] + parts[3])
+    if x.dtype.is_bool:
+        bytes_ = _convolved(g, g.cast(x, "i32"), g.cast(w, "i32"), strides, dilation, groups)
+        return bytes_ != 0
+    if count == 0:
+        y = _convolved(g, g.expand_dims(x, -1), g.expand_dims(w, -1), (1,), (1,), groups)
+        return g.squeeze(y, -1)
+    if count <= _MOST_SPATIAL:
+        return g.conv(x, w, strides, 0, dilation, groups)
+    # The first spatial axis as a sum over the window.
+    total: Any = None
+    for k in range(w.shape.static[2]):
+        first = k * dilation[0]
+        rows = x[:, :, first : first + (sizes[0] - 1) * strides[0] + 1 : strides[0]]
+        n = math.prod(rows.shape.static[:1])
+        flat = g.reshape(g.moveaxis(rows, 2, 1), (n * sizes[0], rows.shape.dims[1], *rows.shape.dims[3:]))
+        y = _convolved(g, flat, w[:, :, k], strides[1:], dilation[1:], groups)
+        y = g.moveaxis(g.reshape(y, (n, sizes[0], *y.shape.dims[1:])), 1, 2)
+        total = y if total is None else total + y
+    return total

@@ -1,0 +1,216 @@
+"""Parts of tensors at positions that are computed: gather, scatter, dynamic slices and updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.importers.stablehlo.reduce import joining_kind
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.dim_expr import Dim
+from rlx.ir.errors import UnsupportedError
+
+# By the op that joins an update to what is at its place; that one alone takes its place.
+_REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "second": "set"}
+
+
+@imports("dynamic_slice")
+def dynamic_slice(g: Any, x: Tensor, *starts: Tensor, slice_sizes: tuple[int, ...]) -> Tensor:
+    return g.dynamic_slice(x, [_natural(g, s) for s in starts], slice_sizes)
+
+
+@imports("dynamic_update_slice")
+def dynamic_update_slice(g: Any, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
+    return g.dynamic_update_slice(x, update, [_natural(g, s) for s in starts])
+
+
+def _natural(g: Any, start: Tensor) -> Tensor:
+    """A start as an index that does not count from the end."""
+    start = g.cast(start, "i64")
+    return g.maximum(start, 0)
+
+
+@imports("torch_index_select")
+def torch_index_select(g: Any, x: Tensor, index: Tensor, *, dim: int, batch_dims: int) -> Tensor:
+    if batch_dims:
+        raise UnsupportedError("with batch_dims cannot be imported")
+    return g.gather(x, index, axis=dim)
+
+
+@imports("gather", "dynamic_gather")
+def gather(
+    g: Any,
+    x: Tensor,
+    starts: Tensor,
+    sizes: Tensor | None = None,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: tuple[int, ...] | None = None,
+    results: Sequence[Any],
+) -> Tensor:
+    numbers = mlir.stablehlo().GatherDimensionNumbers(dimension_numbers)
+    removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    windows = [axis for axis in range(x.rank) if axis not in removed]
+    if slice_sizes is None:  # they follow from the result
+        kept = dict(zip(windows, (results[0].dims[axis] for axis in numbers.offset_dims), strict=True))
+        slice_sizes = tuple(kept.get(axis, 1) for axis in range(x.rank))
+    places = _Places(
+        g,
+        x,
+        starts,
+        numbers.start_index_map,
+        (numbers.operand_batching_dims, numbers.start_indices_batching_dims),
+        numbers.index_vector_dim,
+        dict.fromkeys(removed, 1) | {axis: slice_sizes[axis] for axis in windows},
+        clamped=True,
+    )
+    found = g.gather_nd(g.transpose(x, places.order), places.indices)
+    # The axes are now those of the batch, then of the windows that have positions, then of the whole ones.
+    found = g.reshape(found, (*places.batch, *(slice_sizes[axis] for axis in places.order if axis in windows)))
+    batch = [axis for axis in range(found.rank) if axis not in numbers.offset_dims]
+    source = dict(zip(batch, range(len(batch)), strict=True))
+    in_order = [axis for axis in places.order if axis in windows]
+    for place, axis in zip(numbers.offset_dims, windows, strict=True):
+        source[place] = len(batch) + in_order.index(axis)
+    return g.transpose(found, [source[axis] for axis in range(found.rank)])
+
+
+@imports("scatter")
+def scatter(
+    g: Any,
+    *operands: Tensor,
+    scatter_dimension_numbers: Any,
+    regions: Sequence[Any],
+    unique_indices: bool = False,
+) -> list[Tensor]:
+    """Several tensors at once, if the region treats each by itself."""
+    count = len(operands) // 2
+    xs, starts, updates = operands[:count], operands[count], operands[count + 1 :]
+    numbers = mlir.stablehlo().ScatterDimensionNumbers(scatter_dimension_numbers)
+    removed = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
+    windows = [axis for axis in range(xs[0].rank) if axis not in removed]
+    sizes = dict(zip(windows, (updates[0].shape.dims[axis] for axis in numbers.update_window_dims), strict=True))
+    places = _Places(
+        g,
+        xs[0],
+        starts,
+        numbers.scattered_dims_to_operand_dims,
+        (numbers.input_batching_dims, numbers.scatter_indices_batching_dims),
+        numbers.index_vector_dim,
+        dict.fromkeys(removed, 1) | sizes,
+        clamped=False,
+    )
+    in_order = [axis for axis in places.order if axis in windows]
+    batch = [axis for axis in range(updates[0].rank) if axis not in numbers.update_window_dims]
+    axes = batch + [numbers.update_window_dims[windows.index(axis)] for axis in in_order]
+    back = [places.order.index(axis) for axis in range(xs[0].rank)]
+    shape = (
+        *places.indices.shape.dims[:-1],
+        *(xs[0].shape.dims[a] for a in places.order[places.indices.shape.dims[-1] :]),
+    )
+    turned = [g.transpose(x, places.order) for x in xs]
+    rows = [g.reshape(g.transpose(update, axes), shape) for update in updates]
+    joined = _joined(g, turned, places.indices, rows, regions[0], unique=unique_indices)
+    return [g.transpose(x, back) for x in joined]
+
+
+def _joined(
+    g: Any, xs: list[Tensor], indices: Tensor, updates: list[Tensor], region: Any, *, unique: bool
+) -> list[Tensor]:
+    """Tensors with the updates of the first axes joined to them by a region."""
+    kinds = [joining_kind(region, number, x) for number, x in enumerate(xs)]
+    if all(kinds):
+        return [
+            _of_kind(g, x, indices, rows, _REDUCTIONS[str(k)]) for x, rows, k in zip(xs, updates, kinds, strict=True)
+        ]
+
+    def step(kept: Sequence[Tensor], place: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
+        now = [g.gather_nd(x, place) for x in kept]
+        following = region.lifted(*now, *rows)
+        return [
+            _of_kind(g, x, place, g.expand(f, r.shape.dims), "set")
+            for x, f, r in zip(kept, following, rows, strict=True)
+        ]
+
+    if unique:
+        return step(xs, indices, updates)
+    # One update after the other: an element may be met several times.
+    count, k = math.prod(indices.shape.static[:-1]), indices.shape.dims[-1]
+    flat = [g.reshape(u, (count, 1, *u.shape.dims[indices.rank - 1 :])) for u in updates]
+    last, _ = g.scan(
+        lambda kept, rows: (tuple(step(kept, rows[0], rows[1:])), ()),
+        tuple(xs),
+        (g.reshape(indices, (count, 1, k)), *flat),
+    )
+    return list(last)
+
+
+def _of_kind(g: Any, x: Tensor, indices: Tensor, rows: Tensor, reduction: str) -> Tensor:
+    if not x.dtype.is_bool:
+        return g.scatter_nd(x, indices, g.cast(rows, x.dtype), reduction=reduction)
+    return g.cast(g.scatter_nd(g.cast(x, "u8"), indices, g.cast(rows, "u8"), reduction=reduction), "bool")
+
+
+class _Places:
+    """The positions of all elements of windows, on the axes on which a window does not lie at 0 and reach to the end.
+
+    Attributes:
+        order: The axes of the operand: those with positions first.
+        batch: The sizes of the batch.
+        indices: i64 `[batch…, window…, K]` for K axes with positions, and the axes of windows of those.
+    """
+
+    def __init__(
+        self,
+        g: Any,
+        x: Tensor,
+        starts: Tensor,
+        start_index_map: Sequence[int],
+        batching: tuple[Sequence[int], Sequence[int]],
+        vector_axis: int,
+        sizes: dict[int, int],
+        *,
+        clamped: bool,
+    ):
+        if vector_axis == starts.rank:
+            starts = g.expand_dims(starts, -1)
+        starts = g.cast(g.moveaxis(starts, vector_axis, -1), "i64")
+        self.batch = starts.shape.dims[:-1]
+        whole = [
+            axis
+            for axis in range(x.rank)
+            if axis not in start_index_map and axis not in batching[0] and sizes[axis] == x.shape.dims[axis]
+        ]
+        placed = [axis for axis in range(x.rank) if axis not in whole] or [0] * bool(x.rank)
+        whole = [axis for axis in whole if axis not in placed]
+        self.order = [*placed, *whole]
+        removed = {axis for axis in range(x.rank) if sizes[axis] == 1}
+        windows = [axis for axis in placed if axis not in removed]
+        dims = (*self.batch, *(sizes[axis] for axis in windows))
+        rank = len(dims)
+        parts = []
+        for axis in placed:
+            part: Any = g.zeros((1,) * rank, "i64")
+            if axis in start_index_map:
+                number = start_index_map.index(axis)
+                start = g.reshape(starts[..., number], (*self.batch, *(1 for _ in windows)))
+                if clamped:
+                    start = g.minimum(g.maximum(start, 0), x.shape.dims[axis] - sizes[axis])
+                part = part + start
+            if axis in batching[0]:
+                # The axis of the starts, of which the vectors' has been moved to the end.
+                place = batching[1][list(batching[0]).index(axis)]
+                place -= vector_axis < place
+                part = part + _along(g, rank, place, self.batch[place])
+            if axis in windows:
+                part = part + _along(g, rank, len(self.batch) + windows.index(axis), sizes[axis])
+            parts.append(g.expand(part, dims))
+        self.indices = g.stack(parts, axis=-1) if parts else g.zeros((*dims, 0), "i64")
+
+
+def _along(g: Any, rank: int, axis: int, size: Dim) -> Tensor:
+    """0, 1, … along one of the axes."""
+    return g.reshape(g.iota((size,), 0, "i64"), [size if i == axis else 1 for i in range(rank)])

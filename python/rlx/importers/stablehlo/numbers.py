@@ -1,0 +1,169 @@
+"""Bits and precision, batch normalisation, and the functions of CHLO, which come as composites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
+
+_WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+# How many bits are the fraction of a float, and how many its exponent.
+_FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+
+
+@imports("bitcast_convert")
+def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
+    kind = results[0].dtype
+    if kind.itemsize == x.dtype.itemsize:
+        return x if kind is x.dtype else g.bitcast(x, kind)
+    if kind.is_complex or x.dtype.is_complex or kind.is_bool or x.dtype.is_bool:
+        raise UnsupportedError(f"of {x.dtype.name} to {kind.name} cannot be imported")
+    narrow, wide = sorted((kind.itemsize, x.dtype.itemsize))
+    bits, count = 8 * narrow, wide // narrow
+    word = _WORDS[wide]
+    if kind.itemsize == narrow:  # the lowest bits first
+        value = g.expand_dims(g.bitcast(x, word) if x.dtype.name != word else x, -1)
+        shifts = g.constant(np.arange(0, bits * count, bits).astype(value.dtype.numpy))
+        parts = g.cast(
+            g.binary("shift_right", g.expand(value, (*x.shape.dims, count)), g.expand(shifts, (*x.shape.dims, count))),
+            _WORDS[narrow],
+        )
+        return parts if kind.name == _WORDS[narrow] else g.bitcast(parts, kind)
+    parts = g.bitcast(x, _WORDS[narrow]) if x.dtype.name != _WORDS[narrow] else x
+    mask = g.constant(np.array(2**bits - 1, f"i{wide}"))
+    total: Any = None
+    for i in range(count):
+        part = g.binary(
+            "shift_left",
+            g.bitwise_and(g.cast(parts[..., i], word), mask),
+            g.full(parts.shape.dims[:-1], i * bits, word),
+        )
+        total = part if total is None else g.bitwise_or(total, part)
+    return total if kind.name == word else g.bitcast(total, kind)
+
+
+@imports("reduce_precision")
+def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
+    kind, word = x.dtype, _WORDS[x.dtype.itemsize]
+    fraction = _FRACTION[kind.name]
+    width = 8 * kind.itemsize
+    bias = 2 ** (width - 2 - fraction) - 1
+    bits = g.bitcast(x, word)
+
+    def literal(value: int) -> Tensor:
+        return g.constant(np.array(value, bits.dtype.numpy))
+
+    sign = g.bitwise_and(bits, literal(-(2 ** (width - 1))))
+    size = g.bitwise_and(bits, literal(2 ** (width - 1) - 1))
+    if mantissa_bits < fraction:
+        dropped = fraction - mantissa_bits
+        last = g.bitwise_and(g.binary("shift_right", size, g.full(x.shape.dims, dropped, word)), literal(1))
+        size = size + (last + literal(2 ** (dropped - 1) - 1))
+        size = g.bitwise_and(size, literal(~(2**dropped - 1)))
+    narrow_bias = 2 ** (exponent_bits - 1) - 1
+    if narrow_bias < bias:
+        least, most = bias - narrow_bias + 1, bias + narrow_bias
+        infinite = 2 ** (width - 1 - fraction) - 1
+        size = g.where(size >= literal((most + 1) << fraction), literal(infinite << fraction), size)
+        size = g.where(size < literal(least << fraction), literal(0), size)
+    return g.where(g.isnan(x), x, g.bitcast(g.bitwise_or(sign, size), kind))
+
+
+@imports("count_leading_zeros")
+def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
+    """The zeros that are left when every bit behind the first one is set."""
+    width = 8 * x.dtype.itemsize
+    step = 1
+    while step < width:
+        x = g.bitwise_or(x, g.shift_right_logical(x, g.full(x.shape.dims, step, x.dtype)))
+        step *= 2
+    return g.full(x.shape.dims, width, x.dtype) - g.popcount(x)
+
+
+# --- batch normalisation ----------------------------------------------------------------------------
+
+
+def _along(g: Any, value: Tensor, rank: int, axis: int) -> Tensor:
+    return g.reshape(value, [value.shape.dims[0] if i == axis else 1 for i in range(rank)])
+
+
+@imports("batch_norm_inference")
+def batch_norm_inference(
+    g: Any,
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    *,
+    epsilon: float,
+    feature_index: int,
+) -> Tensor:
+    scale, offset, mean, variance = (_along(g, v, x.rank, feature_index) for v in (scale, offset, mean, variance))
+    return scale * (x - mean) / g.sqrt(variance + epsilon) + offset
+
+
+@imports("batch_norm_training")
+def batch_norm_training(
+    g: Any, x: Tensor, scale: Tensor, offset: Tensor, *, epsilon: float, feature_index: int
+) -> list[Tensor]:
+    axes = [axis for axis in range(x.rank) if axis != feature_index]
+    mean = g.mean(x, axes)
+    variance = g.mean((x - _along(g, mean, x.rank, feature_index)) ** 2, axes)
+    return [
+        batch_norm_inference(g, x, scale, offset, mean, variance, epsilon=epsilon, feature_index=feature_index),
+        mean,
+        variance,
+    ]
+
+
+@imports("batch_norm_grad")
+def batch_norm_grad(
+    g: Any, x: Tensor, scale: Tensor, mean: Tensor, variance: Tensor, dy: Tensor, *, epsilon: float, feature_index: int
+) -> list[Tensor]:
+    axes = [axis for axis in range(x.rank) if axis != feature_index]
+    wide_scale, wide_mean, wide_variance = (_along(g, v, x.rank, feature_index) for v in (scale, mean, variance))
+    inverse = 1.0 / g.sqrt(wide_variance + epsilon)
+    normal = (x - wide_mean) * inverse
+    dscale, doffset = g.sum(dy * normal, axes), g.sum(dy, axes)
+    means = [g.mean(v, axes, keep_dims=True) for v in (dy, dy * normal)]
+    return [wide_scale * inverse * (dy - means[0] - normal * means[1]), dscale, doffset]
+
+
+# --- CHLO -------------------------------------------------------------------------------------------
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    **{
+        name: (lambda g, x, method=method: getattr(g, method)(x))
+        for name, method in {
+            **{n: n for n in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan", "erf", "erfc")},
+            "digamma": "digamma",
+            "erf_inv": "erfinv",
+            "lgamma": "lgamma",
+            "square": "square",
+        }.items()
+    },
+    "is_inf": lambda g, x: g.isinf(x),
+    "is_neg_inf": lambda g, x: g.isinf(x) & (x < 0),
+    "is_pos_inf": lambda g, x: g.isinf(x) & (x > 0),
+}
+
+
+def _of_reals(name: str, function: Callable[..., Tensor]) -> None:
+    imports(f"chlo.{name}")(lambda g, x: function(g, x))
+
+
+for _name, _function in _FUNCTIONS.items():
+    _of_reals(_name, _function)
+
+
+@imports("map")
+def map_(g: Any, *xs: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]) -> Tensor:
+    return g.expand(regions[0].lifted(*xs)[0], results[0].dims)

@@ -1,0 +1,109 @@
+"""Sorting, by the order that a region says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.values import defining_op, ending
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# How many elements are compared each with each other one.
+_MOST_PAIRS = 512
+_DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
+
+
+@imports("sort")
+def sort(g: Any, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regions: Sequence[Any]) -> list[Tensor]:
+    """By `argsort` where the region compares a function of one operand, else by comparisons of all pairs."""
+    if xs[0].rank == 0 or xs[0].shape.static[dimension] < 2:
+        return list(xs)
+    axis = dimension % xs[0].rank
+    order = _by_key(g, xs, axis, regions[0])
+    if order is None:
+        order = _by_pairs(g, xs, axis, regions[0])
+    return [g.take_along_axis(x, order, axis) for x in xs]
+
+
+def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | None:
+    """The order by one key, which is the same function of both elements; None of another region."""
+    arguments = list(region.block.arguments)
+    compare = defining_op(ending(region.block)[0], "stablehlo.compare")
+    if compare is None:
+        return None
+    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    if direction not in _DESCENDING:
+        return None
+    sides = [_read(value, arguments) for value in compare.operands]
+    if any(len(side) != 1 for side in sides):
+        return None
+    (first,), (second,) = sides
+    if first // 2 != second // 2 or first == second or _text(compare.operands[0]) != _text(compare.operands[1]):
+        return None
+    # Both elements of each pair are the same, so that both sides of the comparison are the keys.
+    pairs = [x for x in xs for _ in range(2)]
+    key = region.value(compare.operands[0], *pairs)
+    kinds = compare.attributes
+    total = "compare_type" in kinds and "TOTALORDER" in str(kinds["compare_type"])
+    if total and key.dtype.is_float:
+        key = total_order(g, key)
+    descending = _DESCENDING[direction] ^ (first > second)
+    return g.argsort(g.cast(key, "u8") if key.dtype.is_bool else key, axis, descending)
+
+
+def _read(value: mlir.Value, arguments: list[mlir.Value]) -> set[int]:
+    """The numbers of the arguments that a value of a region depends on."""
+    found, waiting, seen = set(), [value], set()
+    while waiting:
+        value = waiting.pop()
+        if value in arguments:
+            found.add(arguments.index(value))
+        elif isinstance(value, mlir.OpResult) and value not in seen:
+            seen.add(value)
+            waiting.extend(value.owner.operation.operands)
+    return found
+
+
+def _text(value: mlir.Value) -> str:
+    """A value of a region as a text, in which its arguments are alike."""
+    if not isinstance(value, mlir.OpResult):
+        return "x"
+    op = value.owner.operation
+    attributes = ", ".join(f"{getattr(n, 'name', n)}={op.attributes[getattr(n, 'name', n)]}" for n in op.attributes)
+    return f"{op.name}[{attributes}]({', '.join(map(_text, op.operands))})"
+
+
+def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
+    """The order from how many elements come before each, those that are equal in the order in which they stand."""
+    size = xs[0].shape.static[axis]
+    if size > _MOST_PAIRS:
+        raise UnsupportedError(
+            f"of {size} elements by such a function cannot be imported",
+            hint=f"more than {_MOST_PAIRS} are sorted by one key: a comparison of the same function of two elements",
+        )
+    turned = [g.moveaxis(x, axis, -1) for x in xs]
+    columns, rows = [g.expand_dims(x, -1) for x in turned], [g.expand_dims(x, -2) for x in turned]
+    (before,) = region.lifted(*(v for pair in zip(rows, columns, strict=True) for v in pair))
+    before = g.expand(before, (*turned[0].shape.dims, size))  # [i, j]: whether element j comes before element i
+    earlier = g.constant(np.tri(size, k=-1, dtype=bool))
+    after = g.swapaxes(before, -1, -2)
+    rank = g.sum(g.cast(before | (earlier & ~after), "i32"), axis=-1)
+    return g.moveaxis(g.argsort(rank, -1), -1, axis)
+
+
+def total_order(g: Any, x: Tensor) -> Tensor:
+    """Integers that stand in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest."""
+    word = {2: "i16", 4: "i32", 8: "i64"}[x.dtype.itemsize]
+    bits = g.bitcast(x, word)
+    largest = 2 ** (8 * x.dtype.itemsize - 1) - 1
+    return g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(largest, bits.dtype.numpy))), bits)
+
+
+@imports("chlo.top_k")
+def top_k(g: Any, x: Tensor, *, k: int) -> list[Tensor]:
+    return list(g.topk(x, k))

@@ -1,0 +1,52 @@
+"""What rules ask of tensors and regions: known values, constants of a dtype, the ops of a region."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+
+def known(tensor: Tensor | None) -> np.ndarray | None:
+    """The elements of a constant; None of another tensor."""
+    op = getattr(tensor.value.owner, "operation", None) if tensor is not None else None
+    if op is None or op.name != "rlx.constant":
+        return None
+    return opview.attributes_of(op)["value"]
+
+
+def known_integers(tensor: Tensor, what: str) -> tuple[int, ...]:
+    """The elements of a tensor that has to be a constant.
+
+    Raises:
+        UnsupportedError: It is none.
+    """
+    value = known(tensor)
+    if value is None:
+        raise UnsupportedError(
+            f"with {what} that depend on values cannot be imported", hint="export it with static sizes"
+        )
+    return tuple(int(v) for v in np.broadcast_to(value, tensor.shape.static).ravel())
+
+
+def scalar_of(tensor: Tensor) -> Any:
+    """The value of a constant scalar as a Python number; None of another tensor."""
+    value = known(tensor)
+    return None if value is None else value.reshape(-1)[0].item()
+
+
+def defining_op(value: mlir.Value, name: str) -> mlir.Operation | None:
+    """The op that a value is the result of, if it has that name."""
+    op = getattr(value.owner, "operation", None)
+    return op if op is not None and op.name == name else None
+
+
+def ending(block: Any) -> list[mlir.Value]:
+    """What a block ends with."""
+    *_, end = block.operations
+    return list(end.operation.operands)

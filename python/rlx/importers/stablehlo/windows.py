@@ -1,0 +1,182 @@
+"""Windows: reductions of them, padding, and what a pool's gradient is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, joining, joining_kind
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.values import scalar_of
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
+
+
+@imports("reduce_window")
+def reduce_window(
+    g: Any,
+    *operands: Tensor,
+    window_dimensions: tuple[int, ...],
+    regions: Sequence[Any],
+    results: list[Shape],
+    window_strides: tuple[int, ...] | None = None,
+    base_dilations: tuple[int, ...] | None = None,
+    window_dilations: tuple[int, ...] | None = None,
+    padding: Any = None,
+) -> list[Tensor]:
+    """Axis by axis: the joins of a region may be made in any order that keeps that of the elements."""
+    count = len(operands) // 2
+    wide = [g.cast(t, shape.dtype) for t, shape in zip(operands, (*results, *results), strict=True)]
+    xs, starts = wide[:count], wide[count:]
+    rank = len(window_dimensions)
+    ones = (1,) * rank
+    low, high = edges(padding, rank)
+    holes = tuple(d - 1 for d in base_dilations or ones)
+    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)]
+    join = joining(g, regions[0])
+    for axis in range(rank):
+        xs = windows_joined(
+            g, xs, join, axis, window_dimensions[axis], (window_dilations or ones)[axis], (window_strides or ones)[axis]
+        )
+    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
+    if kind in METHODS and is_neutral(starts[0], str(kind), xs[0].dtype):
+        return xs
+    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs), results, strict=True)]
+
+
+def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilation: int, stride: int) -> list[Tensor]:
+    """The joins of all windows along one axis, in as many steps as the size has binary digits, twice at most."""
+    length = xs[0].shape.static[axis]
+    count = (length - (size - 1) * dilation - 1) // stride + 1 if size and length > (size - 1) * dilation else 0
+
+    def part(tensors: Tensors, first: int, number: int) -> list[Tensor]:
+        index = tuple(slice(first, first + number) if i == axis else slice(None) for i in range(tensors[0].rank))
+        return [t[index] for t in tensors]
+
+    reach = (count - 1) * stride + 1 if count else 0
+    if count == 0:
+        return part(xs, 0, 0)
+    # Windows of a power of two of elements at every place; the places of a window of any size are put together of them.
+    powers, covered, taken, result = list(xs), 1, 0, None
+    rest = size
+    while rest:
+        if rest & 1:
+            piece = part(powers, taken * dilation, reach)
+            result = piece if result is None else join(result, piece)
+            taken += covered
+        rest >>= 1
+        if rest:
+            number = powers[0].shape.static[axis] - covered * dilation
+            powers = join(part(powers, 0, number), part(powers, covered * dilation, number))
+            covered *= 2
+    assert result is not None
+    index = tuple(slice(None, None, stride) if i == axis else slice(None) for i in range(xs[0].rank))
+    return [t[index] for t in result] if stride > 1 else result
+
+
+def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What is put before and after each axis, from the attribute `[rank, 2]`, or nothing."""
+    if padding is None:
+        return (0,) * rank, (0,) * rank
+    pairs = np.broadcast_to(padding, (rank, 2))
+    return tuple(int(v) for v in pairs[:, 0]), tuple(int(v) for v in pairs[:, 1])
+
+
+def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
+    """StableHLO's `pad`: elements between those of each axis, then before and after it; less than none are taken away."""
+    fill = scalar_of(value)
+
+    def put(t: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+        if not any(map(any, pairs)):
+            return t
+        if fill is not None and not x.dtype.is_complex:
+            return (
+                g.pad(g.cast(t, "u8"), pairs, value=int(fill)).astype("bool")
+                if x.dtype.is_bool
+                else g.pad(t, pairs, value=fill)
+            )
+        # A value that is computed: where there is none of the elements.
+        there = g.pad(g.cast(g.full(t.shape.dims, 1, "i8"), "i8"), pairs) == 1
+        filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _zero_padded(g, t, pairs)
+        return g.where(there, filled, value)
+
+    for axis, hole in enumerate(holes):
+        size = x.shape.static[axis]
+        if hole and size > 1:
+            split = g.expand_dims(x, axis + 1)
+            wide = put(split, [(0, hole) if i == axis + 1 else (0, 0) for i in range(split.rank)])
+            joined = g.reshape(wide, (*x.shape.dims[:axis], size * (hole + 1), *x.shape.dims[axis + 1 :]))
+            x = joined[tuple(slice(0, size * (hole + 1) - hole) if i == axis else slice(None) for i in range(x.rank))]
+    if any(v < 0 for v in (*low, *high)):
+        # What is taken away may be of what the other side puts there.
+        x = put(x, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)])
+        sizes = x.shape.static
+        cut = tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, sizes, strict=True))
+        return x[cut]
+    return put(x, list(zip(low, high, strict=True)))
+
+
+def _zero_padded(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    if not x.dtype.is_complex:
+        return g.pad(x, pairs)
+    return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
+
+
+@imports("pad")
+def pad(
+    g: Any,
+    x: Tensor,
+    value: Tensor,
+    *,
+    edge_padding_low: tuple[int, ...],
+    edge_padding_high: tuple[int, ...],
+    interior_padding: tuple[int, ...],
+) -> Tensor:
+    return padded(g, x, value, edge_padding_low, edge_padding_high, interior_padding)
+
+
+@imports("select_and_scatter")
+def select_and_scatter(
+    g: Any,
+    x: Tensor,
+    source: Tensor,
+    start: Tensor,
+    *,
+    regions: Sequence[Any],
+    window_dimensions: tuple[int, ...] | None = None,
+    window_strides: tuple[int, ...] | None = None,
+    padding: Any = None,
+) -> Tensor:
+    """The values of `source`, each at the element that its window selects, joined by the second region."""
+    select, scatter = regions
+    rank, size = x.rank, math.prod(x.shape.static)
+    ones = (1,) * rank
+    low, high = edges(padding, rank)
+    none = (0,) * rank
+    number = g.reshape(g.iota((size,), 0, "i64"), x.shape.dims)
+    # Elements of the padding are never selected: where their number is `size`, the other one is.
+    values = padded(g, x, g.constant(np.zeros((), x.dtype.numpy)), low, high, none)
+    numbers = padded(g, number, g.constant(np.int64(size)), low, high, none)
+
+    def join(first: Tensors, second: Tensors) -> list[Tensor]:
+        kept = (select.lifted(first[0], second[0])[0] & (first[1] != size)) | (second[1] == size)
+        return [g.where(kept, a, b) for a, b in zip(first, second, strict=True)]
+
+    found: list[Tensor] = [values, numbers]
+    for axis in range(rank):
+        found = windows_joined(
+            g, found, join, axis, (window_dimensions or ones)[axis], 1, (window_strides or ones)[axis]
+        )
+    kind = joining_kind(scatter, 0, x)
+    if kind not in METHODS:
+        raise UnsupportedError(
+            f"that scatters by another function than one of {', '.join(METHODS.values())} cannot be imported"
+        )
+    places = g.reshape(found[1], (-1, 1))
+    reduction = {"sum": "add", "prod": "mul"}.get(str(kind), str(kind))
+    first = g.expand(start, (size,))
+    return g.reshape(g.scatter_nd(first, places, g.reshape(source, (-1,)), reduction=reduction), x.shape.dims)

@@ -1,0 +1,140 @@
+"""`rlx.from_jax`: functions of all kinds of primitives against JAX, their derivatives, names and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from tests.drawing import drawn
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+
+from tests.importers.jax_functions import CASES, f  # noqa: E402
+
+
+def _inputs(g: Any, arguments: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree.leaves(arguments)
+    return {i.name: np.asarray(leaf) for i, leaf in zip(g.inputs, leaves, strict=True)}
+
+
+def _assert_close(found: Any, wanted: Any) -> None:
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert np.asarray(ours).dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+@drawn("name", CASES, of_each=40)
+def test_a_function_is_what_jax_computes(name: str) -> None:
+    function, arguments = CASES[name]
+    g = rlx.from_jax(function, *arguments)
+    wanted = [np.asarray(e) for e in jax.tree.leaves(jax.jit(function)(*arguments))]
+    assert [o.name for o in g.outputs] == [f"out{n}" for n in range(len(wanted))]
+    _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
+
+
+@drawn("name", CASES, of_each=12)
+def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
+    function, arguments = CASES[name]
+    g = rlx.from_jax(function, *arguments)
+    wanted = [np.asarray(e) for e in jax.tree.leaves(jax.jit(function)(*arguments))]
+    _assert_close(rlx.Session("cpu").compile(g).run(_inputs(g, arguments)), wanted)
+
+
+# Those whose results are smooth in their first argument, which is f32.
+SMOOTH = [
+    *("gather_index", "gather_2", "take_along", "at_set", "at_add", "at_mul", "dyn_slice", "dyn_upd", "sort", "cumsum"),
+    *("while", "fori", "scan", "scan_rev", "cond", "switch", "map", "assoc", "conv_same", "conv_dil", "conv_group"),
+    *(
+        "conv_batchgroup",
+        "conv_transpose",
+        "maxpool",
+        "avgpool",
+        "redwin_dil",
+        "pad",
+        "chol",
+        "trisolve",
+        "solve",
+        "inv",
+    ),
+    *(
+        "einsum",
+        "logsumexp",
+        "softmax",
+        "lstm",
+        "grad_scan",
+        "vmap",
+        "image_resize",
+        "attn",
+        "segment_sum",
+        "expm",
+        "topk",
+    ),
+]
+
+
+@drawn("name", SMOOTH, of_each=14)
+def test_gradients_are_jaxs(name: str) -> None:
+    """Of the sum of squares of all real results, by the first argument; loops of a known number of steps are among them."""
+    function, arguments = CASES[name]
+
+    def loss(*given: Any) -> Any:
+        results = [r for r in jax.tree.leaves(function(*given)) if jnp.issubdtype(r.dtype, jnp.floating)]
+        return sum(jnp.sum(r**2) for r in results)
+
+    # JAX has no derivative of `while` in reverse mode.
+    wanted = (jax.jacfwd if name == "while" else jax.grad)(loss)(*arguments)
+    g = rlx.from_jax(loss, *arguments)
+    gradient = rlx.grad(g, wrt=[g.inputs[0].name])
+    found = rlx.evaluate(
+        gradient, {n: a for n, a in _inputs(g, arguments).items() if n in [i.name for i in gradient.inputs]}
+    )
+    np.testing.assert_allclose(found[0], wanted, rtol=2e-3, atol=2e-4)
+
+
+def test_inputs_are_called_by_their_path() -> None:
+    params = {"w": f(4, 3), "layers": [f(3), (f(3),)]}
+    g = rlx.from_jax(
+        lambda p, n, x: (x @ p["w"] + p["layers"][0] * n, p["layers"][1][0]), params, 3, f(2, 4), static_argnums=1
+    )
+    assert [i.name for i in g.inputs] == ['arg0["layers"][0]', 'arg0["layers"][1][0]', 'arg0["w"]', "arg2"]
+
+
+def test_what_a_function_closes_over_is_a_parameter_and_what_it_does_not_use_an_input() -> None:
+    w = f(64, 32)
+    g = rlx.from_jax(lambda x, unused: x @ w, jax.ShapeDtypeStruct((2, 64), jnp.float32), jnp.zeros(3))
+    assert [p.name for p in g.params] == ["constant0"]
+    assert [i.name for i in g.inputs] == ["arg0", "arg1"]
+    x = f(2, 64)
+    np.testing.assert_allclose(rlx.evaluate(g, {"arg0": x, "arg1": np.zeros(3, np.float32)})[0], x @ w, rtol=1e-4)
+
+
+def test_a_loop_with_a_known_number_of_steps_is_a_scan() -> None:
+    g = rlx.from_jax(lambda x: jax.lax.fori_loop(2, 9, lambda n, c: c * 2 + n, x), f(3))
+    assert "rlx.scan" in g.text() and "rlx.while" not in g.text()
+    g = rlx.from_jax(lambda x, n: jax.lax.fori_loop(0, n, lambda _, c: c * 2, x), f(3), np.int32(3))
+    assert "rlx.while" in g.text()
+
+
+NO_FUNCTION: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rlx.from_jax(NO_FUNCTION), "expected a function, got int"),
+        (lambda: rlx.from_jax(lambda x: x @ x, f(2, 3)), "JAX cannot trace the function: TypeError: dot_general"),
+        (lambda: rlx.from_jax(lambda x: x + "a", f(2)), "JAX cannot trace the function"),
+        (lambda: rlx.from_jax(lambda x: x, "text"), "JAX cannot trace the function"),
+        (lambda: rlx.from_jax(lambda x: x, f(2), static_argnums=4), "name no argument"),
+        (lambda: rlx.from_jax(jnp.linalg.eigh, f(3, 3)), "eigh"),
+        (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3)), "custom_call of 'Qr'"),
+        (lambda: rlx.from_jax(lambda x: x, np.zeros(3, np.uint16)), "ui16"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        call()
