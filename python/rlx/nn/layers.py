@@ -11,9 +11,11 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.guards import is_real
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
+from rlx.nn.sizes import as_tuple, check_sizes
 
 
 class Identity(Module):
@@ -39,6 +41,7 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None, weight_init: Any = None
     ):
+        check_sizes(in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         bound = 1 / math.sqrt(in_features) if in_features else 0.0
         self.weight = Parameter((out_features, in_features), weight_init or init.within(bound), dtype)
@@ -66,6 +69,7 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None, weight_init: Any = None):
+        check_sizes(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter((num_embeddings, embedding_dim), weight_init or init.normal(), dtype)
 
@@ -93,8 +97,10 @@ class _Convolution(Module):
     ) -> None:
         """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
         self.in_channels, self.out_channels = channels
-        self.kernel_size = _kernel(kernel_size, self.dimensions)
+        self.kernel_size = as_tuple("kernel_size", kernel_size, self.dimensions)
         self.stride, self.padding, self.dilation, self.groups = window
+        check_sizes(in_channels=channels[0], out_channels=channels[1])
+        check_sizes(1, groups=self.groups)
         _check_groups(*channels, self.groups)
         of_group = channels[1 - first] // self.groups
         fan_in = of_group * math.prod(self.kernel_size)
@@ -223,12 +229,8 @@ class ConvTranspose3d(ConvTranspose):
     dimensions = 3
 
 
-def _kernel(size: Any, dimensions: int) -> tuple[int, ...]:
-    return (size,) * dimensions if isinstance(size, int) else tuple(size)
-
-
 def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
-    if groups < 1 or in_channels % groups or out_channels % groups:
+    if in_channels % groups or out_channels % groups:
         raise Error(f"{in_channels} and {out_channels} channels do not divide into {groups} groups")
 
 
@@ -247,7 +249,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5):
-        if not 0 <= p <= 1:
+        if not is_real(p) or not 0 <= p <= 1:
             raise Error(f"p must be in [0, 1], got {p}")
         self.p = float(p)
 
@@ -273,6 +275,7 @@ class Flatten(Module):
     """
 
     def __init__(self, start_axis: int = 1):
+        check_sizes(start_axis=start_axis)
         self.start_axis = start_axis
 
     def forward(self, x: Tensor) -> Tensor:

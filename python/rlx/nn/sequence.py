@@ -11,6 +11,7 @@ from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
+from rlx.nn.sizes import check_sizes
 
 
 class MultiHeadAttention(Module):
@@ -28,7 +29,9 @@ class MultiHeadAttention(Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: Any = None):
-        if num_heads < 1 or embed_dim % num_heads:
+        check_sizes(1, num_heads=num_heads)
+        check_sizes(embed_dim=embed_dim)
+        if embed_dim % num_heads:
             raise Error(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
         self.in_proj_weight = Parameter((3 * embed_dim, embed_dim), init.glorot_uniform(), dtype)
@@ -105,8 +108,8 @@ class _Recurrent(Module):
         bidirectional: bool = False,
         dtype: Any = None,
     ):
-        if num_layers < 1:
-            raise Error(f"num_layers must be 1 or more, got {num_layers}")
+        check_sizes(input_size=input_size, hidden_size=hidden_size)
+        check_sizes(1, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bidirectional = bidirectional
         self.dropout = Dropout(dropout)
