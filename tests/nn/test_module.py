@@ -243,3 +243,19 @@ def test_declarations_are_checked(wrong: Callable[[], Any], message: str) -> Non
         wrong()
     with pytest.raises(AttributeError, match="did you mean 'weight'"):
         _ = nn.Linear(2, 2).weigth
+
+
+def test_modules_are_pickled_with_their_initialisers() -> None:
+    import pickle
+
+    starts = [
+        nn.init.constant(2.0),
+        nn.init.normal(),
+        nn.init.orthogonal(),
+        nn.init.truncated_normal(),
+        nn.init.glorot_normal(),
+    ]
+    starts += [nn.init.kaiming_uniform(), nn.init.kaiming_normal(mode="fan_out"), nn.init.glorot_uniform()]
+    model = nn.Sequential(*(nn.Linear(3, 3, weight_init=start) for start in starts), nn.LSTM(3, 2))
+    again, values = pickle.loads(pickle.dumps(model)).init(1), model.init(1)
+    assert again.keys() == values.keys() and all(np.array_equal(again[n], values[n]) for n in values)

@@ -57,10 +57,10 @@ class TensorMethods(Operators):
     def any(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
-    def argmax(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmax(self, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
-    def argmin(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmin(self, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the smallest element along an axis."""
 
     def argsort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -255,7 +255,7 @@ class TensorMethods(Operators):
     def dot_general(self, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+    def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
     def dynamic_slice(self, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
@@ -1036,10 +1036,10 @@ class OpMethods:
     def arange(self, start: Size, stop: TensorLike | None = ..., step: TensorLike = ..., dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
-    def argmax(self, x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
-    def argmin(self, x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmin(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the smallest element along an axis."""
 
     def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1300,7 +1300,7 @@ class OpMethods:
     def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
     def dynamic_slice(self, x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
@@ -1969,10 +1969,10 @@ class OpMethods:
     def rms_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of rms_norm with respect to its input."""
 
-    def rng_normal(self, shape: ShapeLike, seed: TensorLike = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_normal(self, shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
         """Random numbers of a normal distribution."""
 
-    def rng_uniform(self, shape: ShapeLike, seed: TensorLike = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
         """Random numbers, equally likely in a range."""
 
     def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
@@ -1993,7 +1993,7 @@ class OpMethods:
     def rsqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 over the square root."""
 
-    def sample(self, logits: TensorLike, seed: TensorLike = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A class drawn for each row of logits."""
 
     def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:

@@ -5,6 +5,7 @@ A function of NumPy's is the method of the same name, but for those below; it ta
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,43 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         "vstack": lambda xs: b.concat([b.reshape(x, (1, -1)) if x.rank == 1 else x for x in xs], 0),
         "iscomplexobj": lambda x: x.dtype.is_complex,
     }
+    if function is np.linalg.norm:
+        simple["norm"] = lambda *a, **k: _norm(b, *a, **k)
     if name in simple:
         return simple[name](*args, **kwargs)
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
-    module = function.__module__
-    return _called(b, f"{module}.{name}", METHOD_OF.get(name, name), args, kwargs)
+    args, kwargs = _by_name(function, args, kwargs)
+    return _called(b, f"{function.__module__}.{name}", METHOD_OF.get(name, name), args, kwargs)
+
+
+def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments that come by position after one that methods do not have in that place, by NumPy's names for them."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return args, kwargs
+    first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
+    return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
+
+
+def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """NumPy's `linalg.norm`: of a vector, or of a matrix where there are two axes."""
+    axes = tuple(range(x.rank)) if axis is None and x.rank == 2 else axis
+    if ord is None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        if axis is None and ord is not None and x.rank > 2:
+            raise Error("numpy.linalg.norm: ord= needs one axis or two", location=describe(caller_location()))
+        return b.norm(x, 2 if ord is None else ord, axis, keepdims)
+    if ord == "fro":
+        return b.norm(x, 2, axis, keepdims)
+    if ord not in (1, -1, np.inf, -np.inf):
+        problem = f"numpy.linalg.norm: the norm {ord!r} of a matrix needs singular values, and there are none here"
+        hint = "1, -1, inf, -inf and 'fro' need none; g.norm(x, ord) is that of all elements"
+        raise Error(problem, location=describe(caller_location()), hint=hint)
+    summed, compared = axes if ord in (1, -1) else axes[::-1]
+    sums = b.sum(b.abs(x), summed, keep_dims=True)
+    result = (b.max if ord > 0 else b.min)(sums, compared, keep_dims=True)
+    return result if keepdims else b.squeeze(result, tuple(axes))
 
 
 def _arrays(values: Any) -> Any:
@@ -76,6 +108,8 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
         )
     neutral = [key for key, value in kwargs.items() if isinstance(value, _PLAIN) and value in _IGNORED.get(key, ())]
     kwargs = {key: value for key, value in kwargs.items() if key not in neutral}
+    if "dtype" in kwargs and "dtype" not in inspect.signature(surface.methods()[name]).parameters:
+        args = (b.cast(args[0], kwargs.pop("dtype")), *args[1:])  # what is computed in another dtype
     return getattr(b, name)(*args, **kwargs)
 
 

@@ -36,6 +36,9 @@ class Differentiated(Jit):
         self.__name__ = f"{of.__name__}_gradient"
         parameters = [n for n in self._signature.parameters if n not in self._static]
         self._single = wrt is None or isinstance(wrt, str)
+        if wrt is not None and not isinstance(wrt, (str, list, tuple)):
+            hint = f"by name: wrt={parameters[:1] or ['x']}"
+            raise Error(f"{self._what}: wrt must be a name or a list of names, got {wrt!r:.60}", hint=hint)
         chosen = parameters[:1] if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
         unknown = [name for name in chosen if name not in parameters]
         if unknown or not chosen:
