@@ -1165,6 +1165,9 @@ class OpMethods:
     def complex(self, real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Complex numbers from their parts."""
 
+    def complex_function(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Elementary function of a complex tensor."""
+
     def complex_norm_sq(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared modulus."""
 

@@ -193,6 +193,9 @@ def compare(kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | N
 def complex(real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Complex numbers from their parts."""
 
+def complex_function(kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """Elementary function of a complex tensor."""
+
 def complex_norm_sq(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Squared modulus."""
 

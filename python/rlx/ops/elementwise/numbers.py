@@ -41,13 +41,36 @@ def rint(b: Builder, x: Any) -> Tensor:
 
 @helper
 def sign(b: Builder, x: Any) -> Tensor:
-    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
-    x = real(b, x)
+    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0.
+
+    Of complex numbers it is `x/|x|`, 0 where x is 0, the direction of an infinite part, and NaN where either is NaN or both are
+    infinite.
+    """
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        return _complex_sign(b, b.stop_gradient(x))
     if x.dtype.is_bool:
         raise ShapeError("is not defined for bool")
     if not x.dtype.is_signed:
         return b.minimum(x, 1)
     return b.where(x > 0, 1, b.where(x < 0, -1, b.stop_gradient(x)))
+
+
+def _complex_sign(b: Builder, z: Tensor) -> Tensor:
+    """`z/|z|`, where z is brought near 1 by a power of two if its size may not be a normal f32."""
+    real_part, imaginary = b.real(z), b.imag(z)
+    greater = b.maximum(b.abs(real_part), b.abs(imaginary))
+    scale = b.where(greater > 2.0**60, 2.0**-66, b.where(greater < 2.0**-60, 2.0**66, 1.0))
+    parts = (real_part * scale, imaginary * scale)
+    size = b.abs(b.complex(*parts))
+    unknown = b.isnan(z)
+    directed: list[Tensor] = []
+    for part, other in (parts, parts[::-1]):
+        at_infinity = b.where(b.isinf(part), b.where(b.isinf(other), math.nan, sign(b, part)), part * 0.0)
+        found = part / b.where(size == 0.0, 1.0, size)
+        found = b.where(size == 0.0, 0.0, b.where(b.isinf(size), at_infinity, found))
+        directed.append(b.where(unknown, math.nan, found))
+    return b.complex(*directed)
 
 
 @helper
