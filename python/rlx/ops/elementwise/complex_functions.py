@@ -59,6 +59,7 @@ def _expm1(b: Builder, z: Tensor) -> Tensor:
     x, y = _wide(b, z)
     half = b.sin(y * 0.5)
     real = b.expm1(x) * b.cos(y) - 2.0 * half * half
+    real = b.where(real == 0.0, 0.0, real)  # of -0 it is 0, as the array API has it
     imaginary = b.where(y == 0.0, y, b.exp(x) * b.sin(y))
     endless = b.exp(z)  # what becomes of an angle that is infinite or NaN is the exponential's
     finite = b.isfinite(b.imag(z))
@@ -173,6 +174,7 @@ def _evaluated_expm1(z: np.ndarray) -> np.ndarray:
     endless, finite = np.exp(z) - 1, np.isfinite(y)
     real = np.expm1(x) * np.cos(y) - 2 * np.sin(y / 2) ** 2
     imaginary = np.where(y == 0, y, np.exp(x) * np.sin(y))
+    real = np.where(real == 0, 0.0, real)
     return _joined(np.where(finite, real, np.real(endless)), np.where(finite, imaginary, np.imag(endless)))
 
 
