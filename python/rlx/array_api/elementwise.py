@@ -17,7 +17,20 @@ _UNARY = (
 )
 _ROUNDING = ("ceil", "floor", "round", "trunc")
 _BINARY = (
-    *("add", "subtract", "multiply", "divide", "pow", "atan2", "hypot", "logaddexp", "copysign", "maximum", "minimum"),
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "pow",
+        "atan2",
+        "hypot",
+        "logaddexp",
+        "copysign",
+        "maximum",
+        "minimum",
+        "nextafter",
+    ),
     *(
         "floor_divide",
         "remainder",

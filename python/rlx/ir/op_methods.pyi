@@ -666,6 +666,9 @@ class TensorMethods(Operators):
     def neg(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """-x."""
 
+    def nextafter(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+
     def nonzero(self, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
         """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
@@ -1800,6 +1803,9 @@ class OpMethods:
 
     def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """-x."""
+
+    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
 
     def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
         """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""

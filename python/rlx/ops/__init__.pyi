@@ -829,6 +829,9 @@ def ne(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def neg(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """-x."""
 
+def nextafter(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+
 def nll_loss(log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
     """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""
 

@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import f32, i16, i32, i64
 from rlx.ir.errors import ShapeError
-from rlx.ops.lift import common, constant_scalar, tensor_like
+from rlx.ops.lift import common, constant_scalar, inexact, tensor_like
 from rlx.ops.surface import helper
+
+# The signed integers of as many bytes as a float has.
+_WORDS = {2: i16, 4: i32, 8: i64}
 
 # --- rounding and signs -----------------------------------------------------------------------------
 
@@ -88,6 +91,24 @@ def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
     magnitude, x = common(b, magnitude, x)
     size = b.abs(magnitude if magnitude.dtype.is_float else b.cast(magnitude, f32))
     return b.where(signbit(b, x), -size, size)
+
+
+@helper
+def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if
+    either is. Its derivative is 0.
+    """
+    x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
+    words = _WORDS[x.dtype.itemsize]
+    bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
+    sign = constant_scalar(b, int(words.min), words)
+    # Of one sign, sizes are in the order of their bits.
+    grows = b.eq(y > x, bits >= 0)
+    stepped = b.where(grows, bits + 1, bits - 1)
+    from_zero = b.where(y > 0.0, least, b.bitwise_or(sign, least))
+    found = b.bitcast(b.where(x == 0.0, from_zero, stepped), x.dtype)
+    found = b.where(x == y, y, found)
+    return b.where(b.isnan(x) | b.isnan(y), math.nan, found)
 
 
 @helper
