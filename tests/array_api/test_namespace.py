@@ -225,3 +225,15 @@ def test_arrays_of_numbers_without_a_dtype_do_not_widen() -> None:
     g.set_outputs([d + floats])
     zeros = {a.name: np.zeros(3, a.shape.dtype.numpy) for a in g.inputs}
     np.testing.assert_array_equal(rlx.evaluate(g, zeros)[0], floats)
+
+
+def test_quotients_of_infinities_are_those_of_the_standard() -> None:
+    """NumPy, and tensors' `//`, have NaN and -1 there."""
+    pairs = [(np.inf, 2.0), (np.inf, -2.0), (-np.inf, 2.0), (3.0, -np.inf), (-3.0, np.inf), (3.0, np.inf), (7.0, -2.0)]
+    a, b = (np.array(x, np.float32) for x in zip(*pairs, strict=True))
+    wanted = np.array([np.inf, -np.inf, -np.inf, -0.0, -0.0, 0.0, -4.0], np.float32)
+    with rlx.eager():
+        found = np.asarray(array_api.floor_divide(rlx.ops.constant(a), rlx.ops.constant(b)))
+        of_integers = np.asarray(array_api.floor_divide(rlx.ops.constant(INTEGERS), 2))
+    assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    assert np.array_equal(of_integers, INTEGERS // 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.ir.builder import Tensor
+from rlx.ops.lift import common
 from rlx.ops.other_names import METHOD_OF
 
 _UNARY = (
@@ -31,21 +32,12 @@ _BINARY = (
         "minimum",
         "nextafter",
     ),
-    *(
-        "floor_divide",
-        "remainder",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-    ),
+    *("remainder", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("bitwise_left_shift", "bitwise_right_shift"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
 )
 
-_OWN = ("clip", "conj", "imag", "positive", "real")
+_OWN = ("clip", "conj", "floor_divide", "imag", "positive", "real")
 __all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -83,6 +75,19 @@ def _binary(name: str) -> Callable[..., Any]:
 globals().update({name: _unary(name) for name in _UNARY})
 globals().update({name: _rounding(name) for name in _ROUNDING})
 globals().update({name: _binary(name) for name in _BINARY})
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient, rounded down: `rlx.ops.floor_divide`, but where an operand is infinite, `divide`, as the standard has it.
+
+    There NumPy, and the operator `//` of tensors, give NaN or -1.
+    """
+    b = builder(x1, x2)
+    x1, x2 = common(b, x1, x2)
+    quotient = b.floor_divide(x1, x2)
+    if not x1.dtype.is_float:
+        return quotient
+    return b.where(b.isinf(x1) | b.isinf(x2), b.stop_gradient(x1 / x2), quotient)
 
 
 def positive(x: Any, /) -> Any:
