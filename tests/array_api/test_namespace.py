@@ -237,3 +237,14 @@ def test_quotients_of_infinities_are_those_of_the_standard() -> None:
         of_integers = np.asarray(array_api.floor_divide(rlx.ops.constant(INTEGERS), 2))
     assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32))
     assert np.array_equal(of_integers, INTEGERS // 2)
+
+
+def test_signs_and_sign_bits() -> None:
+    x = np.array([1.0, -0.0, np.nan, -np.nan, -np.inf])
+    for dtype in (np.float16, np.float32, np.float64):
+        with rlx.eager():
+            found = np.asarray(array_api.signbit(rlx.ops.constant(x.astype(dtype))))
+            signs = np.asarray(array_api.sign(rlx.ops.constant(x.astype(dtype))))
+        assert signs.dtype == dtype and np.array_equal(signs, [1, 0, np.nan, np.nan, -1], equal_nan=True)
+        assert not np.signbit(signs[1])
+        assert found.tolist() == [False, True, False, True, True]

@@ -12,7 +12,7 @@ from rlx.ops.lift import common, constant_scalar, inexact, tensor_like
 from rlx.ops.surface import helper
 
 # The signed integers of as many bytes as a float has.
-_WORDS = {2: i16, 4: i32, 8: i64}
+WORDS = {2: i16, 4: i32, 8: i64}
 
 # --- rounding and signs -----------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     either is. Its derivative is 0.
     """
     x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
-    words = _WORDS[x.dtype.itemsize]
+    words = WORDS[x.dtype.itemsize]
     bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
     sign = constant_scalar(b, int(words.min), words)
     # Of one sign, sizes are in the order of their bits.
