@@ -55,13 +55,16 @@ class Bitcast(Card, op="bitcast"):
         return [(0, 0) if names[0] == names[1] or names in SAME_BITS else None]
 
     def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
-        return b.emit("bitcast", (tensor_like(b, x, f32),), dtype=as_dtype(dtype))
+        x, kind = tensor_like(b, x, f32), as_dtype(dtype)
+        return x if x.dtype is kind else b.emit("bitcast", (x,), dtype=kind)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> None:
-        return None
+    # As the dtype that it has, it is as it is; the bits of another have no derivative.
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> Tensor | None:
+        return tangents[0] if operands[0].dtype is dtype else None
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> Any:
-        return (None,)
+        return (cotangents[0] if operands[0].dtype is dtype else None,)
 
     def samples(self) -> Any:
         for source, target in (("f32", "i32"), ("f32", "u32"), ("f64", "i64"), ("f16", "i16"), ("bf16", "i16")):
