@@ -63,10 +63,13 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Arguments that come by position after one that methods do not have in that place, by NumPy's names for them."""
     try:
-        names = list(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return args, kwargs
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
+    if len(args) > len(names):  # as operands of einsum come
+        return args, kwargs
     return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
 
 
