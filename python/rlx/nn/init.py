@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def key_of(seed: int, name: str) -> int:
 
 def constant(value: float) -> Initializer:
     """One number everywhere."""
-    return lambda key, shape: np.full(shape, value, np.float64)
+    return partial(_constant, value)
 
 
 def zeros(key: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -50,12 +51,12 @@ def ones(key: int, shape: tuple[int, ...]) -> np.ndarray:
 
 def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
     """Even numbers in `[low, high)`."""
-    return lambda key, shape: low + (high - low) * 2.0**-32 * _words(key, shape)
+    return partial(_uniform, low, high)
 
 
 def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
     """Normal numbers."""
-    return lambda key, shape: mean + std * _normal(key, shape)
+    return partial(_shifted, mean, std)
 
 
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
@@ -74,24 +75,17 @@ def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, hig
     if upper - lower < 1e-3:
         raise Error(f"truncated_normal: few normal numbers of mean {mean} and deviation {std} lie in [{low}, {high}]")
 
-    def values(key: int, shape: tuple[int, ...]) -> np.ndarray:
-        result, draw = mean + std * _normal(key, shape), 0
-        while (outside := (result < low) | (result > high)).any():
-            draw += 1
-            result[outside] = mean + std * _normal(key_of(key, f"draw {draw}"), (int(outside.sum()),))
-        return result
-
-    return values
+    return partial(_truncated, mean, std, low, high)
 
 
 def glorot_uniform(gain: float = 1.0) -> Initializer:
     """Even numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
-    return _scaled(lambda fan_in, fan_out: gain * math.sqrt(2 / (fan_in + fan_out)), _even)
+    return partial(_scaled, partial(_glorot, gain), _even)
 
 
 def glorot_normal(gain: float = 1.0) -> Initializer:
     """Normal numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
-    return _scaled(lambda fan_in, fan_out: gain * math.sqrt(2 / (fan_in + fan_out)), _normal)
+    return partial(_scaled, partial(_glorot, gain), _normal)
 
 
 def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
@@ -102,12 +96,12 @@ def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_s
         mode: `fan_in` keeps the variance of values, `fan_out` that of gradients.
         negative_slope: That of `leaky_relu`.
     """
-    return _scaled(_kaiming(nonlinearity, mode, negative_slope), _even)
+    return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _even)
 
 
 def kaiming_normal(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
     """Normal numbers of variance `gain²/fan`; see `kaiming_uniform`."""
-    return _scaled(_kaiming(nonlinearity, mode, negative_slope), _normal)
+    return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _normal)
 
 
 def orthogonal(gain: float = 1.0) -> Initializer:
@@ -116,16 +110,7 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     Higher ranks are `[rows, all others]`. From the QR decomposition of a normal matrix, with the signs that make it even
     among all such matrices (F. Mezzadri, How to generate random matrices from the classical compact groups, 2007).
     """
-
-    def values(key: int, shape: tuple[int, ...]) -> np.ndarray:
-        if len(shape) < 2:
-            raise Error(f"orthogonal needs rank 2 or more, got {list(shape)}")
-        rows, columns = shape[0], math.prod(shape[1:])
-        q, r = np.linalg.qr(_normal(key, (max(rows, columns), min(rows, columns))))
-        q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
-        return gain * (q if rows >= columns else q.T).reshape(shape)
-
-    return values
+    return partial(_orthogonal, gain)
 
 
 xavier_uniform, xavier_normal, he_uniform, he_normal = glorot_uniform, glorot_normal, kaiming_uniform, kaiming_normal
@@ -148,18 +133,58 @@ def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[1] * kernel, shape[0] * kernel
 
 
+# Initialisers are partial calls of the functions below instead of functions within functions, so that modules can be pickled.
+
+
+def _constant(value: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.full(shape, value, np.float64)
+
+
+def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return low + (high - low) * 2.0**-32 * _words(key, shape)
+
+
+def _shifted(mean: float, std: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return mean + std * _normal(key, shape)
+
+
+def _truncated(mean: float, std: float, low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    result, draw = _shifted(mean, std, key, shape), 0
+    while (outside := (result < low) | (result > high)).any():
+        draw += 1
+        result[outside] = _shifted(mean, std, key_of(key, f"draw {draw}"), (int(outside.sum()),))
+    return result
+
+
+def _orthogonal(gain: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    if len(shape) < 2:
+        raise Error(f"orthogonal needs rank 2 or more, got {list(shape)}")
+    rows, columns = shape[0], math.prod(shape[1:])
+    q, r = np.linalg.qr(_normal(key, (max(rows, columns), min(rows, columns))))
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return gain * (q if rows >= columns else q.T).reshape(shape)
+
+
+def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
+    return gain * math.sqrt(2 / (fan_in + fan_out))
+
+
+def _over_fan(gain: float, mode: str, fan_in: int, fan_out: int) -> float:
+    return gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+
+
 def _kaiming(nonlinearity: str, mode: str, slope: float) -> Callable[[int, int], float]:
     if mode not in ("fan_in", "fan_out"):
         raise Error(f"mode is 'fan_in' or 'fan_out', got {mode!r}")
     gain = math.sqrt(2 / (1 + slope * slope)) if nonlinearity == "leaky_relu" else _GAINS.get(nonlinearity)
     if gain is None:
         raise Error(f"nonlinearity {nonlinearity!r} is not one of {', '.join(_GAINS)}, leaky_relu")
-    return lambda fan_in, fan_out: gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+    return partial(_over_fan, gain, mode)
 
 
-def _scaled(std: Callable[[int, int], float], unit: Initializer) -> Initializer:
+def _scaled(std: Callable[[int, int], float], unit: Initializer, key: int, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers of variance 1, multiplied by the deviation that the fans of the shape give."""
-    return lambda key, shape: std(*fans(shape)) * unit(key, shape)
+    return std(*fans(shape)) * unit(key, shape)
 
 
 def _even(key: int, shape: tuple[int, ...]) -> np.ndarray:

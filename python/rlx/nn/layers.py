@@ -11,9 +11,11 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.guards import is_sequence
+from rlx.ir.location import caller_location, describe
 from rlx.nn import init
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Parameter
+from rlx.nn.parameter import Parameter, check_sizes
 
 
 class Identity(Module):
@@ -39,6 +41,7 @@ class Linear(Module):
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None, weight_init: Any = None
     ):
+        check_sizes(in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         bound = 1 / math.sqrt(in_features) if in_features else 0.0
         self.weight = Parameter((out_features, in_features), weight_init or init.within(bound), dtype)
@@ -66,6 +69,7 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None, weight_init: Any = None):
+        check_sizes(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.weight = Parameter((num_embeddings, embedding_dim), weight_init or init.normal(), dtype)
 
@@ -79,7 +83,7 @@ class Embedding(Module):
 class _Convolution(Module):
     """What both convolutions are made of; they differ in the layout of the weight and in the op."""
 
-    dimensions = 2
+    dimensions: int | None = None  # of the layer; None for as many as the kernel has
 
     def _declare(
         self,
@@ -93,7 +97,7 @@ class _Convolution(Module):
     ) -> None:
         """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
         self.in_channels, self.out_channels = channels
-        self.kernel_size = _kernel(kernel_size, self.dimensions)
+        self.kernel_size = self._kernel(kernel_size)
         self.stride, self.padding, self.dilation, self.groups = window
         _check_groups(*channels, self.groups)
         of_group = channels[1 - first] // self.groups
@@ -103,6 +107,17 @@ class _Convolution(Module):
             (channels[first], of_group, *self.kernel_size), weight_init or init.within(bound), dtype
         )
         self.bias: Any = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
+
+    def _kernel(self, size: Any) -> tuple[int, ...]:
+        if not is_sequence(size):
+            check_sizes(1, kernel_size=size)
+            return (int(size),) * (self.dimensions or 2)
+        check_sizes(1, **{f"kernel_size[{i}]": entry for i, entry in enumerate(size)})
+        if len(size) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
+            wanted = f"{self.dimensions or '1 to 3'} of them"
+            message = f"{type(self).__name__}: kernel_size must be an integer or {wanted}, got {list(size)}"
+            raise Error(message, location=describe(caller_location()))
+        return tuple(size)
 
 
 class Conv(_Convolution):
@@ -200,6 +215,8 @@ class Conv1d(Conv):
 class Conv2d(Conv):
     """`Conv` of two dimensions."""
 
+    dimensions = 2
+
 
 class Conv3d(Conv):
     """`Conv` of three dimensions."""
@@ -216,6 +233,8 @@ class ConvTranspose1d(ConvTranspose):
 class ConvTranspose2d(ConvTranspose):
     """`ConvTranspose` of two dimensions."""
 
+    dimensions = 2
+
 
 class ConvTranspose3d(ConvTranspose):
     """`ConvTranspose` of three dimensions."""
@@ -223,12 +242,10 @@ class ConvTranspose3d(ConvTranspose):
     dimensions = 3
 
 
-def _kernel(size: Any, dimensions: int) -> tuple[int, ...]:
-    return (size,) * dimensions if isinstance(size, int) else tuple(size)
-
-
 def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
-    if groups < 1 or in_channels % groups or out_channels % groups:
+    check_sizes(in_channels=in_channels, out_channels=out_channels)
+    check_sizes(1, groups=groups)
+    if in_channels % groups or out_channels % groups:
         raise Error(f"{in_channels} and {out_channels} channels do not divide into {groups} groups")
 
 
@@ -247,8 +264,8 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5):
-        if not 0 <= p <= 1:
-            raise Error(f"p must be in [0, 1], got {p}")
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+            raise Error(f"p must be in [0, 1], got {p!r:.60}", location=describe(caller_location()))
         self.p = float(p)
 
     @property
@@ -258,11 +275,7 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.p:
             return x
-        b = x.builder
-        if self.p == 1:
-            return b.where(False, x, 0.0)
-        kept = b.rng_uniform(x.shape.dims, self.seed()) >= self.p
-        return b.where(kept, x * (1 / (1 - self.p)), 0.0)
+        return x.builder.dropout(x, self.p, self.seed())
 
 
 class Flatten(Module):
@@ -276,9 +289,8 @@ class Flatten(Module):
         self.start_axis = start_axis
 
     def forward(self, x: Tensor) -> Tensor:
-        expect(x, f"of rank {self.start_axis} or more", floats=False)
-        dims = x.shape.dims
-        return x.builder.reshape(x, (*dims[: self.start_axis], math.prod(dims[self.start_axis :])))
+        expect(x, "", floats=False)
+        return x.builder.flatten(x, self.start_axis)
 
 
 class Sequential(Module):

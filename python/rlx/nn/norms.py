@@ -10,7 +10,8 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.nn import init
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Buffer, Parameter
+from rlx.nn.parameter import Buffer, Parameter, check_sizes
+from rlx.ops.norm import widened
 
 
 class LayerNorm(Module):
@@ -81,7 +82,9 @@ class GroupNorm(Module):
     """
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: Any = None):
-        if num_groups < 1 or num_channels % num_groups:
+        check_sizes(num_channels=num_channels)
+        check_sizes(1, num_groups=num_groups)
+        if num_channels % num_groups:
             raise Error(f"{num_channels} channels do not divide into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         self.weight: Any = Parameter((num_channels,), init.ones, dtype) if affine else None
@@ -134,7 +137,7 @@ class BatchNorm(Module):
             weights = _vectors(x, self.weight, self.bias, self.num_features)
             return b.batch_norm_inference(x, *weights, self.running_mean, self.running_var, eps=self.eps)
         mean, variance = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
-        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        wide = widened(b, x)
         along = (self.num_features, *(1,) * (x.rank - 2))
         scale = b.rsqrt(variance + self.eps)
         if self.weight is not None:
@@ -147,7 +150,7 @@ class BatchNorm(Module):
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the batch; the running ones move."""
         b = x.builder
-        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        wide = widened(b, x)
         axes = [axis for axis in range(x.rank) if axis != 1]
         mean = b.mean(wide, axes, keep_dims=True)
         variance = b.mean((wide - mean) * (wide - mean), axes)

@@ -10,7 +10,8 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Parameter
+from rlx.nn.parameter import Parameter, check_sizes
+from rlx.ops.lift import tensor_like
 
 
 class MultiHeadAttention(Module):
@@ -28,7 +29,9 @@ class MultiHeadAttention(Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: Any = None):
-        if num_heads < 1 or embed_dim % num_heads:
+        check_sizes(embed_dim=embed_dim)
+        check_sizes(1, num_heads=num_heads)
+        if embed_dim % num_heads:
             raise Error(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
         self.in_proj_weight = Parameter((3 * embed_dim, embed_dim), init.glorot_uniform(), dtype)
@@ -72,8 +75,9 @@ class MultiHeadAttention(Module):
         return result + (self.in_proj_bias if whole else b.narrow(self.in_proj_bias, 0, start, length))
 
     def _mask(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Any, str]:
-        """The mask of `attention` and its kind."""
+        """The mask of `attention` and its kind; an array becomes a constant."""
         b = q.builder
+        mask = mask if mask is None else tensor_like(b, mask, q.dtype)
         if not self.causal:
             if mask is None:
                 return None, "none"
@@ -105,8 +109,8 @@ class _Recurrent(Module):
         bidirectional: bool = False,
         dtype: Any = None,
     ):
-        if num_layers < 1:
-            raise Error(f"num_layers must be 1 or more, got {num_layers}")
+        check_sizes(input_size=input_size, hidden_size=hidden_size)
+        check_sizes(1, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bidirectional = bidirectional
         self.dropout = Dropout(dropout)

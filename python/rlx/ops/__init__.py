@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from inspect import Signature
 from types import ModuleType
 from typing import Any
@@ -25,11 +27,15 @@ class _Family(ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _function(self.__name__.rpartition(".")[2])(*args, **kwargs)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
 
 def _signature(name: str) -> Signature:
     return signatures.without_self(inspect.signature(getattr(Builder, name)))
 
 
+@cache
 def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         builder = builder_of((*args, *kwargs.values())) or current_builder()
@@ -41,7 +47,7 @@ def _function(name: str) -> Callable[..., Any]:
             )
         return getattr(builder, name)(*args, **kwargs)
 
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name  # found by it in this module, also by pickle
     function.__doc__ = getattr(Builder, name).__doc__
     function.__signature__ = _signature(name)  # pyright: ignore[reportFunctionMemberAccess]
     return function

@@ -12,6 +12,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype, f32, f64, fitted, i64, promote, weak
 from rlx.ir.errors import ShapeError
+from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
 
 Scalar = (bool, int, float, complex)
@@ -44,6 +45,7 @@ def _no_operand(value: object) -> ShapeError:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "np.asarray(value) makes an array, which becomes a constant" if hasattr(value, "__array__") else None
+    hint = hint or tensor_hint(value)
     return ShapeError(f"expected a tensor, an array or a number, got {name}", hint=hint)
 
 

@@ -33,7 +33,8 @@ class Differentiated(Jit):
     def __init__(self, of: Jit, wrt: Any, *, with_value: bool = True):
         self.__dict__.update(of.__dict__)
         self._variants = {}
-        self._of, self._with_value = of, with_value
+        self._of: Any = of
+        self._with_value = with_value
         self.__name__, self._what = f"{of.__name__}_gradient", f"the gradient of {of._what}"
         parameters = [n for n in self._signature.parameters if n not in self._static]
         self._single = wrt is None or isinstance(wrt, str)
@@ -41,11 +42,11 @@ class Differentiated(Jit):
         if not self._single and not is_sequence(wrt):
             message = f"{self._what}: wrt takes the name of an argument, or several, got {wrt!r:.60}"
             raise Error(message, hint=f"the arguments are {known}")
-        chosen = parameters[:1] if wrt is None else [wrt] if self._single else list(wrt)
+        chosen: list[Any] = parameters[:1] if wrt is None else [wrt] if self._single else list(wrt)
         unknown = [name for name in chosen if name not in parameters]
         if unknown or not chosen:
             raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")
-        self._wrt = tuple(chosen)
+        self._wrt: tuple[str, ...] = tuple(chosen)
 
     def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         graph, rebuild = self._of._traced(arguments, static)
