@@ -5,6 +5,7 @@ A function of NumPy's is the method of the same name, but for those below; it ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rlx.ir.eager import EAGER, EagerTensor
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 from rlx.ops import other_names, surface
+from rlx.ops.lift import axis_of, common
 from rlx.ops.other_names import METHOD_OF
 
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
@@ -39,22 +41,48 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_function__` gives; for a function without a method and tensors with values, arrays."""
     name: str = function.__name__
-    simple: dict[str, Any] = {
-        "shape": lambda x: tuple(x.shape.dims),
-        "ndim": lambda x: x.rank,
-        "size": lambda x: x.size,
-        "copy": lambda x: x,
-        "may_share_memory": lambda *_: False,
-        "hstack": lambda xs: b.concat(list(xs), 0 if xs[0].rank == 1 else 1),
-        "vstack": lambda xs: b.concat([b.reshape(x, (1, -1)) if x.rank == 1 else x for x in xs], 0),
-        "iscomplexobj": lambda x: x.dtype.is_complex,
-    }
-    if name in simple:
-        return simple[name](*args, **kwargs)
+    shown = f"{function.__module__}.{name}"
+    if name in _OWN:
+        try:
+            return _OWN[name](b, *args, **kwargs)
+        except TypeError as problem:
+            reason = str(problem).partition("() ")[2] or str(problem)
+            raise Error(f"{shown} of tensors: {reason}", location=describe(caller_location())) from None
+        except Error as problem:
+            if problem.location is not None:
+                raise
+            message = f"{shown}: {problem.message}"
+            raise type(problem)(message, location=describe(caller_location()), hint=problem.hint) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
-    module = function.__module__
-    return _called(b, f"{module}.{name}", METHOD_OF.get(name, name), args, kwargs)
+    return _called(b, shown, METHOD_OF.get(name, name), args, kwargs)
+
+
+def _size(b: Any, x: Any, axis: int | None = None) -> Any:
+    return x.size if axis is None else x.shape.dims[axis_of(axis, x.rank)]
+
+
+def _raised(b: Any, xs: Any, rank: int) -> list[Any]:
+    """Tensors, and arrays beside them, in one dtype, with axes of size 1 in front of those of a lower rank."""
+    return [x if x.rank >= rank else b.reshape(x, (1,) * (rank - x.rank) + x.shape.dims) for x in common(b, *xs)]
+
+
+def _hstack(b: Any, tup: Any) -> Any:
+    tensors = _raised(b, tup, 1)
+    return b.concat(tensors, 0 if tensors[0].rank == 1 else 1)
+
+
+# NumPy's functions that are no methods of graphs.
+_OWN: dict[str, Callable[..., Any]] = {
+    "shape": lambda b, a: tuple(a.shape.dims),
+    "ndim": lambda b, a: a.rank,
+    "size": _size,
+    "copy": lambda b, a, order="K": a,
+    "may_share_memory": lambda b, *_: False,
+    "hstack": _hstack,
+    "vstack": lambda b, tup: b.concat(_raised(b, tup, 2), 0),
+    "iscomplexobj": lambda b, x: x.dtype.is_complex,
+}
 
 
 def _arrays(values: Any) -> Any:
