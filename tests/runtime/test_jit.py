@@ -129,6 +129,14 @@ def test_derivatives_against_jax() -> None:
     )
 
 
+def test_static_arguments_that_compute_differently_are_traced_apart() -> None:
+    angle = rlx.jit(lambda y, x: rlx.ops.atan2(y, x[0]), static="x")
+    for zero in (0.0, -0.0, 0):
+        assert angle(np.float32(0), (zero,)) == np.arctan2(np.float32(0), zero)
+    assert angle.num_traces == 3
+    assert angle(np.float32(0), (-0.0,)) > 3 and angle.num_traces == 3
+
+
 def test_derivatives_of_derivatives_against_jax() -> None:
     import jax
 

@@ -31,7 +31,8 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     """A tensor, array or Python scalar as a tensor; Python scalars take their dtype from `like` (weak)."""
     if isinstance(value, Tensor):
         if value.builder is not b:
-            raise ShapeError(f"{value!r} belongs to another graph")
+            problem, hint = value.elsewhere
+            raise ShapeError(f"{value!r} {problem}", hint=hint)
         return value
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
