@@ -161,3 +161,17 @@ def test_names_of_scipy_and_pytorch() -> None:
         np.testing.assert_allclose(built(lambda g, x: g.xlogy(x, x), x)[0], special.xlogy(x, x), rtol=1e-6)
     np.testing.assert_allclose(built(lambda g, x: g.lerp(x, 2.0, 0.5), x)[0], (x + 2) / 2)
     np.testing.assert_allclose(built(lambda g, x: g.frac(x * 3 - 2), x)[0], np.modf(x * 3 - 2)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: g.rot90(x, 1.5), "rot90: k is a number of right angles, an integer, got 1.5"),
+        (lambda g, x: g.rot90(x, axes=(0,)), r"rot90: axes are two axes of the tensor, got \(0,\) for f32\[2, 3\]"),
+        (lambda g, x: g.rot90(x, axes=(0, 0)), "rot90: axes .* name an axis twice"),
+    ],
+)
+def test_turns_that_are_none_are_refused(call: Any, message: str) -> None:
+    g: Any = Graph()
+    with pytest.raises(ShapeError, match=message):
+        call(g, g.input("x", (2, 3)))
