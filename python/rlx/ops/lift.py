@@ -60,17 +60,6 @@ def inexact(b: Builder, x: Tensor) -> Tensor:
     return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
 
 
-def log1p(b: Builder, y: Tensor) -> Tensor:
-    """`log(1 + y)` with all its digits for y in [0, 1].
-
-    The factor `y/(u - 1)` corrects `log(u)` for the rounding error of `u = 1 + y` (W. Kahan; see Goldberg,
-    "What every computer scientist should know about floating-point arithmetic", theorem 4).
-    """
-    u = y + 1.0
-    lost = u == 1.0
-    return b.where(lost, y, b.log(u) * (y / b.where(lost, 1.0, u - 1.0)))
-
-
 def common(b: Builder, *values: Any) -> list[Tensor]:
     """Tensors of one dtype: mixed dtypes promote through a visible `rlx.cast`; Python scalars are weak.
 
