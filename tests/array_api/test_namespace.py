@@ -234,11 +234,13 @@ def test_arrays_of_numbers_without_a_dtype_do_not_widen() -> None:
         (lambda xp: xp.asarray(2**70), f"{2**70} does not fit i64"),
         (lambda xp: xp.asarray([[1], [2, 3]]), "asarray: the list is no array of numbers"),
         (lambda xp: xp.asarray("a"), "asarray must be an array .*got str"),
+        (lambda xp: xp.linalg.inv(xp.ones((3,))), r"inv takes square matrices .*got f32\[3\]"),
+        (lambda xp: xp.linalg.matrix_power(xp.ones((2, 3)), 2), "matrix_power takes square matrices"),
         (lambda xp: xp.arange(0, 3, 0), "the step must not be 0"),
         (lambda xp: xp.arange(300, dtype=xp.uint8), "256 does not fit u8"),
     ],
 )
-def test_numbers_that_do_not_fit_are_errors(call: Any, message: str) -> None:
+def test_what_does_not_fit_is_an_error_at_the_users_line(call: Any, message: str) -> None:
     with rlx.eager(), pytest.raises(rlx.Error, match=rf"test_namespace\.py:\d+: .*{message}"):
         call(array_api)
 
