@@ -251,15 +251,15 @@ def test_mistakes_name_the_module_and_the_line(wrong: Callable[[Any, Any], Any],
         (lambda: nn.MultiHeadAttention(4, 3), "embed_dim 4 is no multiple of num_heads 3"),
         (lambda: nn.Dropout(1.5), r"test_module.py:\d+: p must be in \[0, 1\]"),
         (lambda: nn.Dropout("0.5"), r"p must be in \[0, 1\], got '0.5'"),  # type: ignore[arg-type]
-        (lambda: nn.Linear(2.5, 4), "in_features must be an integer from 0 on, got 2.5"),  # type: ignore[arg-type]
-        (lambda: nn.Embedding(4, -2), "embedding_dim must be an integer from 0 on, got -2"),
-        (lambda: nn.Conv2d(-3, 4, 3), "in_channels must be an integer from 0 on, got -3"),
-        (lambda: nn.Conv2d(3, 4, 0), "kernel_size must be an integer from 1 on, got 0"),
+        (lambda: nn.Linear(2.5, 4), "in_features must be an integer of at least 0, got 2.5"),  # type: ignore[arg-type]
+        (lambda: nn.Embedding(4, -2), "embedding_dim must be an integer of at least 0, got -2"),
+        (lambda: nn.Conv2d(-3, 4, 3), "in_channels must be an integer of at least 0, got -3"),
+        (lambda: nn.Conv2d(3, 4, 0), r"kernel_size\[0\] must be an integer of at least 1, got 0"),
         (lambda: nn.Conv2d(3, 4, (3,)), r"Conv2d: kernel_size must be an integer or 2 of them, got \[3\]"),
         (lambda: nn.ConvTranspose1d(3, 4, (3, 3)), "kernel_size must be an integer or 1 of them"),
         (lambda: nn.Conv(3, 4, (3, 3, 3, 3)), "kernel_size must be an integer or 1 to 3 of them"),
-        (lambda: nn.Conv(3, 4, (3, 0.5)), r"kernel_size\[1\] must be an integer from 1 on, got 0.5"),  # type: ignore[arg-type]
-        (lambda: nn.LSTM(4, 2, num_layers=0), "num_layers must be an integer from 1 on, got 0"),
+        (lambda: nn.Conv(3, 4, (3, 0.5)), "kernel_size must be an integer of at least 0, got 0.5"),  # type: ignore[arg-type]
+        (lambda: nn.LSTM(4, 2, num_layers=0), "num_layers must be an integer of at least 1, got 0"),
         (lambda: nn.GELU("tahn"), "approximate must be 'none' or 'tanh', got 'tahn'"),
         (lambda: nn.init.kaiming_uniform("gleu"), "'gleu' is not one of"),
         (lambda: nn.init.truncated_normal(low=50, high=51), "few normal numbers"),

@@ -217,3 +217,12 @@ def test_sizes_that_are_missing_are_asked_for() -> None:
         with pytest.raises(ShapeError, match=rf"{name}: how many there are depends on values") as caught:
             getattr(g, name)(x)
         assert f"{name}(x, " in (caught.value.hint or "")
+
+
+def test_a_histogram_counts_every_element() -> None:
+    """The greatest element is in the last interval, however the borders are rounded."""
+    g: Any = rlx.Graph()
+    rows = np.random.default_rng(5).standard_normal((60, 11)).astype(np.float32)
+    x = g.input("x", rows.shape)
+    g.set_outputs([g.stack([g.sum(g.histogram(x[n], bins=2 + n % 9)[0]) for n in range(len(rows))])])
+    np.testing.assert_array_equal(rlx.evaluate(g, {"x": rows})[0], 11)

@@ -163,6 +163,13 @@ def test_names_of_scipy_and_pytorch() -> None:
     np.testing.assert_allclose(built(lambda g, x: g.frac(x * 3 - 2), x)[0], np.modf(x * 3 - 2)[0])
 
 
+def test_several_quantiles_are_along_a_new_axis() -> None:
+    x = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
+    for q in ([0, 0.3, 1], (0.5,), np.array([0.1, 0.9])):
+        (got,) = built(lambda g, t, q=q: g.quantile(t, q, axis=1), x)
+        np.testing.assert_allclose(got, np.quantile(x.astype(np.float64), q, axis=1), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

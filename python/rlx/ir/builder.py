@@ -382,6 +382,8 @@ def method_of(card: Card) -> Any:
                 self._retire(mark)
         if expected is not None:
             first = result[0] if is_tuple(result) else result
+            if not isinstance(first, Tensor):
+                raise self.problem(card, "has no result of which shape= could speak")
             expected_shape = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
             if first.shape != expected_shape:
                 raise self.problem(card, f"the result is {first.shape}, but shape= says {expected_shape}")

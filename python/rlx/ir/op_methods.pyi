@@ -726,8 +726,8 @@ class TensorMethods(Operators):
     def q_matmul(self, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
-    def quantile(self, q: float, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
+    def quantile(self, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """8-bit integers from floats."""
@@ -1876,8 +1876,8 @@ class OpMethods:
     def q_matmul(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
-    def quantile(self, x: TensorLike, q: float, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
+    def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """8-bit integers from floats."""

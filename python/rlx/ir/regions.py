@@ -109,8 +109,10 @@ class RegionBuilder:
             shapes: The shapes of the arguments of the region.
 
         Raises:
-            ShapeError: The function returns something else than tensors, or regions are nested too deep.
+            ShapeError: It is no function, or returns something else than tensors; or regions are nested too deep.
         """
+        if not callable(function):
+            raise ShapeError(f"expected a function of tensors, got {type(function).__name__}")
         if len(self._points) > DEEPEST:
             raise ShapeError(f"at most {DEEPEST} regions may be nested", location=describe(self.location))
         holder, block = self.open_region(shapes)

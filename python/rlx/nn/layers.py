@@ -11,11 +11,12 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_sequence
+from rlx.ir.guards import is_real
 from rlx.ir.location import caller_location, describe
 from rlx.nn import init
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Parameter, check_sizes
+from rlx.nn.parameter import Parameter
+from rlx.nn.sizes import as_tuple, check_sizes
 
 
 class Identity(Module):
@@ -99,6 +100,8 @@ class _Convolution(Module):
         self.in_channels, self.out_channels = channels
         self.kernel_size = self._kernel(kernel_size)
         self.stride, self.padding, self.dilation, self.groups = window
+        check_sizes(in_channels=channels[0], out_channels=channels[1])
+        check_sizes(1, groups=self.groups)
         _check_groups(*channels, self.groups)
         of_group = channels[1 - first] // self.groups
         fan_in = of_group * math.prod(self.kernel_size)
@@ -109,15 +112,13 @@ class _Convolution(Module):
         self.bias: Any = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
 
     def _kernel(self, size: Any) -> tuple[int, ...]:
-        if not is_sequence(size):
-            check_sizes(1, kernel_size=size)
-            return (int(size),) * (self.dimensions or 2)
-        check_sizes(1, **{f"kernel_size[{i}]": entry for i, entry in enumerate(size)})
-        if len(size) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
+        kernel = as_tuple("kernel_size", size, self.dimensions or 2)
+        check_sizes(1, **{f"kernel_size[{axis}]": entry for axis, entry in enumerate(kernel)})
+        if len(kernel) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
             wanted = f"{self.dimensions or '1 to 3'} of them"
-            message = f"{type(self).__name__}: kernel_size must be an integer or {wanted}, got {list(size)}"
+            message = f"{type(self).__name__}: kernel_size must be an integer or {wanted}, got {list(kernel)}"
             raise Error(message, location=describe(caller_location()))
-        return tuple(size)
+        return kernel
 
 
 class Conv(_Convolution):
@@ -243,8 +244,6 @@ class ConvTranspose3d(ConvTranspose):
 
 
 def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
-    check_sizes(in_channels=in_channels, out_channels=out_channels)
-    check_sizes(1, groups=groups)
     if in_channels % groups or out_channels % groups:
         raise Error(f"{in_channels} and {out_channels} channels do not divide into {groups} groups")
 
@@ -264,7 +263,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5):
-        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+        if not is_real(p) or not 0 <= p <= 1:
             raise Error(f"p must be in [0, 1], got {p!r:.60}", location=describe(caller_location()))
         self.p = float(p)
 
@@ -286,6 +285,7 @@ class Flatten(Module):
     """
 
     def __init__(self, start_axis: int = 1):
+        check_sizes(start_axis=start_axis)
         self.start_axis = start_axis
 
     def forward(self, x: Tensor) -> Tensor:

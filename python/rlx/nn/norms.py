@@ -10,7 +10,8 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.nn import init
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Buffer, Parameter, check_sizes
+from rlx.nn.parameter import Buffer, Parameter
+from rlx.nn.sizes import as_tuple, check_sizes
 from rlx.ops.norm import widened
 
 
@@ -29,7 +30,7 @@ class LayerNorm(Module):
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float = 1e-5, affine: bool = True, dtype: Any = None
     ):
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = as_tuple("normalized_shape", normalized_shape)
         self.eps = eps
         self.weight: Any = Parameter(self.normalized_shape, init.ones, dtype) if affine else None
         self.bias: Any = Parameter(self.normalized_shape, init.zeros, dtype) if affine else None
@@ -60,6 +61,7 @@ class RMSNorm(Module):
     """
 
     def __init__(self, size: int, eps: float = 1e-5, dtype: Any = None):
+        check_sizes(size=size)
         self.size, self.eps = size, eps
         self.weight = Parameter((size,), init.ones, dtype)
 
@@ -82,8 +84,8 @@ class GroupNorm(Module):
     """
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: Any = None):
-        check_sizes(num_channels=num_channels)
         check_sizes(1, num_groups=num_groups)
+        check_sizes(num_channels=num_channels)
         if num_channels % num_groups:
             raise Error(f"{num_channels} channels do not divide into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
@@ -124,6 +126,7 @@ class BatchNorm(Module):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, dtype: Any = None
     ):
+        check_sizes(num_features=num_features)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.weight: Any = Parameter((num_features,), init.ones, dtype) if affine else None
         self.bias: Any = Parameter((num_features,), init.zeros, dtype) if affine else None

@@ -13,18 +13,6 @@ from rlx.nn import init
 from rlx.nn.init import Initializer
 
 
-def check_sizes(least: int = 0, **sizes: Any) -> None:
-    """Check the arguments of a layer that are sizes or counts, by name.
-
-    Raises:
-        Error: One is not an integer from `least` on.
-    """
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < least:
-            message = f"{name} must be an integer from {least} on, got {size!r:.60}"
-            raise Error(message, location=describe(caller_location()))
-
-
 class Parameter:
     """A weight of a module: `self.scale = rlx.nn.Parameter((16,), init=rlx.nn.init.ones)`.
 

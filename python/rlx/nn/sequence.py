@@ -10,7 +10,8 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
-from rlx.nn.parameter import Parameter, check_sizes
+from rlx.nn.parameter import Parameter
+from rlx.nn.sizes import check_sizes
 from rlx.ops.lift import tensor_like
 
 
@@ -29,8 +30,8 @@ class MultiHeadAttention(Module):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: Any = None):
-        check_sizes(embed_dim=embed_dim)
         check_sizes(1, num_heads=num_heads)
+        check_sizes(embed_dim=embed_dim)
         if embed_dim % num_heads:
             raise Error(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
         self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal

@@ -9,11 +9,12 @@ from keyword import iskeyword
 from typing import Any
 
 from rlx.ir import registry
-from rlx.ir.builder import Builder, method_of
+from rlx.ir.builder import Builder, Tensor, method_of
 from rlx.ir.calls import CallError
 from rlx.ir.card import Card
-from rlx.ir.errors import Error
-from rlx.ir.location import describe
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.location import describe, raised_at
+from rlx.ir.regions import IN_BODY
 from rlx.ops import manual, operators, other_names, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
@@ -72,21 +73,31 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
                 raise
             message = f"{name}: {problem.message}"
             raise type(problem)(message, location=describe(self.location), hint=problem.hint) from None
-        except TypeError:
-            try:
-                signature(function).bind(self, *args, **kwargs)
-            except TypeError as mismatch:
-                reason = str(mismatch)
-            else:
+        except Exception as problem:
+            # What a function among the arguments raises is its own affair.
+            if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):
                 raise
-            parameters = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
-            unknown = [k for k in kwargs if k not in parameters]
-            if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
-                reason = f"got an unexpected keyword argument {unknown[0]!r}"
-            raise CallError.of(name, reason, parameters, describe(self.location)) from None
+            raise _refused(self, name, function, args, kwargs, problem) from problem
 
     method.__qualname__ = f"Graph.{name}"
     return method
+
+
+def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, problem: Exception) -> Error:
+    """The error for arguments of a helper that it does not take, or of which Python or NumPy can make nothing."""
+    place = describe(b.location)
+    names = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
+    try:
+        given = signature(function).bind(b, *args, **kwargs).arguments
+    except TypeError as mismatch:
+        reason = str(mismatch)
+        unknown = [k for k in kwargs if k not in names]
+        if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
+            reason = f"got an unexpected keyword argument {unknown[0]!r}"
+        return CallError.of(name, reason, names, place)
+    others = ", ".join(f"{n} = {v!r:.60}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
+    what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
+    return ShapeError(f"{name}: {what}", location=place)
 
 
 def method_name(op: str) -> str:

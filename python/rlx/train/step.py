@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -291,6 +291,12 @@ class TrainStep:
         if self._unset:
             missing = [f"'{n}' ({a.shape})" for n, a in self._params.items() if n in self._unset]
             raise Error(f"{len(missing)} parameters are not set: {', '.join(missing[:10])}", hint="call set_params")
+
+    def __reduce__(self) -> NoReturn:
+        raise Error(
+            "a training step cannot be pickled",
+            hint="step.save(path) writes its parameters and states, step.load(path) reads them",
+        )
 
     # --- checkpoints ------------------------------------------------------------------------------
 

@@ -235,6 +235,8 @@ def histogram(
             low, high = b.where(low == high, low - 0.5, low), b.where(low == high, high + 0.5, high)
         share = linspace(b, 0.0, 1.0, int(bins) + 1, dtype=x.dtype)
         edges = low + (high - low) * share
+        # Rounding must not put the last border before the greatest element.
+        edges = b.where(share == 1, high, edges)
     else:
         edges = tensor_like(b, np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, x.dtype)
         edges = cast(b, edges, x.dtype)

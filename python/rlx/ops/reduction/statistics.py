@@ -164,13 +164,19 @@ def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int,
 
 
 @helper
-def quantile(b: Builder, x: Any, q: float, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
+def quantile(
+    b: Builder, x: Any, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> Tensor:
+    """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
+
+    Of several fractions, all are along a new first axis.
 
     Raises:
         ShapeError: `q` is not such a number; or the axes are empty or of symbolic size.
     """
     x = _real(b, x)
+    if isinstance(q, (list, tuple)) or (isinstance(q, np.ndarray) and q.ndim == 1):
+        return b.stack([quantile(b, x, one, axis, keepdims) for one in q], axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
         raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}")
     rows, axes = _quantile_rows(b, widened(b, x), axis)

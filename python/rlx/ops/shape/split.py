@@ -39,9 +39,12 @@ def _cut(b: Builder, x: Tensor, axis: int, borders: Sequence[Dim]) -> list[Tenso
     return [b.narrow(x, axis, low, high - low) for low, high in pairwise(borders)]
 
 
+_MOST_PARTS = 1_000_000
+
+
 def _sections(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ShapeError(f"{name} must be a positive integer, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= _MOST_PARTS:
+        raise ShapeError(f"{name} must be an integer from 1 to {_MOST_PARTS}, got {value!r:.60}")
     return int(value)
 
 

@@ -1,0 +1,42 @@
+"""The sizes that layers are made with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.guards import is_integer
+from rlx.ir.location import caller_location, describe
+
+_MOST = 2**40
+
+
+def check_sizes(least: int = 0, **sizes: Any) -> None:
+    """Check arguments of a layer that are sizes or counts.
+
+    Args:
+        least: The smallest that is allowed.
+        sizes: By the argument's name what should be an integer.
+
+    Raises:
+        Error: One is no integer, or lies outside.
+    """
+    for name, size in sizes.items():
+        if not is_integer(size) or not least <= size <= _MOST:
+            message = f"{name} must be an integer of at least {least}, got {size!r:.60}"
+            raise Error(message, location=describe(caller_location()))
+
+
+def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:
+    """A size that may be one number for several axes.
+
+    Raises:
+        Error: It is neither an integer nor a sequence of integers, or one of them is negative.
+    """
+    if is_integer(value):
+        value = (value,) * count
+    if not isinstance(value, (tuple, list)) or not value:
+        raise Error(f"{name} must be an integer or a sequence of integers, got {value!r:.60}")
+    for size in value:
+        check_sizes(**{name: size})
+    return tuple(int(v) for v in value)
