@@ -15,7 +15,8 @@ def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
   let description = [{
     `result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take
     integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
-    `log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.
+    `log` also take c64, and `abs` of c64 is f32; the elementary functions of c64 that are made of these are
+    `complex_function`. Integer arithmetic wraps.
   }];
   let arguments = (ins RLX_NumberTensor:$x, RLX_Activation:$kind);
   let results = (outs RLX_NumberTensor:$result);
@@ -146,6 +147,17 @@ def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwis
   let description = [{`result = (Re x)^2 + (Im x)^2`, f32.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_ComplexFunctionOp : RLX_Op<"complex_function", "complex", [RLX_IsElementwise]> {
+  let summary = "Elementary function of a complex tensor";
+  let description = [{
+    `result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero
+    part says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.
+    `atan`, `expm1`, `log1p`, `asin`, `acos`, `asinh`, `acosh` and `atanh` are computed in f64.
+  }];
+  let arguments = (ins RLX_ComplexTensor:$x, RLX_ComplexFunction:$kind);
+  let results = (outs RLX_ComplexTensor:$result);
 }
 
 def RLX_ConstantOp : RLX_Op<"constant", "leaf"> {

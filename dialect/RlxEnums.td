@@ -26,6 +26,13 @@ def RLX_Activation : RLX_Enum<"Activation", "elementwise function of one tensor"
   "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"
 ]>;
 
+def RLX_ComplexFunction : RLX_Enum<"ComplexFunction", "elementwise function of one complex tensor", [
+  "tan", "atan",
+  "expm1",        // e^x - 1
+  "log2", "log10", "log1p",
+  "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"
+]>;
+
 def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [
   "add", "sub", "mul", "div", "max", "min", "pow",
   "rem",          // lhs - rhs trunc(lhs / rhs), with the sign of lhs

@@ -251,3 +251,26 @@ def test_written_numbers_get_the_standards_dtypes() -> None:
         assert kinds == [rlx.bool_, rlx.i32, rlx.i64, rlx.f32, rlx.c64, rlx.f32, rlx.f32]
         assert array_api.arange(2**31, 2**31 + 2).dtype is rlx.i64
         assert array_api.asarray([1.7, -1.7], dtype=rlx.i32).tolist() == [1, -1]
+
+
+def test_quotients_of_infinities_are_those_of_the_standard() -> None:
+    """NumPy, and tensors' `//`, have NaN and -1 there."""
+    pairs = [(np.inf, 2.0), (np.inf, -2.0), (-np.inf, 2.0), (3.0, -np.inf), (-3.0, np.inf), (3.0, np.inf), (7.0, -2.0)]
+    a, b = (np.array(x, np.float32) for x in zip(*pairs, strict=True))
+    wanted = np.array([np.inf, -np.inf, -np.inf, -0.0, -0.0, 0.0, -4.0], np.float32)
+    with rlx.eager():
+        found = np.asarray(array_api.floor_divide(rlx.ops.constant(a), rlx.ops.constant(b)))
+        of_integers = np.asarray(array_api.floor_divide(rlx.ops.constant(INTEGERS), 2))
+    assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    assert np.array_equal(of_integers, INTEGERS // 2)
+
+
+def test_signs_and_sign_bits() -> None:
+    x = np.array([1.0, -0.0, np.nan, -np.nan, -np.inf])
+    for dtype in (np.float16, np.float32, np.float64):
+        with rlx.eager():
+            found = np.asarray(array_api.signbit(rlx.ops.constant(x.astype(dtype))))
+            signs = np.asarray(array_api.sign(rlx.ops.constant(x.astype(dtype))))
+        assert signs.dtype == dtype and np.array_equal(signs, [1, 0, np.nan, np.nan, -1], equal_nan=True)
+        assert not np.signbit(signs[1])
+        assert found.tolist() == [False, True, False, True, True]

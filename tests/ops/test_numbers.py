@@ -133,6 +133,8 @@ _OF_TWO: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
     "left_shift": (INTEGERS, _shifted(lambda x, n: x << n)),
     "right_shift": (INTEGERS, _shifted(lambda x, n: x >> n)),
     "copysign": (FLOATS, lambda a, b: _with_sign(a, b)),
+    # NumPy gives the first of two zeros of f16.
+    "nextafter": (FLOATS, lambda a, b: np.where(a == b, b, np.nextafter(a, b))),
     "clip": (("f32", "f64", *INTEGERS), np.maximum),
 }
 _PAIRS = [(name, kind) for name, (kinds, _) in _OF_TWO.items() for kind in kinds]
@@ -195,7 +197,7 @@ def test_operators() -> None:
         (lambda g, x: ~x, "bitwise_not: takes integers or bools, not f32"),
         (lambda g, x: x << 1, "shift_left takes integers, not f32"),
         (lambda g, x: g.popcount(x), "rlx.popcount: operand 'x' is f32"),
-        (lambda g, x: g.sign(g.complex(x, x)), "sign: is not defined for c64"),
+        (lambda g, x: g.trunc(g.complex(x, x)), "trunc: is not defined for c64"),
         (lambda g, x: g.complex(x, x) % 2, "rem is not defined for c64"),
     ],
 )
@@ -253,6 +255,19 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
     got = rlx.evaluate(rlx.grad(g, wrt=list(inputs)), inputs)
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, np.asarray(other), rtol=1e-6)
+
+
+def test_the_next_number() -> None:
+    """It has no derivative (JAX refuses it), takes integers as floats, and goes through the denormals."""
+    x = np.array([0.0, -0.0, 1e-45, 1.0, -1e-45], np.float32)
+    g, inputs = graph_of({"y": lambda g, x: g.nextafter(x, 1), "z": lambda g, x: g.nextafter(3, x)}, x)
+    y, z = rlx.evaluate(g, inputs)
+    same_bits(y, np.nextafter(x, np.float32(1)))
+    assert z.dtype == np.float32 and np.array_equal(z, np.full(5, np.nextafter(np.float32(3), np.float32(0))))
+    h, _ = graph_of({"y": lambda g, x: g.sum(g.nextafter(x, x * 2.0))}, x)
+    assert not rlx.evaluate(rlx.grad(h, wrt=["x0"]), inputs)[0].any()
+    with pytest.raises(Error, match="nextafter: is not defined for c64"):
+        g.nextafter(g.complex(1.0, 2.0), 1)
 
 
 def test_remainder_of_far_numbers_is_exact() -> None:

@@ -89,7 +89,7 @@ def _constant(g: Any, a: Any, b: Any, n: int) -> Any:
 
 MAKERS: tuple[Make, ...] = (
     *(_add, _add, _activation, _cast, _where, _narrow, _slice, _reshape, _reduce, _softmax, _matmul, _expand),
-    *(_concat, _constant, lambda g, a, b, n: g.transpose(a), lambda g, a, b, n: g.argmax(a) if a.rank else None),
+    *(_concat, _constant, lambda g, a, b, n: g.transpose(a), lambda g, a, b, n: g.argmax(a, -1) if a.rank else None),
 )
 _MOST_ELEMENTS = 400
 

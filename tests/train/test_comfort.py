@@ -155,3 +155,64 @@ def test_logs(tmp_path: Path) -> None:
 def test_wrong_options_are_named(call: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         call()
+
+
+def _with_dropout() -> tuple[Any, Any, Any]:
+    """A model with dropout and batch normalisation: parameters, the graph for training and that for use."""
+    model = rlx.nn.Sequential(rlx.nn.Linear(3, 8), rlx.nn.BatchNorm(8), rlx.nn.Dropout(0.9), rlx.nn.Linear(8, 1))
+    graphs: list[Any] = []
+    for training in (True, False):
+        g: Any = rlx.Graph()
+        x, y = g.input("x", (8, 3)), g.input("y", (8, 1))
+        found = model(x, training=True, seed=0) if training else model(x)
+        g.set_outputs({"mse": g.mse_loss(found, y)})
+        graphs.append(g)
+    return model, *graphs
+
+
+def test_validation_computes_the_graph_for_use() -> None:
+    model, training, use = _with_dropout()
+    random = np.random.default_rng(0)
+    batch = {
+        "x": random.standard_normal((8, 3)).astype(np.float32),
+        "y": random.standard_normal((8, 1)).astype(np.float32),
+    }
+    trained = TrainStep(training, SGD(0.05), params=model.init(0), evaluation=use)
+    history = fit(trained, [batch] * 5, validation=[batch])
+    (expected,) = rlx.evaluate(use, {**batch, **model.params_from(trained)})
+    assert history[-1]["val_loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert trained.evaluate([batch]) == trained.evaluate([batch])
+    other: Any = rlx.Graph()
+    other.set_outputs([other.sum(other.param("elsewhere", (2,)))])
+    with pytest.raises(rlx.Error, match="evaluation= has 'elsewhere'"):
+        TrainStep(training, SGD(0.05), evaluation=other)
+
+
+@pytest.mark.parametrize("first", [5, 8, 11])
+def test_a_resumed_training_knows_the_best_and_how_long_it_has_waited(tmp_path: Path, first: int) -> None:
+    """Where the loss grows: the training that was left ends where the whole one does, and goes back to the same step."""
+
+    def options(name: str) -> Any:
+        return {
+            "validation": DATA,
+            "patience": 3,
+            "keep_best": True,
+            "checkpoint": tmp_path / name,
+            "checkpoint_every": 1,
+        }
+
+    whole = step(SGD(2.0))
+    history = fit(whole, DATA, epochs=50, log_every=1000, **options("whole"))
+    begun = step(SGD(2.0))
+    with pytest.raises(KeyboardInterrupt):
+        fit(begun, DATA, epochs=50, log_every=1000, callbacks=[lambda e: _stop(e, first)], **options("left"))
+    resumed = step(SGD(2.0))
+    rest = fit(resumed, DATA, epochs=50, log_every=1000, resume=True, **options("left"))
+    assert rest[-1]["step"] == history[-1]["step"]
+    np.testing.assert_array_equal(resumed.params()["w1"], whole.params()["w1"])
+    assert fit(resumed, DATA, epochs=50, resume=True, **options("left")) == []
+
+
+def _stop(entry: dict[str, Any], number: int) -> None:
+    if entry["step"] == number:
+        raise KeyboardInterrupt

@@ -8,31 +8,37 @@ from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.ir.builder import Tensor
+from rlx.ops.elementwise.numbers import WORDS
+from rlx.ops.lift import common
 from rlx.ops.other_names import METHOD_OF
 
 _UNARY = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
-    *("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "square", "reciprocal", "abs", "sign", "negative"),
-    *("isfinite", "isinf", "isnan", "logical_not", "signbit", "bitwise_invert"),
+    *("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "square", "reciprocal", "abs", "negative"),
+    *("isfinite", "isinf", "isnan", "logical_not", "bitwise_invert"),
 )
 _ROUNDING = ("ceil", "floor", "round", "trunc")
 _BINARY = (
-    *("add", "subtract", "multiply", "divide", "pow", "atan2", "hypot", "logaddexp", "copysign", "maximum", "minimum"),
     *(
-        "floor_divide",
-        "remainder",
-        "logical_and",
-        "logical_or",
-        "logical_xor",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "pow",
+        "atan2",
+        "hypot",
+        "logaddexp",
+        "copysign",
+        "maximum",
+        "minimum",
+        "nextafter",
     ),
+    *("remainder", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"),
     *("bitwise_left_shift", "bitwise_right_shift"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
 )
 
-_OWN = ("clip", "conj", "imag", "positive", "real")
+_OWN = ("clip", "conj", "floor_divide", "imag", "positive", "real", "sign", "signbit")
 __all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -70,6 +76,30 @@ def _binary(name: str) -> Callable[..., Any]:
 globals().update({name: _unary(name) for name in _UNARY})
 globals().update({name: _rounding(name) for name in _ROUNDING})
 globals().update({name: _binary(name) for name in _BINARY})
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient, rounded down: `rlx.ops.floor_divide`, but where an operand is infinite, `divide`, as the standard has it.
+
+    There NumPy, and the operator `//` of tensors, give NaN or -1.
+    """
+    b = builder(x1, x2)
+    x1, x2 = common(b, x1, x2)
+    quotient = b.floor_divide(x1, x2)
+    if not x1.dtype.is_float:
+        return quotient
+    return b.where(b.isinf(x1) | b.isinf(x2), b.stop_gradient(x1 / x2), quotient)
+
+
+def sign(x: Any, /) -> Any:
+    """`rlx.ops.sign`, but 0 of -0, where that is -0."""
+    found = x.builder.sign(x)
+    return x.builder.where(x == 0, 0.0, found) if x.dtype.is_float else found
+
+
+def signbit(x: Any, /) -> Any:
+    """Whether the sign bit is set, of NaN as well, where `rlx.ops.signbit` says False."""
+    return x.builder.bitcast(x, WORDS[x.dtype.itemsize]) < 0
 
 
 def positive(x: Any, /) -> Any:

@@ -941,6 +941,14 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x)
     irdl.results(result: %type_result)
   }
+  irdl.operation @complex_function {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %kind = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "kind" = %kind }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @constant {
     %type_result = irdl.any
     %value = irdl.any

@@ -70,6 +70,19 @@ _BINARY = ('add',
  'shift_left',
  'shift_right')
 _COMPARISON = ('eq', 'ne', 'lt', 'le', 'gt', 'ge')
+_COMPLEXFUNCTION = ('tan',
+ 'atan',
+ 'expm1',
+ 'log2',
+ 'log10',
+ 'log1p',
+ 'asin',
+ 'acos',
+ 'sinh',
+ 'cosh',
+ 'asinh',
+ 'acosh',
+ 'atanh')
 _EMPTYROWS = ('zeros', 'nan')
 _FFTNORM = ('backward', 'ortho', 'forward')
 _FIXEDPOINT = ('double', 'single', 'short')
@@ -84,7 +97,7 @@ _SCALEMODE = ('per_batch', 'ema', 'fixed')
 _SCATTERREDUCTION = ('set', 'add', 'mul', 'max', 'min')
 _STRAIGHTTHROUGH = ('identity', 'clipped_identity', 'tanh', 'hard_tanh')
 
-ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'EmptyRows': _EMPTYROWS, 'FftNorm': _FFTNORM, 'FixedPoint': _FIXEDPOINT, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
+ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'ComplexFunction': _COMPLEXFUNCTION, 'EmptyRows': _EMPTYROWS, 'FftNorm': _FFTNORM, 'FixedPoint': _FIXEDPOINT, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
 
 OPS = (
     OpSpec(
@@ -1433,7 +1446,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of one tensor',
-        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take\nintegers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
+        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take\nintegers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32; the elementary functions of c64 that are made of these are\n`complex_function`. Integer arithmetic wraps.',
         (
             ValueSpec('x', _DTYPES_4),
         ),
@@ -1730,6 +1743,27 @@ OPS = (
         (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td',
+    ),
+    OpSpec(
+        'complex_function',
+        'complex',
+        'mir',
+        'Elementary function of a complex tensor',
+        "`result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero\npart says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.\n`atan`, `expm1`, `log1p`, `asin`, `acos`, `asinh`, `acosh` and `atanh` are computed in f64.",
+        (
+            ValueSpec('x', _DTYPES_2),
+        ),
+        (
+            AttributeSpec('kind', 'enum', REQUIRED, 'ComplexFunction', _COMPLEXFUNCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
         ),
         'dialect/RlxElementwise.td',
     ),

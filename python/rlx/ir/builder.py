@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -123,7 +124,16 @@ class Builder(RegionBuilder, OpMethods):
         self._points = [insertion_point]
         self._location = location
         self._scopes: list[str] = []
+        self._seeds = count()
         RegionBuilder.__init__(self)
+
+    def new_seed(self) -> int:
+        """The next of 0, 1, …: the seed of random numbers that are given none, so that no two are the same."""
+        return next(self._seeds)
+
+    def restart_seeds(self) -> None:
+        """Have `new_seed` begin with 0 again."""
+        self._seeds = count()
 
     # --- insertion points and locations -----------------------------------------------------------
 

@@ -414,5 +414,7 @@ def eager() -> Generator[None]:
     turned into arrays (`np.asarray(t)`) and numbers (`t.item()`). Functions under `rlx.jit` and `rlx.model` run op by op, so
     that a debugger goes through them. It is slow, and by definition right.
     """
+    if not is_eager():
+        EAGER.restart_seeds()  # the same numbers in every block, as in every trace
     with emitting_into(EAGER):
         yield

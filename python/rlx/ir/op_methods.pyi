@@ -57,10 +57,10 @@ class TensorMethods(Operators):
     def any(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
-    def argmax(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmax(self, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
-    def argmin(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmin(self, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the smallest element along an axis."""
 
     def argsort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -255,7 +255,7 @@ class TensorMethods(Operators):
     def dot_general(self, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+    def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
     def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
@@ -666,6 +666,9 @@ class TensorMethods(Operators):
     def neg(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """-x."""
 
+    def nextafter(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+
     def nonzero(self, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
         """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
@@ -1036,10 +1039,10 @@ class OpMethods:
     def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
-    def argmax(self, x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
-    def argmin(self, x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmin(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the smallest element along an axis."""
 
     def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1164,6 +1167,9 @@ class OpMethods:
 
     def complex(self, real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Complex numbers from their parts."""
+
+    def complex_function(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Elementary function of a complex tensor."""
 
     def complex_norm_sq(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared modulus."""
@@ -1300,7 +1306,7 @@ class OpMethods:
     def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
     def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
@@ -1798,6 +1804,9 @@ class OpMethods:
     def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """-x."""
 
+    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+
     def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
         """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""
 
@@ -1969,10 +1978,10 @@ class OpMethods:
     def rms_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of rms_norm with respect to its input."""
 
-    def rng_normal(self, shape: ShapeLike, seed: TensorLike = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_normal(self, shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
         """Random numbers of a normal distribution."""
 
-    def rng_uniform(self, shape: ShapeLike, seed: TensorLike = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
         """Random numbers, equally likely in a range."""
 
     def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
@@ -1993,7 +2002,7 @@ class OpMethods:
     def rsqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 over the square root."""
 
-    def sample(self, logits: TensorLike, seed: TensorLike = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A class drawn for each row of logits."""
 
     def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:

@@ -704,6 +704,13 @@ class ComplexNormSq(View):
     x: mlir.Value
     result: mlir.Value
 
+class ComplexFunction(View):
+    """Elementary function of a complex tensor."""
+
+    x: mlir.Value
+    kind: str
+    result: mlir.Value
+
 class Constant(View):
     """A tensor known at compile time."""
 

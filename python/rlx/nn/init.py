@@ -39,6 +39,10 @@ def constant(value: float) -> Initializer:
     return partial(_constant, value)
 
 
+def _constant(value: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.full(shape, value, np.float64)
+
+
 def zeros(key: int, shape: tuple[int, ...]) -> np.ndarray:
     """0 everywhere."""
     return np.zeros(shape)
@@ -54,9 +58,17 @@ def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
     return partial(_uniform, low, high)
 
 
+def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return low + (high - low) * 2.0**-32 * _words(key, shape)
+
+
 def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
     """Normal numbers."""
-    return partial(_shifted, mean, std)
+    return partial(_shifted_normal, std, mean)
+
+
+def _shifted_normal(std: float, mean: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return mean + std * _normal(key, shape)
 
 
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
@@ -74,8 +86,15 @@ def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, hig
     lower, upper = (0.5 * (1 + math.erf((limit - mean) / (std * math.sqrt(2)))) for limit in (low, high))
     if upper - lower < 1e-3:
         raise Error(f"truncated_normal: few normal numbers of mean {mean} and deviation {std} lie in [{low}, {high}]")
+    return partial(_truncated, std, mean, low, high)
 
-    return partial(_truncated, mean, std, low, high)
+
+def _truncated(std: float, mean: float, low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    result, draw = mean + std * _normal(key, shape), 0
+    while (outside := (result < low) | (result > high)).any():
+        draw += 1
+        result[outside] = mean + std * _normal(key_of(key, f"draw {draw}"), (int(outside.sum()),))
+    return result
 
 
 def glorot_uniform(gain: float = 1.0) -> Initializer:
@@ -86,6 +105,10 @@ def glorot_uniform(gain: float = 1.0) -> Initializer:
 def glorot_normal(gain: float = 1.0) -> Initializer:
     """Normal numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _normal)
+
+
+def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
+    return gain * math.sqrt(2 / (fan_in + fan_out))
 
 
 def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
@@ -113,6 +136,15 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return partial(_orthogonal, gain)
 
 
+def _orthogonal(gain: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
+    if len(shape) < 2:
+        raise Error(f"orthogonal needs rank 2 or more, got {list(shape)}")
+    rows, columns = shape[0], math.prod(shape[1:])
+    q, r = np.linalg.qr(_normal(key, (max(rows, columns), min(rows, columns))))
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+    return gain * (q if rows >= columns else q.T).reshape(shape)
+
+
 xavier_uniform, xavier_normal, he_uniform, he_normal = glorot_uniform, glorot_normal, kaiming_uniform, kaiming_normal
 
 
@@ -133,53 +165,17 @@ def fans(shape: tuple[int, ...]) -> tuple[int, int]:
     return shape[1] * kernel, shape[0] * kernel
 
 
-# Initialisers are partial calls of the functions below instead of functions within functions, so that modules can be pickled.
-
-
-def _constant(value: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    return np.full(shape, value, np.float64)
-
-
-def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    return low + (high - low) * 2.0**-32 * _words(key, shape)
-
-
-def _shifted(mean: float, std: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    return mean + std * _normal(key, shape)
-
-
-def _truncated(mean: float, std: float, low: float, high: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    result, draw = _shifted(mean, std, key, shape), 0
-    while (outside := (result < low) | (result > high)).any():
-        draw += 1
-        result[outside] = _shifted(mean, std, key_of(key, f"draw {draw}"), (int(outside.sum()),))
-    return result
-
-
-def _orthogonal(gain: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    if len(shape) < 2:
-        raise Error(f"orthogonal needs rank 2 or more, got {list(shape)}")
-    rows, columns = shape[0], math.prod(shape[1:])
-    q, r = np.linalg.qr(_normal(key, (max(rows, columns), min(rows, columns))))
-    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
-    return gain * (q if rows >= columns else q.T).reshape(shape)
-
-
-def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
-    return gain * math.sqrt(2 / (fan_in + fan_out))
-
-
-def _over_fan(gain: float, mode: str, fan_in: int, fan_out: int) -> float:
-    return gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
-
-
 def _kaiming(nonlinearity: str, mode: str, slope: float) -> Callable[[int, int], float]:
     if mode not in ("fan_in", "fan_out"):
         raise Error(f"mode is 'fan_in' or 'fan_out', got {mode!r}")
     gain = math.sqrt(2 / (1 + slope * slope)) if nonlinearity == "leaky_relu" else _GAINS.get(nonlinearity)
     if gain is None:
         raise Error(f"nonlinearity {nonlinearity!r} is not one of {', '.join(_GAINS)}, leaky_relu")
-    return partial(_over_fan, gain, mode)
+    return partial(_by_one_fan, gain, mode)
+
+
+def _by_one_fan(gain: float, mode: str, fan_in: int, fan_out: int) -> float:
+    return gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
 
 
 def _scaled(std: Callable[[int, int], float], unit: Initializer, key: int, shape: tuple[int, ...]) -> np.ndarray:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from inspect import Signature
-from types import ModuleType
 from typing import Any
 
 from rlx.ir.builder import Builder
@@ -19,16 +17,6 @@ from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 from rlx.ir.submodules import import_all
 from rlx.ops import other_names, signatures, surface
-
-
-class _Family(ModuleType):
-    """A family that is called as one of its ops is: calling it is that op."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _function(self.__name__.rpartition(".")[2])(*args, **kwargs)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return import_module, (self.__name__,)
 
 
 def _signature(name: str) -> Signature:
@@ -68,7 +56,6 @@ def __dir__() -> list[str]:
 
 import_all(__name__)
 surface.install()
+# A family that is called as one of its ops is, is a module by that name: here the name is that of the op.
 for _name in surface.methods().keys() & globals().keys():
-    globals()[_name].__class__ = _Family
-    globals()[_name].__signature__ = _signature(_name)
-    globals()[_name].__doc__ = getattr(Builder, _name).__doc__
+    globals()[_name] = _function(_name)

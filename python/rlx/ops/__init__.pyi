@@ -64,10 +64,10 @@ def any(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = 
 def arange(start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
-def argmax(x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+def argmax(x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Position of the largest element along an axis."""
 
-def argmin(x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+def argmin(x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Position of the smallest element along an axis."""
 
 def argsort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -192,6 +192,9 @@ def compare(kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | N
 
 def complex(real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Complex numbers from their parts."""
+
+def complex_function(kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """Elementary function of a complex tensor."""
 
 def complex_norm_sq(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Squared modulus."""
@@ -328,7 +331,7 @@ def dot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Contraction over any axes with any batch axes."""
 
-def dropout(x: TensorLike, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+def dropout(x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
     """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
 def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
@@ -826,6 +829,9 @@ def ne(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def neg(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """-x."""
 
+def nextafter(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+
 def nll_loss(log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
     """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""
 
@@ -997,10 +1003,10 @@ def rms_norm_backward_gamma(x: TensorLike, scale: TensorLike | Sequence[float], 
 def rms_norm_backward_input(x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of rms_norm with respect to its input."""
 
-def rng_normal(shape: ShapeLike, seed: TensorLike = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
+def rng_normal(shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
     """Random numbers of a normal distribution."""
 
-def rng_uniform(shape: ShapeLike, seed: TensorLike = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
+def rng_uniform(shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
     """Random numbers, equally likely in a range."""
 
 def roll(x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
@@ -1021,7 +1027,7 @@ def round(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def rsqrt(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """1 over the square root."""
 
-def sample(logits: TensorLike, seed: TensorLike = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def sample(logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A class drawn for each row of logits."""
 
 def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:

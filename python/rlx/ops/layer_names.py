@@ -217,7 +217,7 @@ def local_response_norm(
 
 
 @helper
-def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = 0, training: bool = True) -> Tensor:
+def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = None, training: bool = True) -> Tensor:
     """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is.
 
     Args:

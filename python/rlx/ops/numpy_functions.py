@@ -5,6 +5,7 @@ A function of NumPy's is the method of the same name, but for those below; it ta
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -42,9 +43,10 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_function__` gives; for a function without a method and tensors with values, arrays."""
     name: str = function.__name__
     shown = f"{function.__module__}.{name}"
-    if name in _OWN:
+    own = _norm if function is np.linalg.norm else _OWN.get(name)
+    if own is not None:
         try:
-            return _OWN[name](b, *args, **kwargs)
+            return own(b, *args, **kwargs)
         except TypeError as problem:
             reason = str(problem).partition("() ")[2] or str(problem)
             raise Error(f"{shown} of tensors: {reason}", location=describe(caller_location())) from None
@@ -55,6 +57,7 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             raise type(problem)(message, location=describe(caller_location()), hint=problem.hint) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
+    args, kwargs = _by_name(function, args, kwargs)
     return _called(b, shown, METHOD_OF.get(name, name), args, kwargs)
 
 
@@ -85,6 +88,40 @@ _OWN: dict[str, Callable[..., Any]] = {
 }
 
 
+def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments that come by position after one that methods do not have in that place, by NumPy's names for them."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return args, kwargs
+    if any(
+        p.kind is p.VAR_POSITIONAL for p in parameters.values()
+    ):  # as einsum has: all that comes by position are operands
+        return args, kwargs
+    names = list(parameters)
+    first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
+    return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
+
+
+def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """NumPy's `linalg.norm`: of a vector, or of a matrix where there are two axes."""
+    axes = tuple(range(x.rank)) if axis is None and x.rank == 2 else axis
+    if ord is None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
+        if axis is None and ord is not None and x.rank > 2:
+            raise Error("numpy.linalg.norm: ord= needs one axis or two", location=describe(caller_location()))
+        return b.norm(x, 2 if ord is None else ord, axis, keepdims)
+    if ord == "fro":
+        return b.norm(x, 2, axis, keepdims)
+    if ord not in (1, -1, np.inf, -np.inf):
+        problem = f"numpy.linalg.norm: the norm {ord!r} of a matrix needs singular values, and there are none here"
+        hint = "1, -1, inf, -inf and 'fro' need none; g.norm(x, ord) is that of all elements"
+        raise Error(problem, location=describe(caller_location()), hint=hint)
+    summed, compared = axes if ord in (1, -1) else axes[::-1]
+    sums = b.sum(b.abs(x), summed, keep_dims=True)
+    result = (b.max if ord > 0 else b.min)(sums, compared, keep_dims=True)
+    return result if keepdims else b.squeeze(result, tuple(axes))
+
+
 def _arrays(values: Any) -> Any:
     """Tensors with values as arrays, in lists and tuples too."""
     if isinstance(values, EagerTensor):
@@ -104,6 +141,8 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
         )
     neutral = [key for key, value in kwargs.items() if isinstance(value, _PLAIN) and value in _IGNORED.get(key, ())]
     kwargs = {key: value for key, value in kwargs.items() if key not in neutral}
+    if "dtype" in kwargs and "dtype" not in inspect.signature(surface.methods()[name]).parameters:
+        args = (b.cast(args[0], kwargs.pop("dtype")), *args[1:])  # what is computed in another dtype
     return getattr(b, name)(*args, **kwargs)
 
 

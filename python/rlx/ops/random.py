@@ -95,11 +95,14 @@ def words(seed: np.ndarray, count: int) -> np.ndarray:
 
 
 def seed_tensor(b: Builder, seed: Any) -> Tensor:
-    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, becomes a constant.
+    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, becomes a constant; None is the next number of
+    the graph, 0, 1, ….
 
     Raises:
         ShapeError: It is no integer, or needs more bits.
     """
+    if seed is None:
+        seed = b.new_seed()
     if isinstance(seed, (Tensor, np.ndarray)):
         return tensor_like(b, seed, i64)
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
@@ -197,7 +200,7 @@ class RngUniform(_Numbers, op="rng_uniform"):
         return cast(b, _spread(b, unit, kind.numpy.type(low), kind.numpy.type(high - low)), dtype)
 
     def build(
-        self, b: Builder, shape: Any, seed: Any = 0, low: float = 0.0, high: float = 1.0, dtype: Any = f32
+        self, b: Builder, shape: Any, seed: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = f32
     ) -> Tensor:
         attributes: Any = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
         return b.emit("rng_uniform", (seed_tensor(b, seed),), **attributes)
@@ -271,7 +274,7 @@ class RngNormal(_Numbers, op="rng_normal"):
         return cast(b, radius * sine * std + mean, dtype)
 
     def build(
-        self, b: Builder, shape: Any, seed: Any = 0, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
+        self, b: Builder, shape: Any, seed: Any = None, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
     ) -> Tensor:
         attributes: Any = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
         return b.emit("rng_normal", (seed_tensor(b, seed),), **attributes)
@@ -372,7 +375,7 @@ class Sample(Card, op="sample"):
         self,
         b: Builder,
         logits: Tensor,
-        seed: Any = 0,
+        seed: Any = None,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,

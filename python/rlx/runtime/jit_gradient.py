@@ -11,7 +11,6 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
-from rlx.ir.guards import is_sequence
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
 from rlx.ir.weak import NUMBERS
@@ -39,10 +38,10 @@ class Differentiated(Jit):
         parameters = [n for n in self._signature.parameters if n not in self._static]
         self._single = wrt is None or isinstance(wrt, str)
         known = ", ".join(parameters) or "none"
-        if not self._single and not is_sequence(wrt):
-            message = f"{self._what}: wrt takes the name of an argument, or several, got {wrt!r:.60}"
-            raise Error(message, hint=f"the arguments are {known}")
-        chosen: list[Any] = parameters[:1] if wrt is None else [wrt] if self._single else list(wrt)
+        if wrt is not None and not isinstance(wrt, (str, list, tuple)):
+            hint = f"by name: wrt={parameters[:1] or ['x']}"
+            raise Error(f"{self._what}: wrt must be a name or a list of names, got {wrt!r:.60}", hint=hint)
+        chosen: list[Any] = parameters[:1] if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
         unknown = [name for name in chosen if name not in parameters]
         if unknown or not chosen:
             raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")

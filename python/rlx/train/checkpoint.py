@@ -26,8 +26,10 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     safetensors.write(path, tensors, _KIND)
 
 
-# Where training was: the steps that fit has taken, the epoch, and the batches of it.
-POSITION = "train/position"
+# Where training was: the steps that fit has taken, the epoch, and the batches of it; the least loss of a validation, and how
+# many have been since.
+POSITION, VALIDATION = "train/position", "train/validation"
+_OF_FIT = {POSITION: ((3,), np.dtype(np.int64)), VALIDATION: ((2,), np.dtype(np.float64))}
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
@@ -35,7 +37,7 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
 
     Args:
         path: The file.
-        expected: The arguments for which it must have tensors, by name. It may have `POSITION` too.
+        expected: The arguments for which it must have tensors, by name. It may have those of `fit` too.
 
     Raises:
         Error: The file is missing or damaged, or does not fit; the message lists the tensors that do not.
@@ -43,9 +45,10 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     name = file_name(path)
     tensors = safetensors.read(name, "the checkpoint ")
     problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in tensors]
-    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - {POSITION})]
-    if POSITION in tensors and (tensors[POSITION].shape, tensors[POSITION].dtype) != ((3,), np.int64):
-        problems.append(f"'{POSITION}' must be three integers of 64 bits")
+    problems += [f"'{key}' has no place here" for key in sorted(tensors.keys() - expected.keys() - _OF_FIT.keys())]
+    for key, (shape, kind) in _OF_FIT.items():
+        if key in tensors and (tensors[key].shape, tensors[key].dtype) != (shape, kind):
+            problems.append(f"'{key}' must be {kind}{list(shape)}")
     for key, argument in expected.items():
         weight = tensors.get(key)
         if weight is None:

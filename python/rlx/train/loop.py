@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import shutil
 import sys
@@ -54,11 +55,13 @@ def fit(
         checkpoint: The file that `step.save` writes at the end, and in between.
         checkpoint_every: The number of steps between two checkpoints.
         resume: Go on from `checkpoint` if the file is there, with the batch after the last one that it knows of; `epochs`,
-            `steps` and the numbers of steps are those of the whole training.
-        validation: Batches for `step.evaluate`, which adds `val_loss` and `val_<metric>` to the entry of a step.
+            `steps` and the numbers of steps are those of the whole training, and so are `patience` and `keep_best`.
+        validation: Batches for `step.evaluate`, which computes the graph of `TrainStep(…, evaluation=…)` and adds `val_loss`
+            and `val_<metric>` to the entry of a step.
         validate_every: The number of steps between two validations; at the end of each epoch when absent.
         patience: End after so many validations whose loss was not less than the least one before.
-        keep_best: At the end, go back to parameters and states of the validation with the least loss.
+        keep_best: At the end, go back to parameters and states of the validation with the least loss. With a checkpoint they
+            are in the file of its name with `.best` at the end.
         callbacks: Called as `on_step` is, one after the other: a `CSVLogger`, a `TensorBoardLogger` or your function.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
         on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds, such as another loss,
@@ -74,7 +77,7 @@ def fit(
     _check_counts(log_every=log_every, patience=patience)
     observers = _check(step, on_step, callbacks)
     _check_files(checkpoint, checkpoint_every, resume)
-    judge = _judge(step, validation, validate_every, patience, keep_best)
+    judge = _judge(step, validation, validate_every, patience, keep_best, checkpoint)
     _begin(step, checkpoint if resume else None)
     line = _Progress(_total(batches, epochs, steps), progress, step.position[0])
     placed = _placed(batches, epochs, steps, step.position)
@@ -98,6 +101,9 @@ class _Loop:
         step, judge = self.step, self.judge
         history: list[Entry] = []
         entry: Entry = {}
+        if judge is not None and judge.is_over:  # it had ended when it was left
+            judge.go_back()
+            return history
         try:
             for batch, place, ends_epoch in self.placed:
                 entry = {"step": place[0], **step(batch)}
@@ -131,7 +137,7 @@ class _Loop:
 
 def _begin(step: TrainStep, checkpoint: Any) -> None:
     """Where training begins: at a file, if it is there, else at the first batch."""
-    step.position = (0, 0, 0)
+    step.position, step.validation = (0, 0, 0), (math.inf, 0)
     if checkpoint is not None and os.path.exists(checkpoint):
         step.load(checkpoint)
 
@@ -161,10 +167,12 @@ def _check(step: Any, on_step: Any, callbacks: Any) -> list[Callable[[Entry], An
     return [*([on_step] if on_step is not None else []), *callbacks]
 
 
-def _judge(step: TrainStep, validation: Any, every: Any, patience: Any, keep_best: Any) -> Judge | None:
+def _judge(
+    step: TrainStep, validation: Any, every: Any, patience: Any, keep_best: Any, checkpoint: Any
+) -> Judge | None:
     check_flag("keep_best", keep_best)
     if validation is not None:
-        return Judge(step, lambda: epoch_of(validation, 0, "validation"), every, patience, keep_best)
+        return Judge(step, lambda: epoch_of(validation, 0, "validation"), every, patience, keep_best, checkpoint)
     for name, value in {"validate_every": every, "patience": patience, "keep_best": keep_best or None}.items():
         if value is not None:
             raise Error(f"{name} needs batches to validate with: validation=batches")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
@@ -56,6 +57,10 @@ class TrainStep:
             True for these: `lambda name, shape: shape.rank > 1`. All decay when absent.
         ema: The share of the past in an exponential moving average of the parameters, such as 0.999, which `ema_params`
             gives; it begins with the values that are set.
+        evaluation: The graph that `evaluate` computes, and with it the validation of `fit`: that of the same model as it is
+            used, without dropout and with the running statistics of a batch normalisation. It has the same loss, and parameters
+            that are parameters or states of `graph`. When absent, `graph` itself, which is right for a model that does the same
+            in training.
         params: Values of the parameters, by name or as the path of a file, for those that did not come with the graph
             (`graph.weights`); they can be set later.
         bind: Sizes of symbols that are fixed now.
@@ -66,6 +71,7 @@ class TrainStep:
         graph: The program as a graph.
         compiled: The program.
         position: Where `fit` was, which checkpoints keep: the steps that it has taken, the epoch, and how many of its batches.
+        validation: The least loss of a validation in `fit`, and how many validations have been since; kept as well.
 
     Raises:
         Error: An option is wrong, the loss is no scalar, an op has no derivative, or a parameter does not fit.
@@ -87,6 +93,7 @@ class TrainStep:
         groups: Groups | None = None,
         weight_decay_mask: Mask | None = None,
         ema: float | None = None,
+        evaluation: Any = None,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         bind: Mapping[str, int] | None = None,
         cache: Any = True,
@@ -108,14 +115,18 @@ class TrainStep:
             bind=bind,
         )
         self.graph = training.graph
-        self._source, self._loss = stages.prepared(tensor_graph(graph), bind), loss
+        self._source, self._loss = (
+            stages.prepared(tensor_graph(graph if evaluation is None else evaluation), bind),
+            loss,
+        )
         self._tester: CompiledGraph | None = None
-        self.position = (0, 0, 0)
+        self.position, self.validation = (0, 0, 0), (math.inf, 0)
         self._averaged = ema is not None
         self._trained = training.trained
         self._results = training.results
         self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}
         self._own_states = {a.name: a for a in graph.states}
+        self._check_evaluation()
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
@@ -124,6 +135,14 @@ class TrainStep:
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
             self.set_params(params)
+
+    def _check_evaluation(self) -> None:
+        missing = [a.name for a in (*self._source.params, *self._source.states) if a.name not in self._params]
+        if missing := [name for name in missing if name not in self._own_states]:
+            raise Error(
+                f"the graph of evaluation= has {missing[0]!r}, which the one that is trained has not",
+                hint="build both of one model, with the same names of parameters",
+            )
 
     def __call__(self, batch: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Take one step.
@@ -189,8 +208,8 @@ class TrainStep:
     def evaluate(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         """The means over batches of the loss and of the metrics that are scalars; nothing is updated.
 
-        The graph is computed with the present parameters, or with their moving averages if there are any (`ema=`), and with
-        the present states, in its own precision.
+        The graph, or that of `evaluation=`, is computed with the present parameters, or with their moving averages if there are
+        any (`ema=`), and with the present states, in its own precision.
 
         Args:
             batches: Arrays by name, for each batch.
@@ -200,8 +219,9 @@ class TrainStep:
         """
         params = self.ema_params() if self._averaged else self.params()
         tester = self._tester = self._tester or self._session.compile(self._source, **self._options)
-        tester.set_params(params, copy=False)
-        states = {a.name: self.compiled.state(a.name) for a in self._source.states}
+        values = params | {name: self.compiled.state(name) for name in self._own_states}
+        tester.set_params({a.name: values[a.name] for a in self._source.params}, copy=False)
+        states = {a.name: values[a.name] for a in self._source.states}
         sums: dict[str, float] = {}
         count = 0
         for batch in batches:
@@ -309,8 +329,12 @@ class TrainStep:
         Raises:
             Error: A parameter is not set, or the file cannot be written.
         """
-        position = {checkpoint.POSITION: np.array(self.position, np.int64)} if any(self.position) else {}
-        checkpoint.write(path, self.snapshot() | position)
+        of_fit: dict[str, np.ndarray] = {}
+        if any(self.position):
+            of_fit[checkpoint.POSITION] = np.array(self.position, np.int64)
+        if self.validation != (math.inf, 0):
+            of_fit[checkpoint.VALIDATION] = np.array(self.validation, np.float64)
+        checkpoint.write(path, self.snapshot() | of_fit)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Copies of all parameters and states, by name: what `save` writes, and `restore` takes.
@@ -336,8 +360,9 @@ class TrainStep:
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)
         steps, epoch, batches = tensors.pop(checkpoint.POSITION, np.zeros(3, np.int64)).tolist()
+        least, waited = tensors.pop(checkpoint.VALIDATION, np.array([math.inf, 0])).tolist()
         holding(self._lock, self._restore, tensors)
-        self.position = (steps, epoch, batches)
+        self.position, self.validation = (steps, epoch, batches), (least, int(waited))
 
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
         self._unset = frozenset(self._params)  # after an interrupt, a mixture of old and new values must not be used

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ class Judge:
         every: The number of steps between two validations; None is the end of each epoch.
         patience: The number of validations without a lesser loss that ends training.
         keep_best: Whether to remember parameters and states of the least loss.
+        checkpoint: The file of checkpoints, if there is one: the best are then kept beside it, for a training that is resumed.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class Judge:
         every: int | None,
         patience: int | None,
         keep_best: bool,
+        checkpoint: Any,
     ):
         self._step, self._batches, self._every = step, batches, every
         self._patience, self._keeps = patience, keep_best
-        self._least, self._waited = inf, 0
         self._best: dict[str, np.ndarray] | None = None
+        self._file = None if checkpoint is None or not keep_best else f"{os.fspath(checkpoint)}.best"
         self.has_judged = False
 
     def __call__(self, entry: dict[str, Any], ends_epoch: bool) -> bool:
@@ -43,16 +45,31 @@ class Judge:
             return False
         results = self._step.evaluate(self._batches())
         entry.update((f"val_{name}", value) for name, value in results.items())
-        if results["loss"] < self._least:
-            self._least, self._waited = results["loss"], 0
+        least, waited = self._step.validation
+        if results["loss"] < least:
+            self._step.validation = (results["loss"], 0)
             self._best = self._step.snapshot() if self._keeps else None
+            if self._file is not None:
+                self._step.save(self._file)
         else:
-            self._waited += 1
-        return self._patience is not None and self._waited >= self._patience
+            self._step.validation = (least, waited + 1)
+        return self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether so many validations without a lesser loss have been as end a training."""
+        return self._patience is not None and self._step.validation[1] >= self._patience
 
     def go_back(self) -> bool:
         """Return to the best parameters, if they are kept and not those at the end; whether it did."""
-        if self._best is None or self._waited == 0:
+        if not self._keeps or self._step.validation[1] == 0:
             return False
-        self._step.restore(self._best)
+        if self._best is not None:
+            self._step.restore(self._best)
+            return True
+        if self._file is None or not os.path.exists(self._file):
+            return False
+        reached = self._step.position, self._step.validation  # those of the training, not of the best step
+        self._step.load(self._file)
+        self._step.position, self._step.validation = reached
         return True

@@ -149,3 +149,16 @@ def test_the_compiler_of_most_firmware_takes_it(core: str, bits: int, tmp_path: 
     command = ["arm-none-eabi-gcc", f"-mcpu={core}", "-mthumb", *toolchain.WARNINGS, "-Werror", "-O2"]
     for source in write(program_of(layer(bits)[0]), tmp_path):
         toolchain.build([*command, "-c", source, "-o", "object.o"], tmp_path)
+
+
+def test_bits_as_another_dtype(tmp_path: Path) -> None:
+    """Each dtype as each other of its size; the bits of floats are those of infinities, NaN and -0 too."""
+    words = np.array([0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, -np.nan, 3e38], np.float32).view(np.int32)
+    inputs = {d: words.view(rlx.dtype(d).numpy) for d in ("f32", "i32", "u32")}
+    inputs |= {d: np.array([0, 1, *ends_of(d)]).astype(rlx.dtype(d).numpy) for d in ("i8", "u8", "i16", "i64")}
+    g: Any = rlx.Graph("bits")
+    tensors = {d: g.input(d, array.shape, d) for d, array in inputs.items()}
+    sizes = {d: rlx.dtype(d).itemsize for d in inputs}
+    pairs = [(a, b) for a in inputs for b in inputs if sizes[a] == sizes[b]]
+    g.set_outputs({f"{a}_as_{b}": g.bitcast(g.maximum(tensors[a], tensors[a]), b) for a, b in pairs})
+    check(g, inputs, tmp_path)

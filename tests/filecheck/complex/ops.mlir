@@ -19,3 +19,12 @@ func.func @norm(%arg0: tensor<3xcomplex<f32>>) -> tensor<3xf32> {
   %0 = rlx.complex_norm_sq(%arg0) : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @functions(
+// CHECK: rlx.complex_function(%arg0) {kind = "asin"} : tensor<3xcomplex<f32>>
+// CHECK: rlx.complex_function(%0) {kind = "log1p"} : tensor<3xcomplex<f32>>
+func.func @functions(%arg0: tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>> {
+  %0 = rlx.complex_function(%arg0) {kind = "asin"} : tensor<3xcomplex<f32>>
+  %1 = rlx.complex_function(%0) {kind = "log1p"} : tensor<3xcomplex<f32>>
+  return %1 : tensor<3xcomplex<f32>>
+}

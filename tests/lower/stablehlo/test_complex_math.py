@@ -11,6 +11,7 @@ import rlx
 from rlx.ir.card import as_results
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from rlx.ops.elementwise.activation import COMPOSED
 from tests.conformance.compiled import contiguous
 from tests.conformance.compiled_xla import compile_graphs
 
@@ -53,8 +54,8 @@ def test_functions(kind: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", "xla"])
 def test_special_values_part_by_part(device: str) -> None:
     """NaN and infinities as NumPy has them, which is as C99, annex G; signs too, but where it leaves them open."""
-    kinds = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
-    z = _grid([*_SPECIAL, 30.0, -300.0])
+    kinds = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", *COMPOSED)
+    z = _grid([*_SPECIAL, 30.0, -300.0, 1e-30, 3e38])
     g = Graph()
     x = g.input("x", z.shape, "c64")
     g.set_outputs([g.activation(kind, x) for kind in kinds])

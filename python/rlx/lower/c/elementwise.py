@@ -150,6 +150,16 @@ def cast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     return scalar(f"({STORED[dtype.name]}){x.term}", dtype, simple=False)
 
 
+@elementwise("bitcast")
+def bitcast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
+    if x.dtype is dtype or f32 not in (x.dtype, dtype):
+        return cast(body, result, x, dtype=dtype)  # integers of one size wrap
+    if dtype is f32:
+        return scalar(f"{body.need('f32_of_bits')}((int32_t){x.term})", f32)
+    bits = scalar(f"{body.need('bits_of_f32')}({x.text})", i32)
+    return cast(body, result, bits, dtype=dtype)
+
+
 _SAME_IN_C = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "erf", "erfc"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),

@@ -62,6 +62,33 @@ static inline float {_name}_f32(float a, float b)
     )
 
 define(
+    "bits_of_f32",
+    """
+static inline int32_t bits_of_f32(float x)
+{
+    union {
+        float number;
+        int32_t bits;
+    } word;
+    word.number = x;
+    return word.bits;
+}""",
+)
+define(
+    "f32_of_bits",
+    """
+static inline float f32_of_bits(int32_t x)
+{
+    union {
+        float number;
+        int32_t bits;
+    } word;
+    word.bits = x;
+    return word.number;
+}""",
+)
+
+define(
     "clamped",
     """
 /* An index in [0, last]. */

@@ -63,11 +63,12 @@ def modulus(emit: Emitter, z: Lowered) -> Lowered:
 
 def log(emit: Emitter, z: Lowered) -> Lowered:
     """`log |z| + i·arg z`."""
-    found = emit.elementwise("log", z)
-    real, imaginary = (emit.elementwise(name, found, kind=f32) for name in ("real", "imag"))
+    real = emit.elementwise("real", emit.elementwise("log", z), kind=f32)
     x, y = parts_of(emit, z)
     infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
-    return emit.elementwise("complex", emit.select(infinite, math.inf, real), imaginary, kind=c64)
+    # XLA's own angle of a denormal is NaN.
+    angle = emit.convert(emit.elementwise("atan2", y, x), f32)
+    return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=c64)
 
 
 def exp(emit: Emitter, z: Lowered) -> Lowered:

@@ -96,6 +96,8 @@ STEPS = ("floor", "ceil")
 # Those that leave integers as they are.
 WHOLE = ("round", "floor", "ceil")
 COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
+# Those of c64 that are ops `complex_function`.
+COMPOSED = ("tan", "atan", "expm1", "log2", "log10", "log1p", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh")
 # Those through which a tangent or cotangent goes as it is, or with the other sign.
 UNIT = ("neg", "round")
 

@@ -1,4 +1,4 @@
-"""Complex numbers: from parts, parts, conjugate, squared modulus."""
+"""Complex numbers: from parts, parts, conjugate, squared modulus, elementary functions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rlx.ir.dtype import c64, f32, f64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.ops.elementwise.activation import TRANSCENDENTAL
+from rlx.ops.elementwise.complex_functions import COMPOSITIONS, DERIVATIVES, evaluated
 from rlx.ops.lift import broadcast, cast, constant_scalar, tensor_like
 
 _PARTS = "the parts of c64 are f32, and there is no wider complex dtype: cast to f32 first"
@@ -161,6 +163,36 @@ class ComplexNormSq(Card, op="complex_norm_sq"):
 
     def samples(self) -> Any:
         return _samples_of_one()
+
+
+class ComplexFunction(Card, op="complex_function"):
+    def infer(self, x: Shape, *, kind: str) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
+        return evaluated(kind, x)
+
+    def decompose(self, b: Builder, x: Tensor, *, kind: str) -> Tensor:
+        return COMPOSITIONS[kind](b, x)
+
+    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+        return b.emit("complex_function", (as_complex(b, x),), kind=getattr(kind, "value", kind))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor:
+        return tangents[0] * DERIVATIVES[kind](b, operands[0])
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
+        return (cotangents[0] * b.conjugate(DERIVATIVES[kind](b, operands[0])),)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(4 * TRANSCENDENTAL * results[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for kind in COMPOSITIONS:
+            yield sample(Operand((3, 5), low=-4, high=4), kind=kind)
+            yield sample(Operand(("n", 4), low=-0.5, high=0.5), kind=kind)
+        yield sample((), kind="asin")
+        yield sample((0, 4), kind="log1p")
 
 
 def _samples_of_one() -> Any:

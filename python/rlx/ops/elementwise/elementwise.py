@@ -27,7 +27,8 @@ class Activation(Card, op="activation"):
             raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
         if x.dtype.is_complex:
             if kind not in activation.COMPLEX:
-                raise ShapeError(f"{kind} is not defined for c64")
+                hint = f"of c64 it is rlx.complex_function of kind {kind}" if kind in activation.COMPOSED else None
+                raise ShapeError(f"{kind} is not defined for c64", hint=hint)
             return x.with_dtype(f32) if kind == "abs" else x
         return x
 
@@ -43,6 +44,11 @@ class Activation(Card, op="activation"):
             return x  # as it is
         if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
             x = inexact(b, x)
+        if x.dtype.is_complex:
+            if name in activation.COMPOSED:
+                return b.emit("complex_function", (x,), kind=name)
+            if name == "round":
+                return b.complex(b.round(b.real(x)), b.round(b.imag(x)))
         return b.emit("activation", (x,), kind=name)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:

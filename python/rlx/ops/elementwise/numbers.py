@@ -6,10 +6,13 @@ import math
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import f32, i16, i32, i64
 from rlx.ir.errors import ShapeError
-from rlx.ops.lift import common, constant_scalar, tensor_like
+from rlx.ops.lift import common, constant_scalar, inexact, tensor_like
 from rlx.ops.surface import helper
+
+# The signed integers of as many bytes as a float has.
+WORDS = {2: i16, 4: i32, 8: i64}
 
 # --- rounding and signs -----------------------------------------------------------------------------
 
@@ -41,13 +44,36 @@ def rint(b: Builder, x: Any) -> Tensor:
 
 @helper
 def sign(b: Builder, x: Any) -> Tensor:
-    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
-    x = real(b, x)
+    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0.
+
+    Of complex numbers it is `x/|x|`, 0 where x is 0, the direction of an infinite part, and NaN where either is NaN or both are
+    infinite.
+    """
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        return _complex_sign(b, b.stop_gradient(x))
     if x.dtype.is_bool:
         raise ShapeError("is not defined for bool")
     if not x.dtype.is_signed:
         return b.minimum(x, 1)
     return b.where(x > 0, 1, b.where(x < 0, -1, b.stop_gradient(x)))
+
+
+def _complex_sign(b: Builder, z: Tensor) -> Tensor:
+    """`z/|z|`, where z is brought near 1 by a power of two if its size may not be a normal f32."""
+    real_part, imaginary = b.real(z), b.imag(z)
+    greater = b.maximum(b.abs(real_part), b.abs(imaginary))
+    scale = b.where(greater > 2.0**60, 2.0**-66, b.where(greater < 2.0**-60, 2.0**66, 1.0))
+    parts = (real_part * scale, imaginary * scale)
+    size = b.abs(b.complex(*parts))
+    unknown = b.isnan(z)
+    directed: list[Tensor] = []
+    for part, other in (parts, parts[::-1]):
+        at_infinity = b.where(b.isinf(part), b.where(b.isinf(other), math.nan, sign(b, part)), part * 0.0)
+        found = part / b.where(size == 0.0, 1.0, size)
+        found = b.where(size == 0.0, 0.0, b.where(b.isinf(size), at_infinity, found))
+        directed.append(b.where(unknown, math.nan, found))
+    return b.complex(*directed)
 
 
 @helper
@@ -65,6 +91,24 @@ def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
     magnitude, x = common(b, magnitude, x)
     size = b.abs(magnitude if magnitude.dtype.is_float else b.cast(magnitude, f32))
     return b.where(signbit(b, x), -size, size)
+
+
+@helper
+def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if
+    either is. Its derivative is 0.
+    """
+    x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
+    words = WORDS[x.dtype.itemsize]
+    bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
+    sign = constant_scalar(b, int(words.min), words)
+    # Of one sign, sizes are in the order of their bits.
+    grows = b.eq(y > x, bits >= 0)
+    stepped = b.where(grows, bits + 1, bits - 1)
+    from_zero = b.where(y > 0.0, least, b.bitwise_or(sign, least))
+    found = b.bitcast(b.where(x == 0.0, from_zero, stepped), x.dtype)
+    found = b.where(x == y, y, found)
+    return b.where(b.isnan(x) | b.isnan(y), math.nan, found)
 
 
 @helper

@@ -53,6 +53,18 @@ def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
     return numpy_value
 
 
+def flag(name: str, value: Any) -> bool:
+    """An argument that is True or False.
+
+    Raises:
+        ShapeError: It is something else, as NumPy's dtype is in its place.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        hint = "cast the operand to compute in another dtype"
+        raise ShapeError(f"{name} must be True or False, got {value!r:.60}", hint=hint)
+    return bool(value)
+
+
 class Reduce(Card, op="reduce"):
     def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
         check_axes(axes, x.rank)
@@ -88,7 +100,10 @@ class Reduce(Card, op="reduce"):
         axis: Any = None,
         keepdims: bool | None = None,
     ) -> Tensor:
-        axes, keep_dims = one_of("axes", axes, "axis", axis), bool(one_of("keep_dims", keep_dims, "keepdims", keepdims))
+        axes, keep_dims = (
+            one_of("axes", axes, "axis", axis),
+            flag("keep_dims", one_of("keep_dims", keep_dims, "keepdims", keepdims)),
+        )
         name = getattr(kind, "value", kind)
         if name in ("sum", "prod"):
             x = counted(b, x)
@@ -302,9 +317,13 @@ class _Position(Card):
         return self.found(order_key(x), axis, keepdims=keep_dims).astype(np.int32)
 
     def build(
-        self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False, *, keepdims: bool | None = None
+        self, b: Builder, x: Tensor, axis: int | None = None, keep_dims: bool = False, *, keepdims: bool | None = None
     ) -> Tensor:
-        keep_dims = bool(one_of("keep_dims", keep_dims, "keepdims", keepdims))
+        """Without an axis the position among all elements, in their order, as in NumPy."""
+        keep_dims = flag("keep_dims", one_of("keep_dims", keep_dims, "keepdims", keepdims))
+        if axis is None:
+            found = b.emit(self.name, (b.reshape(x, (-1,)),), axis=0, keep_dims=False)
+            return b.reshape(found, (1,) * x.rank) if keep_dims else found
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:

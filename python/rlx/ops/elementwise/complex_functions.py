@@ -1,0 +1,268 @@
+"""Elementary functions of complex numbers that the lowerings have no rules for: compositions on real and imaginary parts.
+
+One composition for each function, or for each pair that differs by a turn: with `t(x + iy) = y + ix`, `sinh z` is
+`t(sin(t z))`, and so for `tan` of `tanh`, `asinh` of `asin` and `atan` of `atanh`. Those that would lose digits in f32 are
+computed in f64, which holds the squares of f32 without rounding and without overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32, f64
+from rlx.ops.lift import cast
+
+_Parts = tuple[Tensor, Tensor]
+
+
+def _wide(b: Builder, z: Tensor) -> _Parts:
+    """Real and imaginary part, in f64."""
+    return cast(b, b.real(z), f64), cast(b, b.imag(z), f64)
+
+
+def _turned(function: Callable[[Builder, Tensor], Tensor]) -> Callable[[Builder, Tensor], Tensor]:
+    """`t(f(t z))`, where t exchanges real and imaginary part: `-i·f(i·z)` for an f that is odd and real on the real axis."""
+
+    def turned(b: Builder, z: Tensor) -> Tensor:
+        found = function(b, b.complex(b.imag(z), b.real(z)))
+        return b.complex(b.imag(found), b.real(found))
+
+    return turned
+
+
+def _cosh(b: Builder, z: Tensor) -> Tensor:
+    return b.cos(b.complex(-b.imag(z), b.real(z)))
+
+
+def _logarithm(base: float) -> Callable[[Builder, Tensor], Tensor]:
+    def logarithm(b: Builder, z: Tensor) -> Tensor:
+        natural = b.log(z)
+        return b.complex(b.real(natural) * (1 / math.log(base)), b.imag(natural) * (1 / math.log(base)))
+
+    return logarithm
+
+
+def _sum_and_error(x: Any, y: Any) -> tuple[Any, Any]:
+    """`x + y`, and what rounding left out of it (D. E. Knuth's two-sum)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _expm1(b: Builder, z: Tensor) -> Tensor:
+    """`expm1(x)·cos(y) - 2·sin²(y/2) + i·exp(x)·sin(y)`."""
+    x, y = _wide(b, z)
+    half = b.sin(y * 0.5)
+    real = b.expm1(x) * b.cos(y) - 2.0 * half * half
+    real = b.where(real == 0.0, 0.0, real)  # of -0 it is 0, as the array API has it
+    imaginary = b.where(y == 0.0, y, b.exp(x) * b.sin(y))
+    endless = b.exp(z)  # what becomes of an angle that is infinite or NaN is the exponential's
+    finite = b.isfinite(b.imag(z))
+    return b.complex(
+        b.where(finite, cast(b, real, f32), b.real(endless) - 1.0),
+        b.where(finite, cast(b, imaginary, f32), b.imag(endless)),
+    )
+
+
+def _log1p(b: Builder, z: Tensor) -> Tensor:
+    """`log|1 + z| + i·arg(1 + z)`: away from -1 the real part is that of `|1 + z|² - 1 = 2x + x² + y²`, which may cancel."""
+    x, y = _wide(b, z)
+    one_more, squared = x + 1.0, y * y
+    total, lost = _sum_and_error(2.0 * x, x * x)  # the products are exact
+    total, lost_then = _sum_and_error(total, squared)
+    size_squared = one_more * one_more + squared
+    real = b.where(size_squared < 0.5, b.log(size_squared), b.log1p(total + (lost + lost_then))) * 0.5
+    real = b.where(b.isinf(z), math.inf, real)
+    return b.complex(cast(b, real, f32), cast(b, b.atan2(y, one_more), f32))
+
+
+def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """For x and y that are not negative, of acos and asin: the side whose angle from x is the real part, and the size of the
+    imaginary part.
+
+    T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, "Implementing the complex arcsine and arccosine functions using
+    exception handling", 1997. With r and s the distances from -1 and 1 and `a = (r + s)/2`, the real part of the arcsine is
+    the angle whose tangent is `x / √(a² - x²)`, and the imaginary part is `acosh a`; `a - x` and `a - 1` are put such that
+    nothing cancels.
+    """
+    left, right, squared = x + 1.0, b.abs(x - 1.0), y * y
+    r, s = b.sqrt(left * left + squared), b.sqrt(right * right + squared)
+    a = (r + s) * 0.5
+    inside = x < 1.0
+    near, far = squared / (r + left), squared / (s + right)
+    other = s + right  # s - (1 - x) is squared/other inside, s + (x - 1) outside
+    less_one = 0.5 * (near + b.where(inside, far, other))
+    within = b.sqrt(0.5 * (a + x) * (near + other))
+    beyond = y * b.sqrt(0.5 * ((a + x) / (r + left) + (a + x) / other))
+    side = b.where(x <= 1.0, within, beyond)
+    return side, b.log1p(less_one + b.sqrt(less_one * (a + 1.0)))
+
+
+def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Real and imaginary part in f64, the side of `_inverse_sine_parts`, and acosh of a; where a part is infinite, the side is
+    the imaginary part's size and acosh is infinite.
+    """
+    x, y = _wide(b, z)
+    side, size = _inverse_sine_parts(b, b.abs(x), b.abs(y))
+    infinite = b.isinf(z)
+    return x, y, b.where(infinite, b.abs(y), side), b.where(infinite, math.inf, size)
+
+
+def _asin(b: Builder, z: Tensor) -> Tensor:
+    x, y, side, size = _quadrant(b, z)
+    real = b.where(x == 0.0, x, b.atan2(x, side))  # beside NaN, too
+    return b.complex(cast(b, real, f32), cast(b, b.copysign(size, y), f32))
+
+
+def _arccosine(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The real part of the arccosine, the size of the imaginary one, and the imaginary part of z."""
+    x, _, side, size = _quadrant(b, z)
+    real = b.where(x == 0.0, math.pi / 2, b.atan2(side, x))
+    return cast(b, real, f32), cast(b, size, f32), b.imag(z)
+
+
+def _acos(b: Builder, z: Tensor) -> Tensor:
+    real, size, y = _arccosine(b, z)
+    return b.complex(real, -b.copysign(size, y))
+
+
+def _acosh(b: Builder, z: Tensor) -> Tensor:
+    real, size, y = _arccosine(b, z)
+    return b.complex(size, b.copysign(real, y))
+
+
+def _atanh(b: Builder, z: Tensor) -> Tensor:
+    """`log1p(4x/((1 - x)² + y²))/4 + i·atan2(2y, (1 - x)(1 + x) - y²)/2` for x and y that are not negative."""
+    x, y = _wide(b, z)
+    across, up = b.abs(x), b.abs(y)
+    less, squared = 1.0 - across, up * up
+    real = 0.25 * b.log1p(4.0 * across / (less * less + squared))
+    angle = 0.5 * b.atan2(2.0 * up, less * (1.0 + across) - squared)
+    infinite = b.isinf(z)
+    real = b.where(infinite | (x == 0.0), 0.0, real)
+    angle = b.where(b.isinf(up) | (b.isinf(across) & (up == up)), math.pi / 2, angle)
+    return b.complex(cast(b, b.copysign(real, x), f32), cast(b, b.copysign(angle, y), f32))
+
+
+COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
+    "tan": _turned(lambda b, z: b.tanh(z)),
+    "atan": _turned(_atanh),
+    "expm1": _expm1,
+    "log2": _logarithm(2),
+    "log10": _logarithm(10),
+    "log1p": _log1p,
+    "asin": _asin,
+    "acos": _acos,
+    "sinh": _turned(lambda b, z: b.sin(z)),
+    "cosh": _cosh,
+    "asinh": _turned(_asin),
+    "acosh": _acosh,
+    "atanh": _atanh,
+}
+
+
+# --- as the evaluator computes them: NumPy's, in c128, but for two that cancel there --------------------------
+
+
+def _evaluated_expm1(z: np.ndarray) -> np.ndarray:
+    x, y = np.real(z), np.imag(z)
+    endless, finite = np.exp(z) - 1, np.isfinite(y)
+    real = np.expm1(x) * np.cos(y) - 2 * np.sin(y / 2) ** 2
+    imaginary = np.where(y == 0, y, np.exp(x) * np.sin(y))
+    real = np.where(real == 0, 0.0, real)
+    return _joined(np.where(finite, real, np.real(endless)), np.where(finite, imaginary, np.imag(endless)))
+
+
+def _evaluated_log1p(z: np.ndarray) -> np.ndarray:
+    x, y = np.real(z), np.imag(z)  # f32, so that the products below are exact
+    total, lost = _sum_and_error(2 * x, x * x)
+    total, lost_then = _sum_and_error(total, y * y)
+    size_squared = (1 + x) * (1 + x) + y * y
+    real = np.where(size_squared < 0.5, np.log(size_squared), np.log1p(total + (lost + lost_then))) / 2
+    return _joined(np.where(np.isinf(x) | np.isinf(y), np.inf, real), np.arctan2(y, 1 + x))
+
+
+def _joined(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    result = np.empty(np.shape(real), np.complex128)
+    result.real, result.imag = real, imaginary
+    return result
+
+
+_IN_WIDE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "tan": np.tan,
+    "atan": np.arctan,
+    "expm1": _evaluated_expm1,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": _evaluated_log1p,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}
+
+
+def evaluated(kind: str, z: np.ndarray) -> np.ndarray:
+    """A function of c64, rounded once."""
+    return np.asarray(_IN_WIDE[kind](z.astype(np.complex128))).astype(z.dtype)
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------
+
+
+def _less_one(b: Builder, z: Tensor) -> Tensor:
+    """`z - 1`, with the sign of a zero imaginary part, which a sum of complex numbers may lose."""
+    return b.complex(b.real(z) - 1.0, b.imag(z))
+
+
+def _one_more(b: Builder, z: Tensor) -> Tensor:
+    return b.complex(b.real(z) + 1.0, b.imag(z))
+
+
+def _of_roots(b: Builder, first: Tensor, second: Tensor) -> Tensor:
+    """1/(√first·√second), which is not the root of a product: that may lie on the other side of its cut."""
+    return 1.0 / b.sqrt(first) / b.sqrt(second)
+
+
+def _times_i(b: Builder, z: Tensor) -> Tensor:
+    return b.complex(-b.imag(z), b.real(z))
+
+
+def _of_arcsine(b: Builder, z: Tensor) -> Tensor:
+    return _of_roots(b, -_less_one(b, z), _one_more(b, z))
+
+
+def _of_inverse_tanh(b: Builder, z: Tensor) -> Tensor:
+    """1/(1 - z²), without a square that may overflow."""
+    return 1.0 / -_less_one(b, z) / _one_more(b, z)
+
+
+def _of_tangent(b: Builder, z: Tensor) -> Tensor:
+    """1/cos(z)², which keeps its digits where tan z is near i; far out it is 0, where the cosine is too large for f32."""
+    secant = 1.0 / b.cos(b.complex(b.real(z), b.minimum(b.maximum(b.imag(z), -80.0), 80.0)))
+    return secant * secant
+
+
+DERIVATIVES: dict[str, Callable[[Builder, Tensor], Tensor]] = {
+    "tan": lambda b, z: _of_tangent(b, z),
+    "atan": lambda b, z: _of_inverse_tanh(b, _times_i(b, z)),
+    "expm1": lambda b, z: b.exp(z),
+    "log2": lambda b, z: (1 / math.log(2)) / z,
+    "log10": lambda b, z: (1 / math.log(10)) / z,
+    "log1p": lambda b, z: 1.0 / _one_more(b, z),
+    "asin": lambda b, z: _of_arcsine(b, z),
+    "acos": lambda b, z: -_of_arcsine(b, z),
+    "sinh": lambda b, z: b.cosh(z),
+    "cosh": lambda b, z: b.sinh(z),
+    "asinh": lambda b, z: _of_arcsine(b, _times_i(b, z)),
+    "acosh": lambda b, z: _of_roots(b, _less_one(b, z), _one_more(b, z)),
+    "atanh": lambda b, z: _of_inverse_tanh(b, z),
+}
