@@ -227,6 +227,32 @@ def test_arrays_of_numbers_without_a_dtype_do_not_widen() -> None:
     np.testing.assert_array_equal(rlx.evaluate(g, zeros)[0], floats)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda xp: xp.asarray([300], dtype=xp.uint8), "300 does not fit u8"),
+        (lambda xp: xp.asarray(2**70), f"{2**70} does not fit i64"),
+        (lambda xp: xp.asarray([[1], [2, 3]]), "asarray: the list is no array of numbers"),
+        (lambda xp: xp.asarray("a"), "asarray must be an array .*got str"),
+        (lambda xp: xp.linalg.inv(xp.ones((3,))), r"inv takes square matrices .*got f32\[3\]"),
+        (lambda xp: xp.linalg.matrix_power(xp.ones((2, 3)), 2), "matrix_power takes square matrices"),
+        (lambda xp: xp.arange(0, 3, 0), "the step must not be 0"),
+        (lambda xp: xp.arange(300, dtype=xp.uint8), "256 does not fit u8"),
+    ],
+)
+def test_what_does_not_fit_is_an_error_at_the_users_line(call: Any, message: str) -> None:
+    with rlx.eager(), pytest.raises(rlx.Error, match=rf"test_namespace\.py:\d+: .*{message}"):
+        call(array_api)
+
+
+def test_written_numbers_get_the_standards_dtypes() -> None:
+    with rlx.eager():
+        kinds = [array_api.asarray(v).dtype for v in (True, 2, 2**31, 0.5, 2j, [], [1, 2.5])]
+        assert kinds == [rlx.bool_, rlx.i32, rlx.i64, rlx.f32, rlx.c64, rlx.f32, rlx.f32]
+        assert array_api.arange(2**31, 2**31 + 2).dtype is rlx.i64
+        assert array_api.asarray([1.7, -1.7], dtype=rlx.i32).tolist() == [1, -1]
+
+
 def test_quotients_of_infinities_are_those_of_the_standard() -> None:
     """NumPy, and tensors' `//`, have NaN and -1 there."""
     pairs = [(np.inf, 2.0), (np.inf, -2.0), (-np.inf, 2.0), (3.0, -np.inf), (-3.0, np.inf), (3.0, np.inf), (7.0, -2.0)]

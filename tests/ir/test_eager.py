@@ -227,3 +227,17 @@ def test_mistakes_name_the_users_line(wrong: Callable[[Any], Any], message: str)
         with pytest.raises(rlx.Error, match=message) as caught:
             wrong(x)
     assert "test_eager.py:" in str(caught.value)
+
+
+def test_values_in_a_graph_and_copies_that_are_refused() -> None:
+    with rlx.eager():
+        x = rlx.ops.constant(np.ones(2, np.float32))
+    g: Any = rlx.Graph()
+    for use in (lambda y: y + x, lambda y: g.concat([y, x], 0)):
+        with pytest.raises(
+            rlx.Error, match=r"test_eager\.py:\d+: .*has a value, and belongs to no graph.*\n.*np.asarray"
+        ):
+            use(g.input(f"y{len(g.inputs)}", (2,)))
+    assert np.array(x, np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="no array of float64 without a copy"):
+        np.array(x, np.float64, copy=False)

@@ -50,6 +50,8 @@ def test_is_put_together_again(tree: Any, count: int, paths: list[str]) -> None:
 def test_structures_tell_trees_apart() -> None:
     trees = [[1], (1,), {"a": 1}, {"b": 1}, 1, None, [[1]], [None, 1], Pair(1, None), Layer(1), Layer(1, kind="gelu")]
     assert len({flatten(tree)[1] for tree in trees}) == len(trees)
+    equal = [1, True, 1.0, 0.0, -0.0, 1 + 0j, complex(1, -0.0), (1,), (True,), ((0.0,),), ((-0.0,),)]
+    assert len({flatten(Layer(1, kind=kind))[1] for kind in equal}) == len(equal)  # type: ignore[arg-type]
     assert flatten({"a": 1, "b": 2})[1] != flatten({"b": 1, "a": 2})[1]  # the order of the user's loops over it
 
 

@@ -186,11 +186,11 @@ def test_attention_sees_what_masks_leave(causal: bool) -> None:
     bias = floats(2, 5, 5)
     for mask, expected in ((None, CAUSAL if causal else 0.0), (SEEN, seen), (bias, bias + (CAUSAL if causal else 0))):
         masks = () if mask is None else (mask,)
-        apply = lambda x, *m: module.forward(x, mask=m[0] if m else None)  # noqa: E731
-        wrapped = _Wrapped(module, apply)
-        (got,), params = computed(wrapped, X, *masks)
-        params = {n.removeprefix("inner."): v for n, v in params.items()}
-        np.testing.assert_allclose(got, attended(params, X, X, X, expected), rtol=1e-4, atol=1e-5)
+        given = lambda x, *m: module.forward(x, mask=m[0] if m else None)  # noqa: E731
+        constant = lambda x, m=mask: module.forward(x, mask=m)  # noqa: E731
+        for (got,), params in (computed(_Wrapped(module, given), X, *masks), computed(_Wrapped(module, constant), X)):
+            params = {n.removeprefix("inner."): v for n, v in params.items()}
+            np.testing.assert_allclose(got, attended(params, X, X, X, expected), rtol=1e-4, atol=1e-5)
     (got,), params = computed(module, X, KEYS, VALUES)
     later = np.where(np.tri(5, 7, 2, dtype=bool), 0.0, -np.inf) if causal else 0.0
     np.testing.assert_allclose(got, attended(params, X, KEYS, VALUES, later), rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def test_names_are_those_of_state_dicts() -> None:
     table = language.init(1)["parts.table.weight"]
     np.testing.assert_allclose(scores, table[:3] @ table.T, rtol=1e-5)
     assert "blocks.0/mix.up" in g.text(locations=True)
+    assert repr(nn.Sequential(nn.ReLU(), nn.Linear(2, 1))).startswith(
+        "Sequential(\n  (0): ReLU(kind='relu')\n  (1): Linear"
+    )
     assert "(blocks.1): Block(" in repr(net) and "Linear(in_features=4, out_features=8)" in repr(net)
 
 
@@ -124,6 +128,20 @@ def test_files_and_state_dicts(tmp_path: Path) -> None:
     text = str(caught.value)
     assert "'scale' (f32[1]) is missing" in text and "'head.1.bias' is float64[2], not f32[1]" in text
     assert "'had' has no place here" in text
+
+
+def test_modules_are_pickled_with_their_initialisers() -> None:
+    starts = [
+        *(nn.init.constant(2.0), nn.init.zeros, nn.init.ones, nn.init.uniform(1, 2), nn.init.normal(2.0, 1.0)),
+        *(nn.init.truncated_normal(), nn.init.glorot_uniform(), nn.init.glorot_normal(2.0), nn.init.orthogonal(3.0)),
+        *(nn.init.kaiming_uniform("leaky_relu", "fan_out", 0.1), nn.init.kaiming_normal(), nn.init.within(0.5)),
+    ]
+    for module in (Net(), nn.Sequential(*(nn.Linear(4, 4, weight_init=start) for start in starts))):
+        again = pickle.loads(pickle.dumps(module))
+        assert repr(again) == repr(module)
+        values = again.init(3)
+        for name, value in module.init(3).items():
+            np.testing.assert_array_equal(values[name], value)
 
 
 def test_first_values_are_reproducible_and_independent() -> None:
@@ -205,6 +223,9 @@ MISTAKES: list[tuple[Callable[[Any, Any], Any], str]] = [
      "buffer 'running_mean' is a parameter of the graph"),
     (lambda g, x: nn.BatchNorm(4)(x[:1], training=True), "takes more than one value for each channel"),
     (lambda g, x: nn.Module()(x), "Module has no forward"),
+    (lambda g, x: nn.Flatten(2)(x), "module Flatten.*start_axis 2 is out of range for rank 2"),
+    (lambda g, x: nn.MultiHeadAttention(4, 2)(g.input("s", (2, 3, 4)), mask=[[True]]),
+     "module MultiHeadAttention.*expected a tensor, an array or a number, got list\n  hint: g.constant"),
     (lambda g, x: nn.LSTM(4, 2)(g.input("s", (2, 3, 4)), x), r"takes the states as \(h, c\)"),
     (lambda g, x: nn.GRU(4, 2)(g.input("s", (2, 3, 4)), x), r"takes states \[1, 2, 2\], got f32\[2, 4\]"),
     (lambda g, x: nn.Parameter(("n", 2)), r"a parameter has sizes that are known, got f32\[n, 2\]"),
@@ -228,7 +249,18 @@ def test_mistakes_name_the_module_and_the_line(wrong: Callable[[Any, Any], Any],
         (lambda: nn.Sequential(*ONE_LIST), r"step 0 of Sequential is no module.*\n.*Sequential\(a, b\)"),
         (lambda: nn.Conv(3, 2, 3, groups=2), "do not divide into 2 groups"),
         (lambda: nn.MultiHeadAttention(4, 3), "embed_dim 4 is no multiple of num_heads 3"),
-        (lambda: nn.Dropout(1.5), r"p must be in \[0, 1\]"),
+        (lambda: nn.Dropout(1.5), r"test_module.py:\d+: p must be in \[0, 1\]"),
+        (lambda: nn.Dropout("0.5"), r"p must be in \[0, 1\], got '0.5'"),  # type: ignore[arg-type]
+        (lambda: nn.Linear(2.5, 4), "in_features must be an integer of at least 0, got 2.5"),  # type: ignore[arg-type]
+        (lambda: nn.Embedding(4, -2), "embedding_dim must be an integer of at least 0, got -2"),
+        (lambda: nn.Conv2d(-3, 4, 3), "in_channels must be an integer of at least 0, got -3"),
+        (lambda: nn.Conv2d(3, 4, 0), r"kernel_size\[0\] must be an integer of at least 1, got 0"),
+        (lambda: nn.Conv2d(3, 4, (3,)), r"Conv2d: kernel_size must be an integer or 2 of them, got \[3\]"),
+        (lambda: nn.ConvTranspose1d(3, 4, (3, 3)), "kernel_size must be an integer or 1 of them"),
+        (lambda: nn.Conv(3, 4, (3, 3, 3, 3)), "kernel_size must be an integer or 1 to 3 of them"),
+        (lambda: nn.Conv(3, 4, (3, 0.5)), "kernel_size must be an integer of at least 0, got 0.5"),  # type: ignore[arg-type]
+        (lambda: nn.LSTM(4, 2, num_layers=0), "num_layers must be an integer of at least 1, got 0"),
+        (lambda: nn.GELU("tahn"), "approximate must be 'none' or 'tanh', got 'tahn'"),
         (lambda: nn.init.kaiming_uniform("gleu"), "'gleu' is not one of"),
         (lambda: nn.init.truncated_normal(low=50, high=51), "few normal numbers"),
         (lambda: nn.init.orthogonal()(0, (3,)), "orthogonal needs rank 2"),
@@ -243,19 +275,3 @@ def test_declarations_are_checked(wrong: Callable[[], Any], message: str) -> Non
         wrong()
     with pytest.raises(AttributeError, match="did you mean 'weight'"):
         _ = nn.Linear(2, 2).weigth
-
-
-def test_modules_are_pickled_with_their_initialisers() -> None:
-    import pickle
-
-    starts = [
-        nn.init.constant(2.0),
-        nn.init.normal(),
-        nn.init.orthogonal(),
-        nn.init.truncated_normal(),
-        nn.init.glorot_normal(),
-    ]
-    starts += [nn.init.kaiming_uniform(), nn.init.kaiming_normal(mode="fan_out"), nn.init.glorot_uniform()]
-    model = nn.Sequential(*(nn.Linear(3, 3, weight_init=start) for start in starts), nn.LSTM(3, 2))
-    again, values = pickle.loads(pickle.dumps(model)).init(1), model.init(1)
-    assert again.keys() == values.keys() and all(np.array_equal(again[n], values[n]) for n in values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -32,6 +33,28 @@ def test_parameters_have_names(name: str) -> None:
     page = inspect.getdoc(getattr(rlx.Graph, name)) or ""
     assert len(page.splitlines()[0]) > len("a word")
     assert ("    b: " in page) == ("b" in shown.parameters and "Args:" in page)
+
+
+@pytest.mark.parametrize("name", sorted(surface.methods()))
+def test_pages_say_every_argument_and_the_errors(name: str) -> None:
+    page = inspect.getdoc(getattr(rlx.Graph, name)) or ""
+    said = re.findall(r"^    \*{0,2}(\w+): \S", page.partition("Args:\n")[2], re.M)
+    parameters = [p for p in inspect.signature(getattr(rlx.Graph, name)).parameters if p != "self"]
+    assert [p for p in parameters if p not in said] == []
+    assert "\nRaises:\n    " in page
+
+
+def test_what_tensors_may_be_is_typed_so() -> None:
+    """`start` and `size` are sizes in most ops; here they are values, or numbers that are no sizes."""
+    types = {
+        ("lerp", "start"): "TensorLike",
+        ("dynamic_slice", "starts"): "TensorLike | Sequence[TensorLike]",
+        ("dynamic_slice_in_dim", "start"): "TensorLike",
+        ("dynamic_update_slice_in_dim", "start"): "TensorLike",
+        ("arange", "start"): "Size | float",
+    }
+    for (name, argument), text in types.items():
+        assert inspect.signature(getattr(rlx.Graph, name)).parameters[argument].annotation == text
 
 
 def test_a_call_takes_what_the_signature_shows() -> None:

@@ -209,3 +209,44 @@ def test_a_scan_over_sorted_positions() -> None:
     g.set_outputs([g.scan(lambda c, e: (c + e[0], c * e[1]), g.constant(np.float32(1)), (x, rows.astype(rlx.f32)))[1]])
     values = {"x": np.arange(36, dtype=np.float32)}
     np.testing.assert_array_equal(rlx.Session("cpu").compile(g).run(values)[0], rlx.evaluate(g, values)[0])
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, -2, 9])
+def test_slices_that_move_are_updated_where_they_are_read(start: int) -> None:
+    """`x.at[i : i + 2]` writes to what `x[i : i + 2]` reads, whose start is clamped; other axes are cut as ever."""
+    starts = np.array(start, np.int32)
+    for other in (lambda i: (), lambda i: (1,), lambda i: (slice(1, 4), None, slice(i, i + 3)), lambda i: (..., A)):
+        index = lambda i, other=other: (slice(i, i + 2), *other(i))  # noqa: E731
+        places = np.arange(X.size, dtype=np.int32).reshape(X.shape)
+        read = built(lambda g, x, i, index=index: x[index(i)], places, starts)[0]
+        values = RANDOM.integers(0, 9, read.shape).astype(np.float32)
+        expected = X.copy()
+        np.add.at(expected.reshape(-1), read, values)
+        (got,) = built(lambda g, x, i, v, index=index: x.at[index(i)].add(v), X, starts, values)
+        np.testing.assert_array_equal(got, expected)
+        with rlx.eager():
+            x, i = rlx.ops.constant(X), rlx.ops.constant(starts)
+            np.testing.assert_array_equal(x.at[index(i)].add(values), expected)
+
+
+def test_functions_of_places_keep_the_dtype() -> None:
+    numbers = np.arange(-3, 4)
+    with rlx.eager():
+        got = rlx.ops.constant(numbers).at[1:3].apply(lambda x: x * 1.5)
+    assert got.dtype is rlx.i64
+    np.testing.assert_array_equal(got, jnp.asarray(numbers).at[1:3].apply(lambda x: jnp.trunc(x * 1.5).astype(int)))
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (lambda x: x.at[0].set(1j), r"updating f32\[4, 5, 6\]: the values are complex.*\n  hint: give g.real"),
+        (lambda x: x.astype("i8").at[0].set(300), r"updating i8\[4, 5, 6\]: the integer 300 .*-128 to 127"),
+        (lambda x: x.at[0].set([1.0] * 6), r"got list\n  hint: g.constant\(numbers\)"),
+    ],
+)
+def test_values_that_do_not_fit_name_the_line(update: Callable[[Any], Any], message: str) -> None:
+    g: Any = rlx.Graph()
+    with pytest.raises(rlx.Error, match=message) as caught:
+        update(g.input("x", X.shape))
+    assert "test_updates.py:" in str(caught.value)

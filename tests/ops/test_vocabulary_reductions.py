@@ -168,3 +168,17 @@ def test_several_quantiles_are_along_a_new_axis() -> None:
     for q in ([0, 0.3, 1], (0.5,), np.array([0.1, 0.9])):
         (got,) = built(lambda g, t, q=q: g.quantile(t, q, axis=1), x)
         np.testing.assert_allclose(got, np.quantile(x.astype(np.float64), q, axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: g.rot90(x, 1.5), "rot90: k is a number of right angles, an integer, got 1.5"),
+        (lambda g, x: g.rot90(x, axes=(0,)), r"rot90: axes are two axes of the tensor, got \(0,\) for f32\[2, 3\]"),
+        (lambda g, x: g.rot90(x, axes=(0, 0)), "rot90: axes .* name an axis twice"),
+    ],
+)
+def test_turns_that_are_none_are_refused(call: Any, message: str) -> None:
+    g: Any = Graph()
+    with pytest.raises(ShapeError, match=message):
+        call(g, g.input("x", (2, 3)))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.pytree import flatten
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((5, 4)).astype(np.float32)
@@ -128,6 +129,38 @@ def test_derivatives_against_jax() -> None:
     )
 
 
+def test_static_arguments_that_compute_differently_are_traced_apart() -> None:
+    angle = rlx.jit(lambda y, x: rlx.ops.atan2(y, x[0]), static="x")
+    for zero in (0.0, -0.0, 0):
+        assert angle(np.float32(0), (zero,)) == np.arctan2(np.float32(0), zero)
+    assert angle.num_traces == 3
+    assert angle(np.float32(0), (-0.0,)) > 3 and angle.num_traces == 3
+
+
+def test_derivatives_of_derivatives_against_jax() -> None:
+    import jax
+
+    cubic = rlx.jit(lambda x, y: x**3 * y**2)
+    x, y = np.float32(3), np.float32(0.5)
+    assert cubic.grad()(x, y) == 3 * 9 / 4
+    assert cubic.grad().grad()(x, y) == 6 * 3 / 4
+    assert cubic.grad().grad().grad()(x, y) == 6 / 4
+    assert cubic.grad("x").grad("y")(x, y) == 2 * 27 / 2
+    with rlx.eager():
+        assert cubic.grad().grad()(x, y) == 6 * 3 / 4
+
+    def of_jax(x, y):
+        return jax.grad(lambda x, y: x**3 * y**2)(x, y), x * y
+
+    # The first leaf of ((value, slope), slopes) is the value; that of (slope, product) is the slope.
+    (value, slope), slopes = cubic.value_and_grad().value_and_grad(("x", "y"))(x, y)
+    np.testing.assert_allclose([value, slope], [27 / 4, 27 / 4])
+    np.testing.assert_allclose(slopes, [27 / 4, 27], rtol=1e-6)
+    outer = rlx.jit(lambda x, y: (cubic.grad()(x, y), x * y))
+    got, want = outer.value_and_grad(("y",))(x, y), jax.value_and_grad(of_jax, argnums=(1,), has_aux=True)(x, y)
+    np.testing.assert_allclose(flatten(got)[0], jax.tree.leaves(want), rtol=1e-6)
+
+
 @rlx.jit
 def branches(x, n=1, *more, **named):
     return x if x.sum() > 0 else -x
@@ -166,9 +199,11 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: rlx.jit(lambda x: x, device="gpuu"), "gpuu"),
     (lambda: rlx.grad(layer, ["x"]), r"expected a Graph .*got Jit\n  hint: f.grad\(…\)"),
     (lambda: rlx.jit(rlx.nn.Linear(4, 2))(X), "module Linear.*cannot be declared.*\n.*module.apply"),
+    (lambda: layer.grad(0), "wrt must be a name or a list of names, got 0"),
     (lambda: layer.grad("z"), "wrt names .*'z'.*; it takes params, x, scale"),
     (lambda: layer.grad()(PARAMS, X), r"test_jit.py:\d+: .* must return a loss first, .*got f32\[5, 3\]"),
     (lambda: rlx.jit(lambda x, n: (x.sum(), n)).grad("n")(X, 3), "wrt: argument 'n' is a Python int"),
+    (lambda: rlx.jit(lambda x: (x * x).sum()).grad().grad()(X), "the gradient of jit function .* must return a loss first"),
 ]  # fmt: skip
 
 

@@ -105,3 +105,12 @@ def test_a_pickled_program_says_what_a_machine_lacks(monkeypatch: pytest.MonkeyP
     program = pickle.loads(data)
     with pytest.raises(rlx.Error, match="lacks"):
         program.run({"x": [1, 2]})
+
+
+def test_functions_of_ops_are_pickled_by_name() -> None:
+    for function in (
+        rlx.ops.relu,
+        rlx.ops.softmax,
+        rlx.ops.norm,
+    ):  # the last one is a family of ops that is called as one
+        assert pickled(function) is function

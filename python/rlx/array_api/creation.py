@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from rlx.array_api.arrays import builder, check_device
+from rlx.ir.arrays import as_numbers
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, bool_, c64, f32, i32, i64
 from rlx.ir.dtype import dtype as dtype_named
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
 
 __all__ = [
     "arange",
@@ -46,23 +48,33 @@ def _default_of(value: Any) -> DType:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
-    """A tensor of a number, nested lists of numbers, an array or a tensor."""
+    """A tensor of a number, nested lists of numbers, an array or a tensor.
+
+    Raises:
+        Error: It holds no numbers, lists are ragged, or the dtype does not have a number that is written in Python.
+    """
     check_device(device)
     if isinstance(obj, Tensor):
         return obj if dtype is None else obj.builder.cast(obj, dtype_named(dtype))
     if isinstance(obj, (list, tuple)) and any(isinstance(v, Tensor) for v in obj):
         return asarray(builder(obj).stack([asarray(v) for v in obj]), dtype=dtype)
-    written = not isinstance(obj, (np.ndarray, np.generic)) and not hasattr(obj, "__array__")
-    array = np.asarray(obj)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"{obj!r:.60} holds no numbers")
-    if dtype is None and written and array.dtype.kind in "ifc":
-        dtype = {"f": f32, "c": c64}.get(array.dtype.kind)
-        if dtype is None:
-            dtype = i32 if not array.size or (i32.min <= array.min() and array.max() <= i32.max) else i64
-    kind = dtype_named(array.dtype) if dtype is None else dtype_named(dtype)
-    with np.errstate(all="ignore"):
-        return builder(obj).constant(np.array(array.astype(kind.numpy)))
+    if isinstance(obj, (np.ndarray, np.generic)) or hasattr(obj, "__array__"):
+        array = np.asarray(obj)
+        kind = dtype_named(array.dtype if dtype is None else dtype)
+        with np.errstate(all="ignore"):
+            return builder(obj).constant(array.astype(kind.numpy))
+    try:
+        array = as_numbers(obj, "asarray")
+    except Error as problem:
+        raise Error(problem.message, location=describe(caller_location()), hint=problem.hint) from None
+    if dtype is not None:
+        kind = dtype_named(dtype)
+        array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
+    elif array.dtype.kind in "iO":  # integers, those of more than 64 bits as objects
+        kind = i32 if not array.size or (i32.min <= array.min() and array.max() <= i32.max) else i64
+    else:
+        kind = {"f": f32, "c": c64}.get(array.dtype.kind) or dtype_named(array.dtype)
+    return builder(obj).constant(array, kind)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
@@ -130,9 +142,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
     kind = _kind(dtype, i32 if all(isinstance(v, int) for v in numbers) else f32)
     if dtype is None and kind is i32 and not all(i32.min <= v <= i32.max for v in numbers):
         kind = i64
-    count = max(math.ceil((stop - start) / step), 0)
-    wide = np.arange(count, dtype=np.float64 if kind.is_inexact else np.int64)
-    return builder().constant(np.array((start + wide * step).astype(kind.numpy)))
+    return builder().arange(start, stop, step, dtype=kind)
 
 
 def linspace(

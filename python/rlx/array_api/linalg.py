@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
-from rlx.array_api.arrays import builder
+from rlx.array_api.arrays import as_tensor, builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
+from rlx.ir.errors import ShapeError
+from rlx.ir.location import caller_location, describe
 
 __all__ = [
     "cross",
@@ -55,18 +58,30 @@ def solve(x1: Any, x2: Any, /) -> Any:
     return b.dense_solve(x1, x2)
 
 
+def _order(name: str, x: Any) -> Any:
+    """The number of rows of square matrices.
+
+    Raises:
+        ShapeError: They are none.
+    """
+    shape = as_tensor(x).shape
+    if shape.rank < 2 or shape.dims[-1] != shape.dims[-2]:
+        raise ShapeError(f"{name} takes square matrices […, n, n], got {shape}", location=describe(caller_location()))
+    return shape.dims[-1]
+
+
 def inv(x: Any, /) -> Any:
     """The inverse of matrices."""
-    b, size = builder(x), x.shape.dims[-1]
+    b, size = builder(x), _order("inv", x)
     return b.dense_solve(x, b.expand(b.eye(size, dtype=x.dtype), x.shape.dims))
 
 
 def matrix_power(x: Any, n: int, /) -> Any:
-    """A power of matrices."""
-    b = builder(x)
+    """A power of matrices, by an integer."""
+    b, size, n = builder(x), _order("matrix_power", x), operator.index(n)
     if n < 0:
         return matrix_power(inv(x), -n)
-    result = b.expand(b.eye(x.shape.dims[-1], dtype=x.dtype), x.shape.dims)
+    result = b.expand(b.eye(size, dtype=x.dtype), x.shape.dims)
     while n:
         result = b.matmul(result, x) if n & 1 else result
         n >>= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.array_api.arrays import builder
+from rlx.array_api.arrays import as_tensor, builder
 from rlx.ir.dtype import DType, bool_, i32, i64, u8, u32
 from rlx.ir.dtype import dtype as dtype_named
 
@@ -28,7 +28,7 @@ __all__ = [
 
 def _summed(x: Any, dtype: Any) -> Any:
     """A tensor in the dtype in which the standard adds and multiplies: integers in no narrower one than the default."""
-    kind: DType = x.dtype
+    kind: DType = as_tensor(x).dtype
     if dtype is not None:
         kind = dtype_named(dtype)
     elif kind is bool_ or (kind.is_integer and kind.is_signed and kind is not i64):

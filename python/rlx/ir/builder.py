@@ -47,6 +47,10 @@ class Tensor(TensorMethods):
     """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
 
     __slots__ = ("beside", "builder", "value")
+    elsewhere: tuple[str, str | None] = (
+        "belongs to another graph",
+        None,
+    )  # what is said of it in a graph that is not its own
     number: Any = None  # the number that this tensor stands for, if its dtype gives way as that of a number does
 
     def __init__(self, builder: Any, value: mlir.Value):
@@ -194,7 +198,8 @@ class Builder(RegionBuilder, OpMethods):
         if not isinstance(operand, Tensor):
             raise ShapeError(f"operand '{what}' must be a tensor of this graph, got {type(operand).__name__}")
         if operand.builder is not self:
-            raise ShapeError(f"operand '{what}' belongs to another graph")
+            problem, hint = operand.elsewhere
+            raise ShapeError(f"operand '{what}' {problem}", hint=hint)
         if self._has_regions and not self._sees(operand.value):
             raise ShapeError(
                 f"operand '{what}' was made inside a region that has ended",

@@ -42,8 +42,8 @@ _SYNONYMS = (
 )
 
 
-# What to call in place of a keyword that has no counterpart, by method and keyword, or by method and "" in place of other
-# arguments that it does not take; the ops fill it.
+# What to call in place of a keyword that has no counterpart, by method and keyword; with "" for the method, of all that have
+# nothing more to say, and with "" for the keyword, in place of other arguments. The ops fill it.
 ADVICE: dict[tuple[str, str], str] = {}
 
 
@@ -74,6 +74,8 @@ class CallError(ShapeError):
         unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
         advice = ADVICE.get((method.removeprefix("rlx."), unexpected))  # "" where it is no keyword that is wrong
         close = keyword_suggestion(unexpected, parameters) if unexpected and not advice else ""
+        if unexpected and not close:
+            advice = advice or ADVICE.get(("", unexpected))
         error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
         error.reason, error.parameters = reason, tuple(parameters)
         return error

@@ -47,6 +47,10 @@ class EagerTensor(Tensor):
     """
 
     __slots__ = ("_array", "_shape", "_wide", "number")
+    elsewhere = (
+        "has a value, and belongs to no graph: it was computed inside of `with rlx.eager():`",
+        "np.asarray(tensor) makes an array of it, which becomes a constant",
+    )
 
     def __init__(
         self, builder: Any, array: np.ndarray, shape: Shape, number: Any = None, wide: EagerTensor | None = None
@@ -101,6 +105,8 @@ class EagerTensor(Tensor):
 
     def __array__(self, dtype: Any = None, *_: object, copy: object = None, **__: object) -> np.ndarray:
         if dtype is not None and np.dtype(dtype) != self._array.dtype:
+            if copy is False:
+                raise ValueError(f"{self._shape} is no array of {np.dtype(dtype)} without a copy")
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 

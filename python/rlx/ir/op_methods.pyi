@@ -258,16 +258,16 @@ class TensorMethods(Operators):
     def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
-    def dynamic_slice(self, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+    def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
         """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
 
-    def dynamic_slice_in_dim(self, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+    def dynamic_slice_in_dim(self, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
-    def dynamic_update_slice(self, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+    def dynamic_update_slice(self, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
         """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
 
-    def dynamic_update_slice_in_dim(self, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+    def dynamic_update_slice_in_dim(self, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
     def elu(self, alpha: float = ...) -> Tensor:
@@ -1036,7 +1036,7 @@ class OpMethods:
     def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
-    def arange(self, start: Size, stop: TensorLike | None = ..., step: TensorLike = ..., dtype: DTypeLike | None = ...) -> Tensor:
+    def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
     def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
@@ -1309,16 +1309,16 @@ class OpMethods:
     def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
         """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
-    def dynamic_slice(self, x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
         """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
 
-    def dynamic_slice_in_dim(self, x: TensorLike, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+    def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
-    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
         """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
 
-    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
     def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
@@ -1630,7 +1630,7 @@ class OpMethods:
     def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
         """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
 
-    def lerp(self, start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
+    def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
         """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
     def lgamma(self, x: TensorLike) -> Tensor:

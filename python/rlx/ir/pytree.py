@@ -25,13 +25,13 @@ class Structure:
         kind: The class of the container, None for a leaf.
         keys: Keys, positions or names of fields, in the order of the container.
         children: The structures below, in that order.
-        fixed: Fields of a dataclass with the metadata `static=True`: names, classes and values.
+        fixed: Fields of a dataclass with the metadata `static=True`: names, what `distinct` gives, and values.
     """
 
     kind: type | None = None
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
-    fixed: tuple[tuple[str, type, Any], ...] = ()
+    fixed: tuple[tuple[str, Any, Any], ...] = ()
 
     @property
     def num_leaves(self) -> int:
@@ -91,7 +91,7 @@ def _flatten(value: Any, leaves: list[Any], depth: int) -> Structure:
     if depth > _DEEPEST:
         raise Error(f"containers are nested more than {_DEEPEST} deep", hint="does one contain itself?")
     kind = _class(value)
-    fixed: tuple[tuple[str, type, Any], ...] = ()
+    fixed: tuple[tuple[str, Any, Any], ...] = ()
     if value is None:
         keys, values = (), ()
     elif kind is dict or kind is OrderedDict:
@@ -122,12 +122,24 @@ def _is_plain(kind: Any) -> bool:
     return not hasattr(kind, "shape") and not hasattr(kind, "__array__")
 
 
-def _hashable(value: Any, kind: Any, name: str) -> tuple[str, type, Any]:
+def distinct(value: Any) -> Any:
+    """A key for a value that can be hashed. What computes differently has another key, though Python may count it as equal: 1
+    and True, 0.0 and -0.0, also in tuples.
+    """
+    kind = _class(value)
+    if isinstance(value, float):
+        return kind, float.hex(value)
+    if isinstance(value, complex):
+        return kind, float.hex(value.real), float.hex(value.imag)
+    return (kind, *map(distinct, value)) if is_tuple(value) else (kind, value)
+
+
+def _hashable(value: Any, kind: Any, name: str) -> tuple[str, Any, Any]:
     try:
         hash(value)
     except TypeError:
         raise Error(f"the static field '{name}' of {kind.__name__} cannot be hashed: {type(value).__name__}") from None
-    return name, _class(value), value  # 1 and True are equal, and are not the same
+    return name, distinct(value), value
 
 
 def _dataclass(kind: Any, fields: list[tuple[str, Any]]) -> Any:

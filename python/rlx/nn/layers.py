@@ -12,6 +12,7 @@ from typing import Any
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_real
+from rlx.ir.location import caller_location, describe
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
@@ -83,7 +84,7 @@ class Embedding(Module):
 class _Convolution(Module):
     """What both convolutions are made of; they differ in the layout of the weight and in the op."""
 
-    dimensions = 2
+    dimensions: int | None = None  # of the layer; None for as many as the kernel has
 
     def _declare(
         self,
@@ -97,7 +98,7 @@ class _Convolution(Module):
     ) -> None:
         """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
         self.in_channels, self.out_channels = channels
-        self.kernel_size = as_tuple("kernel_size", kernel_size, self.dimensions)
+        self.kernel_size = self._kernel(kernel_size)
         self.stride, self.padding, self.dilation, self.groups = window
         check_sizes(in_channels=channels[0], out_channels=channels[1])
         check_sizes(1, groups=self.groups)
@@ -109,6 +110,15 @@ class _Convolution(Module):
             (channels[first], of_group, *self.kernel_size), weight_init or init.within(bound), dtype
         )
         self.bias: Any = Parameter((self.out_channels,), init.within(bound), dtype) if bias else None
+
+    def _kernel(self, size: Any) -> tuple[int, ...]:
+        kernel = as_tuple("kernel_size", size, self.dimensions or 2)
+        check_sizes(1, **{f"kernel_size[{axis}]": entry for axis, entry in enumerate(kernel)})
+        if len(kernel) not in ((1, 2, 3) if self.dimensions is None else (self.dimensions,)):
+            wanted = f"{self.dimensions or '1 to 3'} of them"
+            message = f"{type(self).__name__}: kernel_size must be an integer or {wanted}, got {list(kernel)}"
+            raise Error(message, location=describe(caller_location()))
+        return kernel
 
 
 class Conv(_Convolution):
@@ -206,6 +216,8 @@ class Conv1d(Conv):
 class Conv2d(Conv):
     """`Conv` of two dimensions."""
 
+    dimensions = 2
+
 
 class Conv3d(Conv):
     """`Conv` of three dimensions."""
@@ -221,6 +233,8 @@ class ConvTranspose1d(ConvTranspose):
 
 class ConvTranspose2d(ConvTranspose):
     """`ConvTranspose` of two dimensions."""
+
+    dimensions = 2
 
 
 class ConvTranspose3d(ConvTranspose):
@@ -250,7 +264,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5):
         if not is_real(p) or not 0 <= p <= 1:
-            raise Error(f"p must be in [0, 1], got {p}")
+            raise Error(f"p must be in [0, 1], got {p!r:.60}", location=describe(caller_location()))
         self.p = float(p)
 
     @property
@@ -260,11 +274,7 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.p:
             return x
-        b = x.builder
-        if self.p == 1:
-            return b.where(False, x, 0.0)
-        kept = b.rng_uniform(x.shape.dims, self.seed()) >= self.p
-        return b.where(kept, x * (1 / (1 - self.p)), 0.0)
+        return x.builder.dropout(x, self.p, self.seed())
 
 
 class Flatten(Module):
@@ -279,9 +289,8 @@ class Flatten(Module):
         self.start_axis = start_axis
 
     def forward(self, x: Tensor) -> Tensor:
-        expect(x, f"of rank {self.start_axis} or more", floats=False)
-        dims = x.shape.dims
-        return x.builder.reshape(x, (*dims[: self.start_axis], math.prod(dims[self.start_axis :])))
+        expect(x, "", floats=False)
+        return x.builder.flatten(x, self.start_axis)
 
 
 class Sequential(Module):

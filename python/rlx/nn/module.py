@@ -292,7 +292,8 @@ class Module:
     # --- text -------------------------------------------------------------------------------------
 
     def _name(self, path: str) -> str:
-        options = ", ".join(f"{n}={v!r}" for n, v in vars(self).items() if isinstance(v, (int, float, str, tuple)))
+        values = {n: v for n, v in vars(self).items() if isinstance(v, (int, float, str, tuple))}
+        options = ", ".join(f"{n}={v!r}" for n, v in values.items() if not any(_modules_in(n, v)))
         own = f"{type(self).__name__}({options[:100]})"
         return f"module '{path}', {own}" if path else f"module {own}"
 

@@ -12,6 +12,7 @@ from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
+from rlx.ops.norm import widened
 
 
 class LayerNorm(Module):
@@ -139,7 +140,7 @@ class BatchNorm(Module):
             weights = _vectors(x, self.weight, self.bias, self.num_features)
             return b.batch_norm_inference(x, *weights, self.running_mean, self.running_var, eps=self.eps)
         mean, variance = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
-        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        wide = widened(b, x)
         along = (self.num_features, *(1,) * (x.rank - 2))
         scale = b.rsqrt(variance + self.eps)
         if self.weight is not None:
@@ -152,7 +153,7 @@ class BatchNorm(Module):
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the batch; the running ones move."""
         b = x.builder
-        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        wide = widened(b, x)
         axes = [axis for axis in range(x.rank) if axis != 1]
         mean = b.mean(wide, axes, keep_dims=True)
         variance = b.mean((wide - mean) * (wide - mean), axes)

@@ -12,6 +12,7 @@ from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import check_sizes
+from rlx.ops.lift import tensor_like
 
 
 class MultiHeadAttention(Module):
@@ -75,8 +76,9 @@ class MultiHeadAttention(Module):
         return result + (self.in_proj_bias if whole else b.narrow(self.in_proj_bias, 0, start, length))
 
     def _mask(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Any, str]:
-        """The mask of `attention` and its kind."""
+        """The mask of `attention` and its kind; an array becomes a constant."""
         b = q.builder
+        mask = mask if mask is None else tensor_like(b, mask, q.dtype)
         if not self.causal:
             if mask is None:
                 return None, "none"

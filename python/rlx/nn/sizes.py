@@ -6,6 +6,7 @@ from typing import Any
 
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_integer
+from rlx.ir.location import caller_location, describe
 
 _MOST = 2**40
 
@@ -22,7 +23,8 @@ def check_sizes(least: int = 0, **sizes: Any) -> None:
     """
     for name, size in sizes.items():
         if not is_integer(size) or not least <= size <= _MOST:
-            raise Error(f"{name} must be an integer of at least {least}, got {size!r:.60}")
+            message = f"{name} must be an integer of at least {least}, got {size!r:.60}"
+            raise Error(message, location=describe(caller_location()))
 
 
 def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:

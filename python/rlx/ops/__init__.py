@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from inspect import Signature
 from typing import Any
 
@@ -22,6 +23,7 @@ def _signature(name: str) -> Signature:
     return signatures.without_self(inspect.signature(getattr(Builder, name)))
 
 
+@cache
 def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         builder = builder_of((*args, *kwargs.values())) or current_builder()
@@ -33,7 +35,7 @@ def _function(name: str) -> Callable[..., Any]:
             )
         return getattr(builder, name)(*args, **kwargs)
 
-    function.__name__ = name
+    function.__name__ = function.__qualname__ = name  # found by it in this module, also by pickle
     function.__doc__ = getattr(Builder, name).__doc__
     function.__signature__ = _signature(name)  # pyright: ignore[reportFunctionMemberAccess]
     return function

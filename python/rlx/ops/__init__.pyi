@@ -61,7 +61,7 @@ def allclose(lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = 
 def any(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
 
-def arange(start: Size, stop: TensorLike | None = ..., step: TensorLike = ..., dtype: DTypeLike | None = ...) -> Tensor:
+def arange(start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
 def argmax(x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
@@ -334,16 +334,16 @@ def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int]
 def dropout(x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
     """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
-def dynamic_slice(x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+def dynamic_slice(x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
     """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
 
-def dynamic_slice_in_dim(x: TensorLike, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+def dynamic_slice_in_dim(x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
     """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
-def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
     """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
 
-def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
 def einsum(subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
@@ -655,7 +655,7 @@ def leaky_relu(x: TensorLike, negative_slope: float = ...) -> Tensor:
 def left_shift(x: TensorLike, count: TensorLike) -> Tensor:
     """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
 
-def lerp(start: Size, end: TensorLike, weight: TensorLike) -> Tensor:
+def lerp(start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
     """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
 def lgamma(x: TensorLike) -> Tensor:

@@ -12,6 +12,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype, f32, f64, fitted, i64, promote, weak
 from rlx.ir.errors import ShapeError
+from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
 
 Scalar = (bool, int, float, complex)
@@ -30,7 +31,8 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     """A tensor, array or Python scalar as a tensor; Python scalars take their dtype from `like` (weak)."""
     if isinstance(value, Tensor):
         if value.builder is not b:
-            raise ShapeError(f"{value!r} belongs to another graph")
+            problem, hint = value.elsewhere
+            raise ShapeError(f"{value!r} {problem}", hint=hint)
         return value
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
@@ -44,6 +46,7 @@ def _no_operand(value: object) -> ShapeError:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "np.asarray(value) makes an array, which becomes a constant" if hasattr(value, "__array__") else None
+    hint = hint or tensor_hint(value)
     return ShapeError(f"expected a tensor, an array or a number, got {name}", hint=hint)
 
 
@@ -55,17 +58,6 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
 def inexact(b: Builder, x: Tensor) -> Tensor:
     """Floats and complex numbers as they are; integers and bools in f32, i64 in f64."""
     return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
-
-
-def log1p(b: Builder, y: Tensor) -> Tensor:
-    """`log(1 + y)` with all its digits for y in [0, 1].
-
-    The factor `y/(u - 1)` corrects `log(u)` for the rounding error of `u = 1 + y` (W. Kahan; see Goldberg,
-    "What every computer scientist should know about floating-point arithmetic", theorem 4).
-    """
-    u = y + 1.0
-    lost = u == 1.0
-    return b.where(lost, y, b.log(u) * (y / b.where(lost, 1.0, u - 1.0)))
 
 
 def common(b: Builder, *values: Any) -> list[Tensor]:

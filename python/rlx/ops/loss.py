@@ -15,7 +15,7 @@ from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.lift import broadcast, cast, common, inexact, log1p, same_dtype, tensor_like
+from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
 
@@ -267,7 +267,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
         x, t = widened(b, logits), widened(b, targets)
-        return _reduce(b, b.relu(x) - x * t + log1p(b, b.exp(-b.abs(x))), reduction, logits)
+        return _reduce(b, b.relu(x) - x * t + b.log1p(b.exp(-b.abs(x))), reduction, logits)
 
     def build(
         self,

@@ -1,10 +1,11 @@
-"""The docstrings of the op methods: what a record says of an op, then of each argument, the result and the errors."""
+"""The docstrings of methods, of ops by their records and of helpers by their own: arguments, results and errors of each."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
+from typing import Any
 
 from rlx.dialect.spec import AttributeSpec, OpSpec, ValueSpec
 
@@ -99,7 +100,45 @@ _MEANINGS = {
     "kwargs": "Attributes of the op.",
     "value": "An array or a number.",
     "shape": "The expected shape of the result; another one is an error.",
+    "scale": "A factor, or one for each channel.",
+    "state": "What earlier steps have left; or None.",
+    "state_size": "Its size; None where it is known.",
+    "bias": "Added to each channel of the result; or None.",
+    "largest": "Whether the greatest elements come first, instead of the least.",
+    "antialias": "Whether sizes are reduced by weights of all elements, instead of the nearest ones.",
+    "dtype": "The dtype of the result; None for that which follows from the values.",
 }
+# What they mean in helpers that leave them out of their docstrings, where that is something else.
+_OF_HELPERS = {
+    "keepdims": _MEANINGS["keep_dims"],
+    "shape": "The sizes of the result.",
+    "dtype": "The dtype of the result; None for the default.",
+    "k": "Which diagonal: 0 is the main one, and those above it have positive numbers.",
+    "offset": "Which diagonal: 0 is the main one, and those above it have positive numbers.",
+    "ddof": "What is taken from the number of elements that the sum is divided by.",
+    "prediction": "What a network gives.",
+    "target": "What it should give, of the same shape.",
+    "reduction": "'mean', 'sum' or 'none', for all elements.",
+    "norm": "'backward', 'forward' or 'ortho': which direction is divided by the size, as in NumPy.",
+    "rtol": "The distance that is allowed, as a share of the second operand.",
+    "atol": "The distance that is allowed besides.",
+    "equal_nan": "Whether NaN counts as equal to NaN.",
+    "fill_value": "The value of each element.",
+    "kernel": "The size of a window: one number, or one for each spatial axis.",
+}
+# What an argument of one type is, where its name says no more.
+_OF_TYPES = {
+    "TensorLike": "A tensor, or an array or number beside one.",
+    "int": "An integer.",
+    "float": "A number.",
+    "bool": "True or False.",
+    "str": "A text.",
+    "Size": "A size, which may be symbolic.",
+    "ShapeLike": "Sizes.",
+    "int | Sequence[int]": "An integer, or several.",
+    "Sequence[int]": "Integers.",
+}
+_RAISES = "Raises:\n    ShapeError: Shapes, dtypes or arguments do not fit; it names the caller's line."
 _TYPES = {
     "i64": "an integer",
     "f64": "a number",
@@ -128,6 +167,35 @@ def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
     return _page(f"{kind_summary(spec.name, kind)}: `{spec.name}` of kind `{kind}`", spec, signature)
 
 
+def of_helper(function: Callable[..., Any], signature: Signature) -> str:
+    """The docstring of a helper's method: its own, without its graph, and with what it does not say of arguments and errors."""
+    text = "\n".join(line for line in (inspect.getdoc(function) or "").splitlines() if not line.startswith("    b: "))
+    parameters = [p for p in signature.parameters.values() if p.name != "self"]
+    if "Args:\n" not in text and parameters:
+        said = "\n".join(["Args:", *(f"    {p.name}: {_of_helper(p)}" for p in parameters)])
+        first = min(at for mark in ("\n\nReturns:", "\n\nRaises:", "") if (at := _place(text, mark)) >= 0)
+        text = f"{text[:first]}\n\n{said}{text[first:]}"
+    return text if "Raises:\n" in text else f"{text}\n\n{_RAISES}"
+
+
+def _place(text: str, mark: str) -> int:
+    """Where a section begins; the end of the text for no mark."""
+    return text.find(mark) if mark else len(text)
+
+
+def _of_helper(parameter: Parameter) -> str:
+    """What an argument is by its name, or else by its type."""
+    kind = str(parameter.annotation)
+    if parameter.name == "axis" and "Sequence" in kind:
+        return f"An axis, or several; negative ones count from the last{'; or None' if 'None' in kind else ''}."
+    said = (
+        _OF_HELPERS.get(parameter.name) or _MEANINGS.get(parameter.name) or _OF_TYPES.get(kind.removesuffix(" | None"))
+    )
+    if said is None:
+        return f"{kind}."
+    return f"{said[:-1]}; or None." if kind.endswith(" | None") and "None" not in said else said
+
+
 def _page(summary: str, spec: OpSpec, signature: Signature, more: str = "") -> str:
     sections = [f"{summary}.", inspect.cleandoc(spec.description), inspect.cleandoc(more)]
     arguments = [f"    {p.name}: {_meaning(spec, p)}" for p in signature.parameters.values() if p.name != "self"]
@@ -135,7 +203,7 @@ def _page(summary: str, spec: OpSpec, signature: Signature, more: str = "") -> s
         sections.append("\n".join(["Args:", *arguments]))
     if results := [f"    {_value(result)}." for result in spec.results]:
         sections.append("\n".join(["Returns:", *(f"    {line.strip()}" for line in results)]))
-    sections.append("Raises:\n    ShapeError: Shapes, dtypes or arguments do not fit; it names the caller's line.")
+    sections.append(_RAISES)
     return "\n\n".join(section for section in sections if section)
 
 
@@ -144,7 +212,7 @@ def _meaning(spec: OpSpec, parameter: Parameter) -> str:
         if operand.name == parameter.name:
             return f"{_value(operand)}." if parameter.default is Parameter.empty else f"{_value(operand)}; or None."
     attribute = next((a for a in spec.attributes if a.name == parameter.name), None)
-    if parameter.name == "axis" and attribute is None:
+    if parameter.name == "axis" and any(a.name == "axes" for a in spec.attributes):
         return "NumPy's spelling of `axes`."
     if parameter.name in _MEANINGS:
         return _MEANINGS[parameter.name]

@@ -6,6 +6,7 @@ A function of NumPy's is the method of the same name, but for those below; it ta
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rlx.ir.eager import EAGER, EagerTensor
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 from rlx.ops import other_names, surface
+from rlx.ops.lift import axis_of, common
 from rlx.ops.other_names import METHOD_OF
 
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
@@ -40,36 +42,64 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_function__` gives; for a function without a method and tensors with values, arrays."""
     name: str = function.__name__
-    simple: dict[str, Any] = {
-        "shape": lambda x: tuple(x.shape.dims),
-        "ndim": lambda x: x.rank,
-        "size": lambda x: x.size,
-        "copy": lambda x: x,
-        "may_share_memory": lambda *_: False,
-        "hstack": lambda xs: b.concat(list(xs), 0 if xs[0].rank == 1 else 1),
-        "vstack": lambda xs: b.concat([b.reshape(x, (1, -1)) if x.rank == 1 else x for x in xs], 0),
-        "iscomplexobj": lambda x: x.dtype.is_complex,
-    }
-    if function is np.linalg.norm:
-        simple["norm"] = lambda *a, **k: _norm(b, *a, **k)
-    if name in simple:
-        return simple[name](*args, **kwargs)
+    shown = f"{function.__module__}.{name}"
+    own = _norm if function is np.linalg.norm else _OWN.get(name)
+    if own is not None:
+        try:
+            return own(b, *args, **kwargs)
+        except TypeError as problem:
+            reason = str(problem).partition("() ")[2] or str(problem)
+            raise Error(f"{shown} of tensors: {reason}", location=describe(caller_location())) from None
+        except Error as problem:
+            if problem.location is not None:
+                raise
+            message = f"{shown}: {problem.message}"
+            raise type(problem)(message, location=describe(caller_location()), hint=problem.hint) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
     args, kwargs = _by_name(function, args, kwargs)
-    return _called(b, f"{function.__module__}.{name}", METHOD_OF.get(name, name), args, kwargs)
+    return _called(b, shown, METHOD_OF.get(name, name), args, kwargs)
+
+
+def _size(b: Any, x: Any, axis: int | None = None) -> Any:
+    return x.size if axis is None else x.shape.dims[axis_of(axis, x.rank)]
+
+
+def _raised(b: Any, xs: Any, rank: int) -> list[Any]:
+    """Tensors, and arrays beside them, in one dtype, with axes of size 1 in front of those of a lower rank."""
+    return [x if x.rank >= rank else b.reshape(x, (1,) * (rank - x.rank) + x.shape.dims) for x in common(b, *xs)]
+
+
+def _hstack(b: Any, tup: Any) -> Any:
+    tensors = _raised(b, tup, 1)
+    return b.concat(tensors, 0 if tensors[0].rank == 1 else 1)
+
+
+# NumPy's functions that are no methods of graphs.
+_OWN: dict[str, Callable[..., Any]] = {
+    "shape": lambda b, a: tuple(a.shape.dims),
+    "ndim": lambda b, a: a.rank,
+    "size": _size,
+    "copy": lambda b, a, order="K": a,
+    "may_share_memory": lambda b, *_: False,
+    "hstack": _hstack,
+    "vstack": lambda b, tup: b.concat(_raised(b, tup, 2), 0),
+    "iscomplexobj": lambda b, x: x.dtype.is_complex,
+}
 
 
 def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Arguments that come by position after one that methods do not have in that place, by NumPy's names for them."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return args, kwargs
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
-    if len(args) > len(names):  # as operands of einsum come
+    if any(
+        p.kind is p.VAR_POSITIONAL for p in parameters.values()
+    ):  # all that comes by position are operands, as of einsum
         return args, kwargs
+    names = list(parameters)
+    first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
     return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
 
 

@@ -291,9 +291,9 @@ ADVICE.update(
         ): "g.index_add and g.put_along_axis(x, indices, values, axis, reduction='add') add along an axis",
         ("checkpoint", ""): "with g.checkpoint(): … holds the ops that are computed again",
         ("softplus", "threshold"): "it needs none: g.softplus(x, beta=1.0) does not overflow",
-        ("dropout", "training"): "leave it out of the graph for inference, or call it with rate 0",
-        ("dropout", "inplace"): "tensors are values: use what it returns",
-        ("relu", "inplace"): "tensors are values: use what it returns",
+        **dict.fromkeys((("", "inplace"), ("", "out")), "tensors are values: use what it returns"),
+        ("", "dtype"): "x.astype(dtype) converts the operand before, or the result after",
+        ("", "where"): "g.where(mask, a, b) chooses before, or after: what is left out may be 0 in a sum",
     }
 )
 

@@ -80,8 +80,6 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             raise _refused(self, name, function, args, kwargs, problem) from problem
 
     method.__qualname__ = f"Graph.{name}"
-    lines = (getdoc(function) or "").splitlines()
-    method.__doc__ = "\n".join(line for line in lines if not line.startswith("    b: "))  # the method's graph
     return method
 
 
@@ -119,10 +117,8 @@ def methods() -> dict[str, Callable[..., Any]]:
     result: dict[str, Callable[..., Any]] = {}
     named_kinds = kinds()
 
-    def add(name: str, method: Any, signature: Signature, page: str | None = None) -> None:
-        method.__signature__ = signature
-        if page is not None:
-            method.__doc__ = page
+    def add(name: str, method: Any, signature: Signature, page: str) -> None:
+        method.__signature__, method.__doc__ = signature, page
         result[name] = method
 
     for op, card in registry.registered().items():
@@ -134,7 +130,8 @@ def methods() -> dict[str, Callable[..., Any]]:
             of_kind = signatures.of_kind(signature)
             add(name, _kind_method(op, name, kind), of_kind, manual.of_kind(card.spec, kind, of_kind))
     for name, function in _HELPERS.items():
-        add(name, _helper_method(name, function), signatures.of_helper(function))
+        signature = signatures.of_helper(function)
+        add(name, _helper_method(name, function), signature, manual.of_helper(function, signature))
     return result
 
 

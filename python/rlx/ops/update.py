@@ -8,7 +8,7 @@ from typing import Any
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import describe
 from rlx.ops import indexing
 from rlx.ops.lift import cast, tensor_like
@@ -28,8 +28,9 @@ class Selection:
     """`x.at[index]`: elements of a tensor, of which each method gives a tensor with other values in their places.
 
     The index is what `x[index]` takes, and one array of booleans besides may be a tensor. Values broadcast to the shape of
-    `x[index]` and are converted to the dtype of `x`. Where an index occurs twice, sums, products and extremes take all its
-    values, and `set` the last one. Positions that a tensor gives and that lie outside of the axis are dropped.
+    `x[index]` and are converted to the dtype of `x`: floats are rounded, towards zero where that is of integers. Where an index
+    occurs twice, sums, products and extremes take all its values, and `set` the last one. Positions that a tensor gives and
+    that lie outside of the axis are dropped.
     """
 
     def __init__(self, x: Tensor, index: tuple[Any, ...]):
@@ -74,10 +75,10 @@ class Selection:
         return self._updated("max", values, self._x.builder.maximum)
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """`x` with a function of the elements in these places."""
+        """`x` with a function of the elements in these places, in the dtype of `x`."""
         b = self._x.builder
         chosen = Selection(b.zeros(self._x.shape.dims, bool_), self._index).set(True)
-        return b.where(chosen, function(self._x), self._x)
+        return b.where(chosen, cast(b, function(self._x), self._x.dtype), self._x)
 
     def _of(self, value: int) -> Selection:
         return Selection(self._x.builder.full_like(self._x, value), self._index)
@@ -85,7 +86,12 @@ class Selection:
     def _updated(self, reduction: str, values: Any, joined: Callable[[Any, Any], Any]) -> Tensor:
         x, b = self._x, self._x.builder
         try:
-            new = cast(b, tensor_like(b, values, x.dtype), x.dtype)
+            new = tensor_like(b, values, x.dtype)
+            if new.dtype.is_complex and not x.dtype.is_complex:
+                raise ShapeError(
+                    f"the values are complex, and {x.dtype} has no imaginary part", hint="give g.real(values)"
+                )
+            new = cast(b, new, x.dtype)
             mask = self._index[0]
             if len(self._index) == 1 and isinstance(mask, Tensor) and mask.dtype.is_bool:
                 return _where(x, mask, joined(x, new), new)
@@ -93,11 +99,11 @@ class Selection:
             if all(_is_plain(e, d) for e, d in zip(entries, _axes(x, entries), strict=True)):
                 return _spliced(x, entries, new, joined)
             return _scattered(x, entries, new, reduction)
-        except ShapeError as problem:
+        except Error as problem:
             if problem.location is not None:
                 raise
             message, place = f"updating {x.shape}: {problem.message}", describe(b.location)
-            raise ShapeError(message, location=place, hint=problem.hint) from None
+            raise type(problem)(message, location=place, hint=problem.hint) from None
 
 
 def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:
@@ -122,11 +128,16 @@ def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
     return sizes
 
 
+def _is_whole(entry: Any) -> bool:
+    """Whether an entry is `:`; slices whose bounds are tensors cannot be compared with one."""
+    return isinstance(entry, slice) and entry.start is None and entry.stop is None and entry.step is None
+
+
 def _is_plain(entry: Any, size: Dim | None) -> bool:
     """Whether an entry leaves one run of an axis of known size, or all of an axis."""
+    if _is_whole(entry):
+        return True
     if isinstance(entry, slice):
-        if entry == slice(None):
-            return True
         bounds = (entry.start, entry.stop, entry.step)
         return type(size) is int and all(v is None or type(v) is int for v in bounds) and entry.step in (None, 1)
     return entry is None or entry is Ellipsis or (type(entry) is int and type(size) is int)
@@ -141,7 +152,7 @@ def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, 
     for entry, size in zip(entries, _axes(x, entries), strict=True):
         if size is None:
             continue
-        if entry == slice(None):
+        if _is_whole(entry):
             ranges.append((0, size))
         else:
             assert type(size) is int
@@ -181,7 +192,7 @@ def _scattered(x: Tensor, entries: list[Any], new: Tensor, reduction: str) -> Te
         axis += indexing.axes_of(entry)
     arrays = [e for e in marked if indexing.is_array(e)]
     rest = [e for e in marked[len(arrays) :] if e is not Ellipsis]
-    if arrays and all(map(indexing.is_array, marked[: len(arrays)])) and all(e == slice(None) for e in rest):
+    if arrays and all(map(indexing.is_array, marked[: len(arrays)])) and all(map(_is_whole, rest)):
         count = len(arrays)  # whole slices
         numbers = [b.iota((d,), dtype=i64)[e] for d, e in zip(dims[:count], arrays, strict=True)]
         shape = indexing.broadcast(*(n.shape.dims for n in numbers))

@@ -17,14 +17,14 @@ from rlx.ir.weak import NUMBERS
 from rlx.runtime.jit import Arguments, Jit, paths_of
 from rlx.runtime.tracing import place_of
 from rlx.transforms.call import call
-from rlx.transforms.grad import grad_with_loss
+from rlx.transforms.grad import grad, grad_with_loss
 
 
 class Differentiated(Jit):
     """A function that gives `(value, gradients)` of another one, or the gradients alone.
 
     Args:
-        of: The function whose value's first leaf is the loss.
+        of: The function whose value's first leaf is the loss; it may be a derivative itself.
         wrt: Names of arguments; the first that is not static when absent.
         with_value: Whether to give the value too.
     """
@@ -32,36 +32,37 @@ class Differentiated(Jit):
     def __init__(self, of: Jit, wrt: Any, *, with_value: bool = True):
         self.__dict__.update(of.__dict__)
         self._variants = {}
-        self._of_function, self._with_value = of, with_value
-        self.__name__ = f"{of.__name__}_gradient"
+        self._of: Any = of
+        self._with_value = with_value
+        self.__name__, self._what = f"{of.__name__}_gradient", f"the gradient of {of._what}"
         parameters = [n for n in self._signature.parameters if n not in self._static]
         self._single = wrt is None or isinstance(wrt, str)
+        known = ", ".join(parameters) or "none"
         if wrt is not None and not isinstance(wrt, (str, list, tuple)):
             hint = f"by name: wrt={parameters[:1] or ['x']}"
             raise Error(f"{self._what}: wrt must be a name or a list of names, got {wrt!r:.60}", hint=hint)
-        chosen = parameters[:1] if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+        chosen: list[Any] = parameters[:1] if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
         unknown = [name for name in chosen if name not in parameters]
         if unknown or not chosen:
-            known = ", ".join(parameters) or "none"
             raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")
-        self._wrt = tuple(chosen)
+        self._wrt: tuple[str, ...] = tuple(chosen)
 
     def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        graph, rebuild = super()._traced(arguments, static)
+        graph, rebuild = self._of._traced(arguments, static)
         names, structures = self._differentiated(arguments.structure, arguments.signature)
         if not graph.results or graph.outputs[0].shape.rank or not graph.outputs[0].shape.dtype.is_float:
             got = graph.outputs[0].shape if graph.results else "nothing"
-            message = f"{self._what} must return a loss first, a scalar of floats, to be differentiated; got {got}"
+            message = f"{self._of._what} must return a loss first, a scalar of floats, to be differentiated; got {got}"
             raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
-        derived = grad_with_loss(graph, names)
         tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
+        if not self._with_value:  # without outputs that nobody reads: the first one is what a second derivative is of
+            return grad(graph, names), tree.build
 
         def build(arrays: Sequence[Any]) -> Any:
             loss, gradients, others = arrays[0], arrays[1 : 1 + len(names)], arrays[1 + len(names) :]
-            built = tree.build(gradients)
-            return (rebuild([loss, *others]), built) if self._with_value else built
+            return rebuild([loss, *others]), tree.build(gradients)
 
-        return derived, build
+        return grad_with_loss(graph, names), build
 
     def _differentiated(self, structure: Structure, signature: Sequence[Any]) -> tuple[list[str], list[Structure]]:
         """The names of the arguments of the graph by which to differentiate, and the structure of each of the user's."""

@@ -10,6 +10,7 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.location import defined_at
 from rlx.ir.locks import make_lock
+from rlx.ir.pytree import distinct
 from rlx.runtime.compiled import CompiledGraph
 
 
@@ -56,8 +57,8 @@ def bound_to(
         raise Error(f"{what}: {problem}") from None
 
 
-def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[str, type, Any], ...]:
-    """Static arguments as a key of a dictionary; values of different classes differ, such as `1` and `True`.
+def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[str, Any], ...]:
+    """Static arguments as a key of a dictionary: see `distinct`.
 
     Raises:
         Error: One cannot be hashed.
@@ -68,7 +69,7 @@ def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[s
         except TypeError:
             kind = type(value).__name__
             raise Error(f"{what}: static argument '{name}' must be hashable, got {kind}", hint=hint) from None
-    return tuple((name, type(static[name]), static[name]) for name in sorted(static))
+    return tuple((name, distinct(static[name])) for name in sorted(static))
 
 
 def place_of(function: Callable[..., Any]) -> str | None:

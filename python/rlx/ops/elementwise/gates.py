@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ops.elementwise.numbers import real
-from rlx.ops.lift import axis_of, inexact, log1p
+from rlx.ops.lift import axis_of, inexact
 from rlx.ops.surface import helper
 
 # G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -24,7 +24,7 @@ def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
     if beta != 1:
         return softplus(b, x * beta) / beta
     # Unlike relu, the maximum has the slope 1/2 at 0, and |x| none: together they have that of softplus.
-    return b.maximum(x, 0.0) + log1p(b, b.exp(-b.abs(x)))
+    return b.maximum(x, 0.0) + b.log1p(b.exp(-b.abs(x)))
 
 
 @helper
@@ -39,7 +39,7 @@ def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     high = b.maximum(lhs, rhs)
     gap = b.abs(b.sub(lhs, rhs))
     # inf - inf and -inf + inf have no difference.
-    return high + log1p(b, b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
+    return high + b.log1p(b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
 
 
 @helper

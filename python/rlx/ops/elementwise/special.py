@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
+from rlx.ir.typing import TensorLike
 from rlx.ops.lift import cast, common, inexact, tensor_like
 from rlx.ops.surface import helper
 
@@ -46,7 +47,7 @@ def frac(b: Builder, x: Any) -> Tensor:
 
 
 @helper
-def lerp(b: Builder, start: Any, end: Any, weight: Any) -> Tensor:
+def lerp(b: Builder, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
     """PyTorch's `lerp`: `start + weight·(end - start)`."""
     start, end, weight = common(b, start, end, weight)
     return start + weight * (end - start)

@@ -15,6 +15,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import f32, i32, i64
 from rlx.ir.errors import ShapeError
+from rlx.ir.typing import Size, TensorLike
 from rlx.ops.indexing import from_the_end
 from rlx.ops.lift import axis_of, broadcast, cast, tensor_like
 from rlx.ops.shape.arrange import moveaxis, ravel
@@ -158,7 +159,7 @@ def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Te
 
 
 @helper
-def dynamic_slice(b: Builder, x: Any, starts: Any, sizes: Sequence[Any]) -> Tensor:
+def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
     """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say.
 
     Args:
@@ -179,7 +180,7 @@ def dynamic_slice(b: Builder, x: Any, starts: Any, sizes: Sequence[Any]) -> Tens
 
 
 @helper
-def dynamic_slice_in_dim(b: Builder, x: Any, start: Any, size: Any, axis: int = 0) -> Tensor:
+def dynamic_slice_in_dim(b: Builder, x: Any, start: TensorLike, size: Size, axis: int = 0) -> Tensor:
     """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -188,7 +189,7 @@ def dynamic_slice_in_dim(b: Builder, x: Any, start: Any, size: Any, axis: int = 
 
 
 @helper
-def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: Any) -> Tensor:
+def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
     """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say.
 
     Args:
@@ -215,7 +216,7 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: Any) -> Tensor
 
 
 @helper
-def dynamic_update_slice_in_dim(b: Builder, x: Any, update: Any, start: Any, axis: int = 0) -> Tensor:
+def dynamic_update_slice_in_dim(b: Builder, x: Any, update: Any, start: TensorLike, axis: int = 0) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)

@@ -208,8 +208,23 @@ def permute(b: Builder, x: Any, perm: Sequence[int]) -> Tensor:
 
 @helper
 def rot90(b: Builder, x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+    """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second.
+
+    Args:
+        b: The graph.
+        x: A tensor of rank 2 or more.
+        k: How many right angles; negative ones turn back.
+        axes: The two axes.
+
+    Raises:
+        ShapeError: There are not two axes, one is out of range, or `k` is no integer.
+    """
     x = tensor_like(b, x, f32)
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+        raise ShapeError(f"k is a number of right angles, an integer, got {k!r:.60}")
+    plane = axes_of(axes, x.rank)
+    if len(plane) != 2:
+        raise ShapeError(f"axes are two axes of the tensor, got {axes!r:.60} for {x.shape}")
     first, second = (axis_of(a, x.rank, "axes") for a in axes)
     for _ in range(k % 4):
         x = swapaxes(b, flip(b, x, second), first, second)

@@ -11,6 +11,7 @@ from rlx.ir.dim import Dim, DimExpr, dim, minimum
 from rlx.ir.dtype import DType, f32, i32, weak
 from rlx.ir.dtype import dtype as dtype_of
 from rlx.ir.errors import ShapeError
+from rlx.ir.typing import Size
 from rlx.ops.lift import axis_of, cast, constant_scalar, size_of, tensor_like
 from rlx.ops.shape.arrange import moveaxis
 from rlx.ops.surface import helper
@@ -74,7 +75,9 @@ def ones_like(b: Builder, x: Any, dtype: Any = None) -> Tensor:
 
 
 @helper
-def arange(b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
+def arange(
+    b: Builder, start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: Any = None
+) -> Tensor:
     """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float.
 
     Bounds may be symbolic sizes, with step 1.
@@ -95,7 +98,8 @@ def arange(b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any =
             raise ShapeError(f"bounds and step are numbers, got {value!r}")
     if step == 0:
         raise ShapeError("the step must not be 0")
-    values = np.arange(start, stop, step)
+    numbers: tuple[Any, ...] = (start, stop, step)
+    values = np.arange(*numbers)
     return b.constant(values, _kind(dtype, f32 if values.dtype.kind == "f" else i32))
 
 
