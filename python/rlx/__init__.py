@@ -90,7 +90,9 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"rlx.{name}")
     else:
-        raise AttributeError(f"module 'rlx' has no attribute '{name}'")
+        if name.startswith("_"):
+            raise AttributeError(f"module 'rlx' has no attribute '{name}'")
+        raise importlib.import_module("rlx.ops.other_names").module_problem("rlx", name, (*_HOMES, *_MODULES))
     globals()[name] = value
     return value
 

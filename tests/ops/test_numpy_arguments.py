@@ -10,6 +10,7 @@ import pytest
 import rlx
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+ORDERS: list[Any] = [None, 1, -1, np.inf, -np.inf, "fro"]
 CALLS: list[Any] = [
     lambda a: np.sum(a, 1, np.float64),
     lambda a: np.sum(a, 0, None, None, True),
@@ -24,7 +25,7 @@ CALLS: list[Any] = [
     lambda a: a.argmax(),
     lambda a: np.linalg.norm(a, 1, (1, 0), keepdims=True),
     lambda a: np.linalg.norm(a, np.inf, axis=(1, 0)),
-    *(lambda a, ord=ord: np.linalg.norm(a, ord) for ord in (None, 1, -1, np.inf, -np.inf, "fro")),
+    *(lambda a, ord=ord: np.linalg.norm(a, ord) for ord in ORDERS),
     *(lambda a, ord=ord: np.linalg.norm(a, ord, 1) for ord in (None, 1, 2, 3, np.inf)),
 ]
 

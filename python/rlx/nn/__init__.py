@@ -6,6 +6,8 @@ values, `params_from` and `load` those of a state dict or a file, and `apply` co
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from rlx.nn import init
 from rlx.nn.activations import GELU, Activation, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from rlx.nn.layers import (
@@ -28,6 +30,7 @@ from rlx.nn.module import Module
 from rlx.nn.norms import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, LayerNorm, RMSNorm
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sequence import GRU, LSTM, MultiHeadAttention
+from rlx.ops.other_names import module_problem
 
 __all__ = [
     "GELU",
@@ -66,3 +69,9 @@ __all__ = [
     "Tanh",
     "init",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'rlx.nn' has no attribute '{name}'")
+    raise module_problem("rlx.nn", name, __all__)

@@ -148,7 +148,7 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
 
 def _missing(shown: str, call: str) -> Error:
     hint = (
-        f"it is {call} here"
+        f"instead: {call}"
         if call
         else "the functions of rlx.ops take tensors; x.__array_namespace__() lists the standard's"
     )

@@ -51,7 +51,7 @@ CALLS = {
     "swish": "g.silu(x)",
     "hardswish": "g.hard_swish(x)",
     "hardsigmoid": "g.hard_sigmoid(x)",
-    "hardtanh": "g.hard_tanh(x)",
+    "hardtanh": "g.hard_tanh(x), or g.clip(x, low, high) for other limits",
     "softsign": "g.soft_sign(x)",
     "logsigmoid": "g.log_sigmoid(x)",
     "log_softplus": "g.softplus(x)",
@@ -145,7 +145,7 @@ CALLS = {
     "uniform": "g.rng_uniform(shape, seed=…)",
     "randn": "g.rng_normal(shape, seed=…)",
     "normal": "g.rng_normal(shape, seed=…)",
-    "randint": "g.random_bits(shape, seed=…) % n",
+    "randint": "g.random_bits(seed, shape) % n",
     "cond": "g.if_(pred, then, els, *args)",
     "while_loop": "g.while_(cond, body, *init)",
     "fori_loop": "g.scan(body, init, None, length=n), or g.while_(cond, body, *init)",
@@ -213,7 +213,7 @@ CALLS = {
     "dot_product_attention": "g.attention(q, k, v)",
     "embedding_lookup": "g.embedding(table, indices)",
     "categorical": "g.sample(logits)",
-    "multinomial": "g.sample(logits)",
+    "multinomial": "g.sample(g.log(probabilities)), which draws one of each row",
     "select_n": "g.where(condition, x, y)",
     "bernoulli": "g.rng_uniform(shape, seed) < p",
     "nn": "rlx.nn for layers, or g.relu(x), g.softmax(x) …",
@@ -224,7 +224,7 @@ CALLS = {
     "gumbel_softmax": "g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))",
     "swiglu": "g.silu(gate) * up",
     "cdist": "g.norm(g.expand_dims(a, -2) - g.expand_dims(b, -3), axis=-1)",
-    "convolve": "g.conv(x, w), which does not flip w",
+    "convolve": "g.conv(x[None, None], g.flip(w)[None, None], padding=w.size - 1)[0, 0]",
     "logspace": "10 ** g.linspace(start, stop, n)",
     "atleast_1d": "g.reshape(x, (1,))",
     "atleast_2d": "g.expand_dims(x, 0)",
@@ -267,12 +267,29 @@ CALLS = {
     "nbytes": "x.shape.size_bytes",
     **dict.fromkeys(("itemsize", "element_size"), "x.dtype.itemsize"),
     **dict.fromkeys(("is_contiguous", "stride", "strides", "data_ptr", "storage"), "nothing: tensors have no strides"),
+    "reduce_window": "g.max_pool(x, kernel), g.sum_pool(x, kernel), g.avg_pool(x, kernel)",
+    "prelu": "g.leaky_relu(x, slope), or g.where(x > 0, x, slope * x) for a tensor",
+    "softshrink": "g.sign(x) * g.relu(g.abs(x) - lambd)",
+    "hardshrink": "g.where(g.abs(x) > lambd, x, 0)",
+    "threshold": "g.where(x > threshold, x, value)",
+    "masked_fill_": "g.where(mask, value, x): tensors are values and are never changed",
+    "diag_embed": "x[..., None] * g.eye(n)",
+    "associative_scan": "g.cumsum(x, axis), g.cumprod(x, axis), g.cummax(x, axis), or g.scan(body, init, xs)",
+    "is_floating_point": "x.dtype.is_float",
+    "is_complex": "x.dtype.is_complex",
+    "lexsort": "g.argsort(x, axis) of the last key, and so on to the first: it is stable",
+    "partition": "g.sort(x, axis), or g.topk(x, k)",
+    "block": "g.concat(xs, axis) of those",
+    "angle": "g.atan2(g.imag(x), g.real(x))",
+    **dict.fromkeys(("matrix_norm", "vector_norm"), "g.norm(x, ord, axis), or those of x.__array_namespace__().linalg"),
     "is_cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
 }
 
 # Methods of graphs that tensors do not have.
 OF_GRAPHS = {
-    "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices"
+    "scatter_add": "g.put_along_axis(x, indices, values, axis, reduction='add') as PyTorch's, or x.at[…].add(values)",
+    "where": "g.where(condition, x, other)",
+    "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices",
 }
 
 # Keywords of other libraries that have no counterpart, and what does what they ask for.
@@ -289,6 +306,21 @@ ADVICE.update(
             "scatter_add",
             "",
         ): "g.index_add and g.put_along_axis(x, indices, values, axis, reduction='add') add along an axis",
+        ("gather", "dim"): "PyTorch's is g.take_along_axis(x, index, axis)",
+        ("split", "dim"): "parts of a size: g.chunk(x, chunks, axis), or at borders: g.split(x, [2, 4], axis)",
+        **dict.fromkeys(
+            (("max", "dim"), ("min", "dim")), "g.max(x, axis=…) for values, g.argmax(x, axis=…) for positions"
+        ),
+        ("sort", "dim"): "g.sort(x, axis=…) for values, g.argsort(x, axis=…) for positions",
+        ("median", "dim"): "g.median(x, axis=…), which gives the values alone, and between two their mean",
+        ("logsumexp", "b"): "g.logsumexp(x + g.log(b), axis)",
+        **dict.fromkeys((("add", "alpha"), ("sub", "alpha")), "x + alpha * y"),
+        ("pad", "constant_values"): "g.pad(x, padding, value=3.0)",
+        ("diff", "prepend"): "g.diff(g.concat([first, x], axis), axis=axis)",
+        **dict.fromkeys(
+            [(n, k) for n in ("sort", "argsort") for k in ("stable", "kind")], "leave it out: sorts are stable"
+        ),
+        ("logit", "eps"): "g.logit(g.clip(x, eps, 1 - eps))",
         ("checkpoint", ""): "with g.checkpoint(): … holds the ops that are computed again",
         ("softplus", "threshold"): "it needs none: g.softplus(x, beta=1.0) does not overflow",
         **dict.fromkeys((("", "inplace"), ("", "out")), "tensors are values: use what it returns"),
@@ -296,6 +328,48 @@ ADVICE.update(
         ("", "where"): "g.where(mask, a, b) chooses before, or after: what is left out may be 0 in a sum",
     }
 )
+
+# Names of modules of other libraries: what `rlx` and `rlx.nn` have in their place.
+MODULES = {
+    **dict.fromkeys(
+        ("MaxPool1d", "MaxPool2d", "MaxPool3d"), "a function in Sequential: lambda x: rlx.ops.max_pool(x, kernel)"
+    ),
+    **dict.fromkeys(
+        ("AvgPool1d", "AvgPool2d", "AvgPool3d"), "a function in Sequential: lambda x: rlx.ops.avg_pool(x, kernel)"
+    ),
+    **dict.fromkeys(
+        ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"), "lambda x: rlx.ops.adaptive_avg_pool(x, size)"
+    ),
+    **dict.fromkeys(("ModuleList", "ModuleDict"), "a Python list or dict as the attribute of a module"),
+    "CrossEntropyLoss": "rlx.ops.cross_entropy(logits, target)",
+    "MSELoss": "rlx.ops.mse_loss(prediction, target)",
+    "L1Loss": "rlx.ops.l1_loss(prediction, target)",
+    "NLLLoss": "rlx.ops.nll_loss(log_probs, target)",
+    "BCEWithLogitsLoss": "rlx.ops.binary_cross_entropy_with_logits(logits, targets)",
+    "MultiheadAttention": "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
+    "functional": "rlx.ops: rlx.ops.relu(x) …",
+    "Upsample": "lambda x: rlx.ops.resize(x, size=…)",
+    "compile": "rlx.Session().compile(graph), or rlx.jit(function)",
+    **dict.fromkeys(("tensor", "array", "asarray"), "NumPy's arrays are the values: rlx.jit(function)(array)"),
+    **dict.fromkeys(
+        ("zeros", "ones", "randn", "rand", "arange"), "rlx.ops has the functions of tensors, NumPy makes arrays"
+    ),
+    "no_grad": "nothing: derivatives are taken where rlx.grad or rlx.jit(f).grad() is called",
+    "value_and_grad": "rlx.jit(f).value_and_grad(), or rlx.grad_with_loss(graph, wrt=[…])",
+    "optim": "rlx.train: rlx.train.Adam(1e-3) …",
+    **{
+        name: f"rlx.{short}"
+        for name, short in {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}.items()
+    },
+    **{f"int{n}": f"rlx.i{n}" for n in (8, 16, 32, 64)},
+    **{f"uint{n}": f"rlx.u{n}" for n in (8, 32)},
+}
+
+
+def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error for a name that a module has not."""
+    instead = f"; instead: {MODULES[name]}" if name in MODULES else suggestion(name, known)
+    return AttributeError(f"module '{module}' has no attribute '{name}'{instead}")
 
 
 def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:
