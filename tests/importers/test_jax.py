@@ -95,6 +95,17 @@ def test_gradients_are_jaxs(name: str) -> None:
     np.testing.assert_allclose(found[0], wanted, rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.parametrize("name", ["special", "topk", "nextafter"])
+def test_text_with_ops_of_chlo(name: str) -> None:
+    function, arguments = CASES[name]
+    for debug in (False, True):
+        text = jax.jit(function).lower(*arguments).as_text(debug_info=debug)
+        assert "chlo." in text
+        g = rlx.from_stablehlo(text)
+        wanted = [np.asarray(e) for e in jax.tree.leaves(jax.jit(function)(*arguments))]
+        _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
+
+
 def test_inputs_are_called_by_their_path() -> None:
     params = {"w": f(4, 3), "layers": [f(3), (f(3),)]}
     g = rlx.from_jax(

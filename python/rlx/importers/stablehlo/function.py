@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
 from rlx.ir.attributes import elements_from_mlir
@@ -23,6 +24,7 @@ from rlx.ir.text import decoded, is_path, parse_module, read_text
 
 _PREFIX = "stablehlo."
 _COMPOSITE = "stablehlo.composite"
+_CUSTOM_CALL = "stablehlo.custom_call"
 _CALLS = ("func.call", _COMPOSITE)
 # In a region of scalars these change nothing.
 _OF_SCALARS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
@@ -68,6 +70,8 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         text, name = read_text(source), os.fspath(source)
     else:
         text, name = str(source), "<text>"
+    if isinstance(text, str) and "chlo." in text:
+        text = as_custom_calls(text)
     try:
         module = parse_module(text, name)
     except ParseError as problem:
@@ -243,6 +247,8 @@ class _Import:
             given = attributes.get("composite_attributes") or {}
             attributes = {n.name: _value(n.attr) for n in given}
         takes = imports.rules[name].attributes
+        if op.name == _CUSTOM_CALL and name != "custom_call":
+            attributes = {n: v for n, v in attributes.items() if n in takes}
         details = {
             "results": shapes,
             "regions": [Body(self, g, region, values) for region in op.regions],
@@ -285,11 +291,15 @@ class Body:
 
 
 def composite_rule(op: mlir.Operation) -> str | None:
-    """The name of the rule for a composite whose meaning is known; others are their decompositions."""
-    if op.name != _COMPOSITE:
+    """The name of the rule for a composite, or a custom call of CHLO's, whose meaning is known."""
+    if op.name == _COMPOSITE:
+        name = op.attributes["name"].value
+    elif op.name == _CUSTOM_CALL:
+        name = op.attributes["call_target_name"].value
+        name = name.replace("mhlo.", "chlo.", 1) if name.startswith("mhlo.") else name
+    else:
         return None
-    name = op.attributes["name"].value
-    return name if name in imports.rules else None
+    return name if name.startswith("chlo.") and (name in imports.rules or op.name == _CUSTOM_CALL) else None
 
 
 def _callee(op: mlir.Operation) -> str | None:

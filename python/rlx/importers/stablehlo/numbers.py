@@ -164,6 +164,11 @@ for _name, _function in _FUNCTIONS.items():
     _of_reals(_name, _function)
 
 
+@imports("chlo.next_after")
+def next_after(g: Any, x: Tensor, direction: Tensor) -> Tensor:
+    return g.nextafter(x, direction)
+
+
 @imports("map")
 def map_(g: Any, *xs: Tensor, dimensions: tuple[int, ...], regions: Sequence[Any], results: list[Shape]) -> Tensor:
     return g.expand(regions[0].lifted(*xs)[0], results[0].dims)

@@ -1,0 +1,20 @@
+"""Ops of CHLO in a text, which the bindings do not parse, as custom calls of the same name, which they do."""
+
+from __future__ import annotations
+
+import re
+
+# `%0 = chlo.erf %x : tensor<4xf32> -> tensor<4xf32>`, and of two operands with both types; a location may follow.
+_FUNCTION = re.compile(
+    r"(?m)^(\s*%\w+ = )chlo\.(\w+) (%[\w#]+(?:, %[\w#]+)*) : ([^\n]+?) -> ([^\n]+?)(\s+loc\([^\n]*)?$"
+)
+# `%values, %indices = chlo.top_k(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)`.
+_TOP_K = re.compile(r"(?m)^(\s*%\w+, %\w+ = )chlo\.top_k\((%[\w#]+), k = (\d+)\) : ([^\n]+?) -> ")
+
+
+def as_custom_calls(text: str) -> str:
+    """The text with its CHLO ops as `stablehlo.custom_call @chlo.erf(%x) : (…) -> …`; lines keep their numbers."""
+    text = _FUNCTION.sub(
+        lambda m: f"{m[1]}stablehlo.custom_call @chlo.{m[2]}({m[3]}) : ({m[4]}) -> {m[5]}{m[6] or ''}", text
+    )
+    return _TOP_K.sub(r"\1stablehlo.custom_call @chlo.top_k(\2) {k = \3 : i64} : (\4) -> ", text)
