@@ -30,7 +30,7 @@ def check_plan(plan: MemoryPlan) -> None:
         assert (v.slot is None) == (v.offset is None)
         if v.slot is not None and v.offset is not None:
             slot = plan.slots[v.slot]
-            if v.relation == "row" and not slot.size:  # of a stack of no rows: the loop does not run
+            if v.relation in ("row", "view") and not slot.size:  # of a stack of no rows: the loop does not run
                 continue
             assert slot.offset <= v.offset and v.offset + v.size <= slot.offset + slot.size
             assert slot.start <= v.start and v.end <= slot.end

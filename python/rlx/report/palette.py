@@ -39,7 +39,7 @@ GROUPS = (
     ),
     Group("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
     Group("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
-    Group("elementwise", "#fff3b8", ("elementwise", "complex", "quant", "requantize", "fake_quant", "random")),
+    Group("elementwise", "#fff3b8", ("elementwise", "bits", "complex", "quant", "requantize", "fake_quant", "random")),
     Group("data", "#e3e6ea", ("leaf", "shape", "index", "padding", "scatter", "image")),
     Group("recurrences and transforms", "#c4ebe6", ("recurrent", "mtp", "fft", "linear_algebra")),
     Group("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
