@@ -13,6 +13,7 @@ handler. The header of each reply gets an entry ``peak_mib``. If the handler rai
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -111,6 +112,11 @@ def _leave(folder: str) -> None:
     """End this process and its child processes immediately, even while a request is being handled."""
     import shutil
 
+    # Under another name nobody can put a file into it any more, as a linker would that is at work: it could not be removed.
+    left = f"{folder}-left"
+    with contextlib.suppress(OSError):
+        os.rename(folder, left)
+        folder = left
     shutil.rmtree(folder, ignore_errors=True)
     if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
