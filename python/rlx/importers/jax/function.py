@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.importers.stablehlo.function import from_module
+from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
@@ -55,7 +54,7 @@ def from_jax(function: Callable[..., Any], *args: Any, static_argnums: int | Seq
     for platform in ("rlx", "tpu"):
         try:
             module = parse_module(decoded(_exported(jax, jitted, traced, platform), "<jax>"), "<jax>")
-            return from_module(module, names=names, largest_literal=1024)
+            return from_module(module, names=names)
         except UnsupportedError as found:
             problem = problem or found
     assert problem is not None
@@ -82,8 +81,7 @@ def _names(jax: Any, args: Sequence[Any], positions: Sequence[int]) -> list[str]
     """A name for each leaf of the arguments, by its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tuple(args))
     names = ["".join([f"arg{positions[path[0].idx]}", *map(_step, path[1:])]) for path, _ in leaves]
-    usable = all(re.fullmatch(r"[^\s\0]{1,200}", n) and n.isprintable() for n in names)
-    return names if usable and len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
+    return usable_names(names)
 
 
 def _step(key: Any) -> str:

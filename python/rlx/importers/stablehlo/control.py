@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.values import defining_op, ending, scalar_of
+from rlx.importers.stablehlo.values import defining_op, direction_of, ending, scalar_of
 from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
 
@@ -45,8 +45,7 @@ def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
     condition, body = regions
     steps = _steps(carries, condition, body)
     if steps is None:
-        last = g.while_(lambda *c: condition(*c)[0], lambda *c: tuple(body(*c)), *carries)
-        return [last] if isinstance(last, Tensor) else list(last)
+        return g.while_(lambda *c: condition(*c)[0], lambda *c: tuple(body(*c)), *carries)
     last, _ = g.scan(lambda c, _: (tuple(body(*c)), ()), tuple(carries), None, length=steps)
     return list(last)
 
@@ -58,7 +57,7 @@ def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:
     if compare is None or len(list(condition.block.operations)) > 3:
         return None
     counter, limit = compare.operands
-    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = direction_of(compare)
     if direction not in _UPWARDS or counter not in arguments:
         return None
     place = arguments.index(counter)

@@ -53,12 +53,13 @@ _METHODS = {
 }
 
 
-def _method(name: str) -> Callable[..., Tensor]:
+def method(name: str) -> Callable[..., Tensor]:
+    """The rule that calls a method of graphs with the operands."""
     return lambda g, *operands: getattr(g, name)(*operands)
 
 
 for _op, _name in _METHODS.items():
-    imports(_op)(_method(_name))
+    imports(_op)(method(_name))
 
 
 @imports("divide")

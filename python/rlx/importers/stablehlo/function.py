@@ -328,11 +328,13 @@ def _as_signed(type_: Any) -> Shape:
 
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
     """The names of the arguments in their locations, if every argument has one and they differ; else `arg0`, …."""
-    names = [name_of(a.location) for a in arguments]
-    are_names = all(re.fullmatch(r"[^\s\0]{1,200}", n) and n.isprintable() for n in names) and len(set(names)) == len(
-        names
-    )
-    return names if are_names else [f"arg{i}" for i in range(len(names))]
+    return usable_names([name_of(a.location) for a in arguments])
+
+
+def usable_names(names: Sequence[str]) -> list[str]:
+    """Names of inputs, if all of them can be used and they differ; else `arg0`, …."""
+    usable = all(re.fullmatch(r"[^\s\0]{1,200}", n) and n.isprintable() for n in names)
+    return list(names) if usable and len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
 
 
 def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:

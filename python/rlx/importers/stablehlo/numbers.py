@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.values import WORDS
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
-_WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 # How many bits are the fraction of a float, and how many its exponent.
 _FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
@@ -26,16 +27,16 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
         raise UnsupportedError(f"of {x.dtype.name} to {kind.name} cannot be imported")
     narrow, wide = sorted((kind.itemsize, x.dtype.itemsize))
     bits, count = 8 * narrow, wide // narrow
-    word = _WORDS[wide]
+    word = WORDS[wide]
     if kind.itemsize == narrow:  # the lowest bits first
         value = g.expand_dims(g.bitcast(x, word) if x.dtype.name != word else x, -1)
         shifts = g.constant(np.arange(0, bits * count, bits).astype(value.dtype.numpy))
         parts = g.cast(
             g.binary("shift_right", g.expand(value, (*x.shape.dims, count)), g.expand(shifts, (*x.shape.dims, count))),
-            _WORDS[narrow],
+            WORDS[narrow],
         )
-        return parts if kind.name == _WORDS[narrow] else g.bitcast(parts, kind)
-    parts = g.bitcast(x, _WORDS[narrow]) if x.dtype.name != _WORDS[narrow] else x
+        return parts if kind.name == WORDS[narrow] else g.bitcast(parts, kind)
+    parts = g.bitcast(x, WORDS[narrow]) if x.dtype.name != WORDS[narrow] else x
     mask = g.constant(np.array(2**bits - 1, f"i{wide}"))
     total: Any = None
     for i in range(count):
@@ -51,7 +52,7 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
 @imports("reduce_precision")
 def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
-    kind, word = x.dtype, _WORDS[x.dtype.itemsize]
+    kind, word = x.dtype, WORDS[x.dtype.itemsize]
     fraction = _FRACTION[kind.name]
     width = 8 * kind.itemsize
     bias = 2 ** (width - 2 - fraction) - 1
@@ -139,34 +140,24 @@ def batch_norm_grad(
 
 # --- CHLO -------------------------------------------------------------------------------------------
 
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    **{
-        name: (lambda g, x, method=method: getattr(g, method)(x))
-        for name, method in {
-            **{n: n for n in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan", "erf", "erfc")},
-            "digamma": "digamma",
-            "erf_inv": "erfinv",
-            "lgamma": "lgamma",
-            "square": "square",
-        }.items()
-    },
-    "is_inf": lambda g, x: g.isinf(x),
-    "is_neg_inf": lambda g, x: g.isinf(x) & (x < 0),
-    "is_pos_inf": lambda g, x: g.isinf(x) & (x > 0),
+_METHODS = {
+    **{n: n for n in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh", "tan", "erf", "erfc")},
+    **{"digamma": "digamma", "erf_inv": "erfinv", "is_inf": "isinf", "lgamma": "lgamma"},
+    **{"next_after": "nextafter", "square": "square"},
 }
 
-
-def _of_reals(name: str, function: Callable[..., Tensor]) -> None:
-    imports(f"chlo.{name}")(lambda g, x: function(g, x))
-
-
-for _name, _function in _FUNCTIONS.items():
-    _of_reals(_name, _function)
+for _op, _name in _METHODS.items():
+    imports(f"chlo.{_op}")(method(_name))
 
 
-@imports("chlo.next_after")
-def next_after(g: Any, x: Tensor, direction: Tensor) -> Tensor:
-    return g.nextafter(x, direction)
+@imports("chlo.is_neg_inf")
+def is_neg_inf(g: Any, x: Tensor) -> Tensor:
+    return g.isinf(x) & (x < 0)
+
+
+@imports("chlo.is_pos_inf")
+def is_pos_inf(g: Any, x: Tensor) -> Tensor:
+    return g.isinf(x) & (x > 0)
 
 
 @imports("map")

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.values import defining_op, ending
+from rlx.importers.stablehlo.values import WORDS, defining_op, direction_of, ending
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -36,7 +36,7 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     compare = defining_op(ending(region.block)[0], "stablehlo.compare")
     if compare is None:
         return None
-    direction = str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
+    direction = direction_of(compare)
     if direction not in _DESCENDING:
         return None
     sides = [_read(value, arguments) for value in compare.operands]
@@ -98,8 +98,7 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
 
 def total_order(g: Any, x: Tensor) -> Tensor:
     """Integers that stand in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest."""
-    word = {2: "i16", 4: "i32", 8: "i64"}[x.dtype.itemsize]
-    bits = g.bitcast(x, word)
+    bits = g.bitcast(x, WORDS[x.dtype.itemsize])
     largest = 2 ** (8 * x.dtype.itemsize - 1) - 1
     return g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(largest, bits.dtype.numpy))), bits)
 

@@ -1,4 +1,4 @@
-"""Reductions and windows: by one op of the vocabulary where the region is one, else by the region itself in halves."""
+"""Reductions: by one op of the vocabulary where the region is one, else by the region itself in halves."""
 
 from __future__ import annotations
 

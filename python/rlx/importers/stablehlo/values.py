@@ -11,6 +11,9 @@ from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
+# The integers of so many bytes whose bits are read.
+WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+
 
 def known(tensor: Tensor | None) -> np.ndarray | None:
     """The elements of a constant; None of another tensor."""
@@ -44,6 +47,11 @@ def defining_op(value: mlir.Value, name: str) -> mlir.Operation | None:
     """The op that a value is the result of, if it has that name."""
     op = getattr(value.owner, "operation", None)
     return op if op is not None and op.name == name else None
+
+
+def direction_of(compare: mlir.Operation) -> str:
+    """The direction of a `stablehlo.compare`, such as `LT`."""
+    return str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
 
 
 def ending(block: Any) -> list[mlir.Value]:
