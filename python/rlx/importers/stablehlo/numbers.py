@@ -9,10 +9,10 @@ import numpy as np
 
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.values import WORDS
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
+from rlx.ops.elementwise.numbers import WORDS
 
 # How many bits are the fraction of a float, and how many its exponent.
 _FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
@@ -22,21 +22,21 @@ _FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
     kind = results[0].dtype
     if kind.itemsize == x.dtype.itemsize:
-        return x if kind is x.dtype else g.bitcast(x, kind)
+        return g.bitcast(x, kind)
     if kind.is_complex or x.dtype.is_complex or kind.is_bool or x.dtype.is_bool:
         raise UnsupportedError(f"of {x.dtype.name} to {kind.name} cannot be imported")
     narrow, wide = sorted((kind.itemsize, x.dtype.itemsize))
     bits, count = 8 * narrow, wide // narrow
     word = WORDS[wide]
     if kind.itemsize == narrow:  # the lowest bits first
-        value = g.expand_dims(g.bitcast(x, word) if x.dtype.name != word else x, -1)
+        value = g.expand_dims(g.bitcast(x, word), -1)
         shifts = g.constant(np.arange(0, bits * count, bits).astype(value.dtype.numpy))
         parts = g.cast(
             g.binary("shift_right", g.expand(value, (*x.shape.dims, count)), g.expand(shifts, (*x.shape.dims, count))),
             WORDS[narrow],
         )
-        return parts if kind.name == WORDS[narrow] else g.bitcast(parts, kind)
-    parts = g.bitcast(x, WORDS[narrow]) if x.dtype.name != WORDS[narrow] else x
+        return g.bitcast(parts, kind)
+    parts = g.bitcast(x, WORDS[narrow])
     mask = g.constant(np.array(2**bits - 1, f"i{wide}"))
     total: Any = None
     for i in range(count):
@@ -46,7 +46,7 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
             g.full(parts.shape.dims[:-1], i * bits, word),
         )
         total = part if total is None else g.bitwise_or(total, part)
-    return total if kind.name == word else g.bitcast(total, kind)
+    return g.bitcast(total, kind)
 
 
 @imports("reduce_precision")

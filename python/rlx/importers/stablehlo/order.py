@@ -9,9 +9,10 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.values import WORDS, defining_op, direction_of, ending
+from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.elementwise.numbers import WORDS
 
 # How many elements are compared each with each other one.
 _MOST_PAIRS = 512

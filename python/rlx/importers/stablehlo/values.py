@@ -11,9 +11,6 @@ from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
-# The integers of so many bytes whose bits are read.
-WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
-
 
 def known(tensor: Tensor | None) -> np.ndarray | None:
     """The elements of a constant; None of another tensor."""

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32, i16, i32, i64
+from rlx.ir.dtype import f32, i8, i16, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ops.lift import common, constant_scalar, inexact, tensor_like
 from rlx.ops.surface import helper
 
-# The signed integers of as many bytes as a float has.
-WORDS = {2: i16, 4: i32, 8: i64}
+# The signed integers of so many bytes.
+WORDS = {1: i8, 2: i16, 4: i32, 8: i64}
 
 # --- rounding and signs -----------------------------------------------------------------------------
 
