@@ -12,6 +12,7 @@ from rlx import weights as weights
 from rlx.backends.dispatch import KernelDispatchPolicy as KernelDispatchPolicy
 from rlx.blocks.graph_module import GraphModule as GraphModule
 from rlx.importers.jax import from_jax as from_jax
+from rlx.importers.onnx import from_onnx as from_onnx
 from rlx.importers.stablehlo import from_stablehlo as from_stablehlo
 from rlx.ir.builder import Tensor as Tensor
 from rlx.ir.custom import CustomOp as CustomOp

@@ -1,0 +1,11 @@
+"""ONNX models, of files or bytes, with initialisers as parameters that are read when they are used."""
+
+from __future__ import annotations
+
+from rlx.importers.onnx.model import from_onnx
+from rlx.importers.onnx.rules import imports
+from rlx.ir.submodules import import_all
+
+import_all(__name__)
+
+__all__ = ["from_onnx", "imports"]

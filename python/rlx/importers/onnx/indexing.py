@@ -1,0 +1,69 @@
+"""Gathers and scatters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import Static, elements, imports
+from rlx.ir.builder import Tensor
+
+_REDUCTION = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _from_start(g: Any, indices: Tensor, size: int) -> Tensor:
+    """Indices of which negative ones count from the end."""
+    return g.where(g.lt(indices, 0), g.add(indices, size), indices)
+
+
+@imports("Gather")
+def gather(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    return g.gather(x, _from_start(g, indices, x.shape.static[axis]), axis=axis)
+
+
+@imports("GatherElements")
+def gather_elements(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    if indices.shape.rank == x.shape.rank:
+        starts, limits = (0,) * x.shape.rank, list(indices.shape.static)
+        limits[axis] = x.shape.static[axis]
+        x = g.slice(x, starts, limits)
+    return g.take_along_axis(x, _from_start(g, indices, x.shape.static[axis]), axis=axis)
+
+
+def _rows_from_start(g: Any, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
+    """Index tuples of which negative numbers count from the end."""
+    depth = indices.shape.static[-1]
+    sizes = np.array(x.shape.static[batch_dims : batch_dims + depth], indices.dtype.numpy)
+    return g.where(g.lt(indices, 0), g.add(indices, g.constant(sizes)), indices)
+
+
+@imports("GatherND")
+def gather_nd(g: Any, x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    return g.gather_nd(x, _rows_from_start(g, x, indices, batch_dims), batch_dims=batch_dims)
+
+
+@imports("ScatterND")
+def scatter_nd(g: Any, x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
+    return g.scatter_nd(x, _rows_from_start(g, x, indices), updates, reduction=_REDUCTION[reduction])
+
+
+@imports("ScatterElements", "Scatter")
+def scatter_elements(
+    g: Any, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    axis = axis % x.shape.rank
+    dims = indices.shape.static
+    places = [g.cast(g.iota(dims, a, indices.dtype), indices.dtype) for a in range(len(dims))]
+    places[axis] = _from_start(g, indices, x.shape.static[axis])
+    return g.scatter_nd(x, g.stack(places, axis=-1), updates, reduction=_REDUCTION[reduction])
+
+
+@imports("OneHot")
+def one_hot(g: Any, indices: Tensor, depth: Tensor, values: Tensor, *, static: Static, axis: int = -1) -> Tensor:
+    size = elements(static, 1, "depth")
+    assert size is not None
+    count = int(size.item())
+    places = g.cast(indices, "i64")
+    hot = g.one_hot(_from_start(g, places, count), count, dtype="bool", axis=axis)
+    return g.where(hot, values[1], values[0])

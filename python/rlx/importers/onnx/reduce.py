@@ -1,0 +1,133 @@
+"""Reductions, softmax, running sums, sorting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.ir.builder import Tensor
+
+_REDUCTIONS: dict[str, Any] = {
+    "ReduceSum": lambda g, x, a, k: g.sum(x, a, k),
+    "ReduceMean": lambda g, x, a, k: g.mean(x, a, k),
+    "ReduceProd": lambda g, x, a, k: g.prod(x, a, k),
+    "ReduceL1": lambda g, x, a, k: g.sum(g.abs(x), a, k),
+    "ReduceL2": lambda g, x, a, k: g.sqrt(g.sum(g.mul(x, x), a, k)),
+    "ReduceSumSquare": lambda g, x, a, k: g.sum(g.mul(x, x), a, k),
+    "ReduceLogSum": lambda g, x, a, k: g.log(g.sum(x, a, k)),
+    "ReduceLogSumExp": lambda g, x, a, k: g.logsumexp(x, axis=a, keepdims=k),
+}
+
+
+def _register(name: str, reduced: Any) -> None:
+    @imports(name)
+    def rule(
+        g: Any,
+        x: Tensor,
+        where: Tensor | None = None,
+        *,
+        static: Static,
+        axes: Any = None,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Tensor:
+        given = tuple(axes) if axes is not None else integers(static, 1, "axes")
+        if not given:
+            given = () if noop_with_empty_axes else tuple(range(x.shape.rank))
+        return reduced(g, x, given, bool(keepdims))
+
+
+def _extreme(kind: str) -> Any:
+    def reduced(g: Any, x: Tensor, axes: Any, keep: bool) -> Tensor:
+        if x.dtype.is_bool:
+            return (g.any if kind == "max" else g.all)(x, axes, keep)
+        return g.reduce(kind, x, axes, keep)
+
+    return reduced
+
+
+for _name, _reduced in {**_REDUCTIONS, "ReduceMax": _extreme("max"), "ReduceMin": _extreme("min")}.items():
+    _register(_name, _reduced)
+
+
+def _best(g: Any, x: Tensor, axis: int, keepdims: int, last: int, method: str) -> Tensor:
+    if not last:
+        return g.cast(getattr(g, method)(x, axis, bool(keepdims)), "i64")
+    found = g.cast(getattr(g, method)(g.reverse(x, (axis,)), axis, bool(keepdims)), "i64")
+    return g.sub(x.shape.static[axis] - 1, found)
+
+
+@imports("ArgMax")
+def arg_max(g: Any, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    return _best(g, x, axis, keepdims, select_last_index, "argmax")
+
+
+@imports("ArgMin")
+def arg_min(g: Any, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
+    return _best(g, x, axis, keepdims, select_last_index, "argmin")
+
+
+def _over(g: Any, x: Tensor, axis: int | None, opset: int, method: str) -> Tensor:
+    """Until opset 13 all axes from `axis` on counted as one."""
+    if opset >= 13:
+        return getattr(g, method)(x, -1 if axis is None else axis)
+    axis = 1 if axis is None else axis % x.shape.rank
+    dims = x.shape.static
+    flat = g.reshape(x, (*dims[:axis], int(np.prod(dims[axis:], dtype=np.int64))))
+    return g.reshape(getattr(g, method)(flat, -1), dims)
+
+
+@imports("Softmax")
+def softmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
+    return _over(g, x, axis, opset, "softmax")
+
+
+@imports("LogSoftmax")
+def log_softmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
+    return _over(g, x, axis, opset, "log_softmax")
+
+
+@imports("Hardmax")
+def hardmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
+    axis = (-1 if opset >= 13 else 1) if axis is None else axis
+    if opset < 13 and axis % x.shape.rank != x.shape.rank - 1:
+        return _over(g, x, axis, opset, "hardmax")
+    return g.one_hot(g.argmax(x, axis), x.shape.static[axis], dtype=x.dtype, axis=axis)
+
+
+def _cumulative(g: Any, x: Tensor, static: Static, exclusive: int, reverse: int, method: str) -> Tensor:
+    position = elements(static, 1, "axis")
+    axis = int(position.item()) if position is not None else 0
+    axis = axis + x.shape.rank if axis < 0 else axis
+    x = g.reverse(x, (axis,)) if reverse else x
+    result = getattr(g, method)(x, axis, bool(exclusive))
+    return g.reverse(result, (axis,)) if reverse else result
+
+
+@imports("CumSum")
+def cumsum(g: Any, x: Tensor, axis: Tensor, *, static: Static, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    return _cumulative(g, x, static, exclusive, reverse, "cumsum")
+
+
+@imports("CumProd")
+def cumprod(g: Any, x: Tensor, axis: Tensor, *, static: Static, exclusive: int = 0, reverse: int = 0) -> Tensor:
+    return _cumulative(g, x, static, exclusive, reverse, "cumprod")
+
+
+@imports("TopK")
+def top_k(
+    g: Any,
+    x: Tensor,
+    count: Tensor | None = None,
+    *,
+    static: Static,
+    axis: int = -1,
+    largest: int = 1,
+    sorted: int = 1,
+    k: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    given = integers(static, 1, "K") or (k,)
+    values, indices = g.topk(x, given[0], axis=axis, largest=bool(largest))
+    return values, g.cast(indices, "i64")

@@ -1,0 +1,230 @@
+"""Sizes, constants, and ops that move data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.importers.table import constant as literal_or_weight
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+_LONGEST_RANGE = 1 << 20
+
+
+@imports("Constant")
+def constant(
+    g: Any,
+    *,
+    value: np.ndarray | None = None,
+    value_float: float | None = None,
+    value_floats: Any = None,
+    value_int: int | None = None,
+    value_ints: Any = None,
+) -> Tensor:
+    for given, dtype in (
+        (value_float, "float32"),
+        (value_floats, "float32"),
+        (value_int, "int64"),
+        (value_ints, "int64"),
+    ):
+        if given is not None:
+            return g.constant(np.array(given, dtype))
+    if value is None:
+        raise UnsupportedError("without a tensor of numbers cannot be imported")
+    return literal_or_weight(g, value)
+
+
+@imports("ConstantOfShape")
+def constant_of_shape(g: Any, shape: Tensor, *, static: Static, value: np.ndarray | None = None) -> Tensor:
+    filled = np.zeros(1, np.float32) if value is None else value
+    return g.broadcast_to(g.constant(filled.reshape(())), integers(static, 0, "shape"))
+
+
+@imports("Shape")
+def shape_of(g: Any, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
+    return g.constant(np.array(x.shape.static[start:end], np.int64))
+
+
+@imports("Size")
+def size_of(g: Any, x: Tensor) -> Tensor:
+    return g.constant(np.array(math.prod(x.shape.static), np.int64))
+
+
+@imports("Reshape")
+def reshape(
+    g: Any, x: Tensor, to: Tensor | None = None, *, static: Static, shape: Any = None, allowzero: int = 0
+) -> Tensor:
+    sizes = list(shape if shape is not None else integers(static, 1, "shape") or ())
+    if not allowzero:
+        sizes = [x.shape.dims[i] if n == 0 and i < x.shape.rank else n for i, n in enumerate(sizes)]
+    elif -1 in sizes and 0 in sizes:
+        raise UnsupportedError("with both 0 and -1 in its shape, and allowzero, has no meaning")
+    if -1 in sizes and 0 in x.shape.dims:
+        sizes[sizes.index(-1)] = 0
+    return g.reshape(x, sizes)
+
+
+@imports("Flatten")
+def flatten(g: Any, x: Tensor, *, axis: int = 1) -> Tensor:
+    dims = x.shape.static
+    axis = axis + len(dims) if axis < 0 else axis
+    return g.reshape(x, (math.prod(dims[:axis]), math.prod(dims[axis:])))
+
+
+def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | None:
+    return tuple(axes) if axes is not None else integers(static, position, "axes")
+
+
+@imports("Squeeze")
+def squeeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+    return g.squeeze(x, _axes(axes, static))
+
+
+@imports("Unsqueeze")
+def unsqueeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
+    return g.expand_dims(x, _axes(axes, static))
+
+
+@imports("Transpose")
+def transpose(g: Any, x: Tensor, *, perm: Any = None) -> Tensor:
+    return g.transpose(x, tuple(perm) if perm is not None else tuple(range(x.shape.rank))[::-1])
+
+
+@imports("Concat")
+def concat(g: Any, *xs: Tensor, axis: int = 1) -> Tensor:
+    return g.concat(list(xs), axis)
+
+
+@imports("Expand")
+def expand(g: Any, x: Tensor, to: Tensor, *, static: Static) -> Tensor:
+    return g.broadcast_to(x, np.broadcast_shapes(x.shape.static, integers(static, 1, "shape") or ()))
+
+
+@imports("Tile")
+def tile(g: Any, x: Tensor, repeats: Tensor, *, static: Static) -> Tensor:
+    return g.tile(x, integers(static, 1, "repeats"))
+
+
+@imports("Split")
+def split(
+    g: Any,
+    x: Tensor,
+    sizes: Tensor | None = None,
+    *,
+    static: Static,
+    outputs: int,
+    axis: int = 0,
+    split: Any = None,
+    num_outputs: int | None = None,
+) -> list[Tensor]:
+    parts = tuple(split) if split is not None else integers(static, 1, "split")
+    if parts is None:
+        count, whole = num_outputs or outputs, x.shape.static[axis]
+        chunk = -(-whole // count)
+        parts = tuple(max(0, min(chunk, whole - i * chunk)) for i in range(count))
+    ends = np.cumsum(parts).tolist()
+    return [g.narrow(x, axis, end - size, size) for end, size in zip(ends, parts, strict=True)]
+
+
+@imports("Slice")
+def slice_(
+    g: Any,
+    x: Tensor,
+    first: Tensor | None = None,
+    last: Tensor | None = None,
+    which: Tensor | None = None,
+    step: Tensor | None = None,
+    *,
+    static: Static,
+    starts: Any = None,
+    ends: Any = None,
+    axes: Any = None,
+) -> Tensor:
+    starts = starts if starts is not None else integers(static, 1, "starts")
+    ends = ends if ends is not None else integers(static, 2, "ends")
+    axes = _axes(axes, static, 3) or tuple(range(len(starts)))
+    steps = integers(static, 4, "steps") or (1,) * len(starts)
+    index: list[Any] = [slice(None)] * x.shape.rank
+    for axis, start, end, stride in zip(axes, starts, ends, steps, strict=True):
+        begin, stop, by = slice(start, end, stride).indices(x.shape.static[axis])
+        if end < -x.shape.static[axis] and stride < 0:
+            stop = -1
+        index[axis] = slice(begin, None if stop < 0 else stop, by)
+    return x[tuple(index)]
+
+
+@imports("Pad")
+def pad(
+    g: Any,
+    x: Tensor,
+    amounts: Tensor | None = None,
+    fill: Tensor | None = None,
+    which: Tensor | None = None,
+    *,
+    static: Static,
+    mode: str = "constant",
+    pads: Any = None,
+    value: float = 0.0,
+) -> Tensor:
+    given = tuple(pads) if pads is not None else integers(static, 1, "pads") or ()
+    axes = integers(static, 3, "axes") or tuple(range(x.shape.rank))
+    constant_value = elements(static, 2, "constant_value")
+    filling = value if constant_value is None else constant_value.reshape(()).item()
+    padding = [(0, 0)] * x.shape.rank
+    for i, axis in enumerate(axes):
+        padding[axis] = (given[i], given[i + len(axes)])
+    x = x[tuple(slice(max(0, -low), n - max(0, -high)) for (low, high), n in zip(padding, x.shape.static, strict=True))]
+    padding = [(max(0, low), max(0, high)) for low, high in padding]
+    if mode == "constant":
+        return g.pad(x, padding, value=filling)
+    for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
+        if low or high:
+            way: Any = mode
+            source = np.pad(np.arange(x.shape.static[axis]), (low, high), mode=way)
+            x = g.gather(x, g.constant(source.astype(np.int32)), axis=axis)
+    return x
+
+
+@imports("Range")
+def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Static) -> Tensor:
+    first, last, step = (elements(static, i, n) for i, n in enumerate(("start", "limit", "delta")))
+    assert first is not None and last is not None and step is not None
+    count = max(0, math.ceil((last.item() - first.item()) / step.item()))
+    if count > _LONGEST_RANGE:
+        raise UnsupportedError(f"of {count} elements cannot be imported; {_LONGEST_RANGE} is the most")
+    return literal_or_weight(g, first + np.arange(count, dtype=first.dtype) * step)
+
+
+@imports("EyeLike")
+def eye_like(g: Any, x: Tensor, *, dtype: Any = None, k: int = 0) -> Tensor:
+    rows, columns = x.shape.static
+    return g.eye(rows, columns, k=k, dtype=dtype if dtype is not None else x.dtype)
+
+
+@imports("Trilu")
+def trilu(g: Any, x: Tensor, k: Tensor | None = None, *, static: Static, upper: int = 1) -> Tensor:
+    diagonal = elements(static, 1, "k")
+    offset = 0 if diagonal is None else int(diagonal.item())
+    return g.triu(x, k=offset) if upper else g.tril(x, k=offset)
+
+
+@imports("DepthToSpace")
+def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    n, c, h, w = x.shape.static
+    b, rest = blocksize, c // (blocksize * blocksize)
+    sizes, perm = (
+        ((n, b, b, rest, h, w), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((n, rest, b, b, h, w), (0, 1, 4, 2, 5, 3))
+    )
+    return g.reshape(g.transpose(g.reshape(x, sizes), perm), (n, rest, h * b, w * b))
+
+
+@imports("SpaceToDepth")
+def space_to_depth(g: Any, x: Tensor, *, blocksize: int) -> Tensor:
+    n, c, h, w = x.shape.static
+    b = blocksize
+    parts = g.reshape(x, (n, c, h // b, b, w // b, b))
+    return g.reshape(g.transpose(parts, (0, 3, 5, 1, 2, 4)), (n, c * b * b, h // b, w // b))

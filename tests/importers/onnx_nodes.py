@@ -1,0 +1,77 @@
+"""The test cases that come with ONNX, one for each use of each op: models with inputs and what they give."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.node import collect_testcases
+
+import rlx
+
+_FEW = 64
+
+
+class Case(NamedTuple):
+    """A model of a node, its inputs by name, what it gives, and how far from that a result may be."""
+
+    name: str
+    model: bytes
+    inputs: dict[str, Any]
+    expected: list[Any]
+    rtol: float
+    atol: float
+
+
+@cache
+def cases() -> list[Case]:
+    """All cases, in ONNX's order."""
+    found: list[Case] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's, of the values that ONNX makes
+        collect: Any = collect_testcases
+        tests: list[Any] = collect(None)
+    for test in tests:
+        inputs, expected = test.data_sets[0]
+        given = {i.name: _array(v) for i, v in zip(test.model.graph.input, inputs, strict=False)}
+        wanted = [_array(v) for v in expected]
+        found.append(Case(test.name, test.model.SerializeToString(), given, wanted, test.rtol, test.atol))
+    return found
+
+
+def _array(value: Any) -> Any:
+    """A value of ONNX's as an array, if it is a tensor."""
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def imported(case: Case) -> rlx.Graph:
+    """The graph of a case; inputs that have to be known (shapes, axes) are constants.
+
+    Raises:
+        Error: It is not imported.
+    """
+    try:
+        return rlx.from_onnx(case.model)
+    except rlx.Error:
+        arrays = {n: np.asarray(v) for n, v in case.inputs.items() if isinstance(v, (np.ndarray, np.generic))}
+        small = {n: v for n, v in arrays.items() if v.size <= _FEW and (v.dtype.kind in "iub" or v.ndim <= 1)}
+        return rlx.from_onnx(case.model, constants=small)
+
+
+def check(case: Case, got: Any) -> None:
+    """Hold results to those of the case: dtypes, shapes, integers exactly, floats within ONNX's tolerance.
+
+    bf16 and f16 may differ by two units: ONNX's expansions of ops round at every step.
+    """
+    for mine, theirs in zip(got, case.expected, strict=True):
+        wanted = np.asarray(theirs)
+        assert (mine.dtype, mine.shape) == (wanted.dtype, wanted.shape)
+        if wanted.dtype.kind in "iub":
+            np.testing.assert_array_equal(mine, wanted)
+            continue
+        rtol = {"bfloat16": 2**-6, "float16": 2**-9}.get(wanted.dtype.name, case.rtol)
+        wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(mine.astype(wide), wanted.astype(wide), rtol=rtol, atol=case.atol)

@@ -1,0 +1,120 @@
+"""`rlx.from_onnx`: ONNX's own test cases on the evaluator and compiled, and what it says of models that it does not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import rlx
+from tests.drawing import drawn
+from tests.importers.onnx_nodes import cases, check, imported
+
+# How many of ONNX's cases are imported, all of them with the right numbers. More is better: raise it.
+IMPORTED = 1301
+SHARES, COMPILED = 24, 6
+
+
+def test_what_is_imported_is_right_and_all_else_is_refused() -> None:
+    """No raw error, no wrong number, in any of ONNX's cases."""
+    count = 0
+    for case in cases():
+        try:
+            g = imported(case)
+        except rlx.Error:
+            continue
+        names = {i.name for i in g.inputs}
+        try:
+            check(case, rlx.evaluate(g, {n: v for n, v in case.inputs.items() if n in names}))
+        except Exception as problem:
+            problem.add_note(f"ONNX's case {case.name}")
+            raise
+        count += 1
+    assert count >= IMPORTED
+
+
+@drawn("share", range(SHARES))
+def test_compiled(share: int) -> None:
+    """The first models of a share that are imported, compiled for the CPU."""
+    chosen: list[tuple[Any, Any]] = []
+    for case in cases()[share::SHARES]:
+        try:
+            chosen.append((case, imported(case)))
+        except rlx.Error:
+            continue
+    session = rlx.Session("cpu")
+    for case, g in chosen[:COMPILED]:
+        names = {i.name for i in g.inputs}
+        check(case, session.compile(g).run({n: v for n, v in case.inputs.items() if n in names}))
+
+
+def model(nodes: Any, inputs: Any, outputs: Any, initialisers: Any = (), opset: int = 21) -> bytes:
+    """The bytes of a model of f32 tensors."""
+    read, given = (
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n, dims in named.items()]
+        for named in (inputs, outputs)
+    )
+    tensors = [onnx.numpy_helper.from_array(a, n) for n, a in dict(initialisers).items()]
+    graph = helper.make_graph(nodes, "g", read, given, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]).SerializeToString()
+
+
+W = np.arange(12, dtype=np.float32).reshape(4, 3)
+LAYER = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+
+
+def test_initialisers_are_parameters_and_open_sizes_have_names() -> None:
+    data = model(LAYER, {"x": ["batch", 4]}, {"y": ["batch", 3]}, {"w": W})
+    with pytest.raises(rlx.Error, match=r"input 'x' has a size without a value, 'batch'"):
+        rlx.from_onnx(data)
+    g = rlx.from_onnx(data, sizes={"batch": 2})
+    assert [i.name for i in g.inputs] == ["x"] and [o.name for o in g.outputs] == ["y"]
+    assert list(g.weights) == ["w"]
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_allclose(rlx.evaluate(g, {"x": x})[0], np.maximum(x @ W, 0))
+    np.testing.assert_allclose(rlx.Session("cpu").compile(g).run({"x": x})[0], np.maximum(x @ W, 0))
+
+
+def test_ops_without_a_rule_are_listed_together() -> None:
+    nodes = [helper.make_node("Foo", ["x"], ["a"], name="first"), helper.make_node("Foo", ["a"], ["y"])]
+    with pytest.raises(rlx.UnsupportedError, match=r"<bytes>:first: Foo, 2 in all"):
+        rlx.from_onnx(model(nodes, {"x": [2]}, {"y": [2]}))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([helper.make_node("Relu", ["gone"], ["y"])], "is 'gone', which nothing before it gives"),
+        ([helper.make_node("Relu", ["x", "x"], ["y"])], "Relu"),
+        ([helper.make_node("Transpose", ["x"], ["y"], perm=[5])], "Transpose"),
+        ([helper.make_node("Softmax", ["x"], ["y"], axis="no")], "Softmax"),
+        ([helper.make_node("Concat", ["x"], ["y"], axis=7)], "Concat"),
+        ([helper.make_node("Relu", ["x"], ["other"])], "output 'y'"),
+        ([helper.make_node("Reshape", ["x", "x"], ["y"])], "shape"),
+    ],
+)
+def test_what_is_not_onnx_is_refused(nodes: Any, message: str) -> None:
+    with pytest.raises(rlx.Error) as caught:
+        rlx.from_onnx(model(nodes, {"x": [2]}, {"y": [2]}))
+    assert message in str(caught.value)
+
+
+def test_damaged_files_give_errors() -> None:
+    """Cut anywhere, or with a byte changed, a model is imported or refused, and nothing else happens."""
+    data = model(LAYER, {"x": [2, 4]}, {"y": [2, 3]}, {"w": W})
+    random = np.random.default_rng(3)
+    broken = [data[:n] for n in range(len(data))]
+    for _ in range(600):
+        changed = bytearray(data)
+        changed[random.integers(len(data))] = random.integers(256)
+        broken.append(bytes(changed))
+    refused = 0
+    for case in broken:
+        try:
+            rlx.from_onnx(case)
+        except rlx.Error:
+            refused += 1
+    assert refused > len(data) // 2
