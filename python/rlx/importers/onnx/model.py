@@ -68,6 +68,7 @@ def from_onnx(
         model.ParseFromString(data)
     except Exception as problem:
         raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
+    del data  # the message has a copy: a file is in memory twice at most
     if not model.HasField("graph") or not model.opset_import:
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
