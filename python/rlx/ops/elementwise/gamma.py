@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32, f64
 from rlx.ir.errors import ShapeError
+from rlx.ops.elementwise.gamma_below import LOG_GAMMA_ROWS, digamma_below, log_gamma_below
+from rlx.ops.elementwise.gamma_exact import bernoulli
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
 
 # Arguments from here on take the asymptotic series, those before it the Taylor series at 2.
 _START = 7.5
-# Bernoulli numbers B2, B4 …: NIST's Digital Library of Mathematical Functions, table 24.2.
-_BERNOULLI = [
-    Fraction(n, d) for n, d in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510))
-]
+_BERNOULLI = bernoulli(8)
 _EULER = 0.5772156649015329
 # The positive root of digamma, what its rounding to f64 leaves, and log Γ there.
 _ROOT, _ROOT_REST, _LEAST = 1.4616321449683622, 9.549995429965697e-17, -0.12148629053584961
@@ -147,8 +145,8 @@ def lgamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities.
 
     Stirling's series from 7.5 on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
-    `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. Near the roots of f64 arguments between negative integers the error is absolute, about
-    1e-15 for each unit of log Γ(1 - x).
+    `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. For f64 arguments between -30.5 and -1/2 the distance from the nearest root instead,
+    times a series (`gamma_below`).
     """
     own, x = _wide(b, x)
     parts = _Parts(b, x)
@@ -169,6 +167,9 @@ def lgamma(b: Builder, x: Any) -> Tensor:
         higher = _polynomial([c / k for c, k in zip(series, powers, strict=True)], distance)
         positive = b.where(at_root, distance * distance * higher + _LEAST, positive)
     reflected = b.log(math.pi / b.abs(b.sin(parts.angle))) - positive
+    if own.dtype is f64:
+        below = parts.below & (x > -LOG_GAMMA_ROWS - 0.5) & b.bitwise_not(parts.pole)
+        reflected = b.where(below, log_gamma_below(b, b.where(below, x, -1.5)), reflected)
     result = b.where(parts.below, reflected, positive)
     return cast(b, b.where(parts.infinite | parts.pole, np.inf, result), own.dtype)
 
@@ -178,7 +179,8 @@ def digamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0.
 
     The asymptotic series from 7.5 on, before it the Taylor series at 2 and the recurrence, at the positive root a series of its
-    own, below -1/2 the reflection, in f64. Near the roots of f64 arguments between negative integers the error is absolute.
+    own, below -1/2 the reflection, in f64. For f64 arguments below -1/4 it is the distance from the nearest root times a series,
+    and below -64 the reflection in sums of two floats (`gamma_below`).
     """
     own, x = _wide(b, x)
     parts = _Parts(b, x)
@@ -196,7 +198,11 @@ def digamma(b: Builder, x: Any) -> Tensor:
     if own.dtype is f64:
         at_root, distance, series = _at_root(b, x)
         positive = b.where(at_root, distance * _polynomial(series, distance), positive)
-    result = b.where(parts.below, positive - math.pi * b.cos(parts.angle) / b.sin(parts.angle), positive)
+    if own.dtype is f64:
+        below = (x < -0.25) & b.bitwise_not(parts.pole | parts.infinite)
+        result = b.where(below, digamma_below(b, b.where(below, x, -1.5)), positive)
+    else:
+        result = b.where(parts.below, positive - math.pi * b.cos(parts.angle) / b.sin(parts.angle), positive)
     result = b.where(parts.pole, np.nan, result)
     zero = x == 0
     result = b.where(zero, -1.0 / b.where(zero, x, 1.0), result)

@@ -1,0 +1,113 @@
+"""`lgamma` and `digamma` of f64 below 0, to the last digits also beside their roots, of which there is one or two between
+any two negative integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f64, i64
+from rlx.ops.elementwise import gamma_exact as exact
+from rlx.ops.elementwise.pairs import Pair, Table, pair_sum
+
+# log |Γ| has no root below -LOG_GAMMA_ROWS that an f64 comes near to: it would be nearer to an integer than the next f64 is.
+LOG_GAMMA_ROWS = 30
+_LOG_GAMMA_DEGREE = 24
+# Where log |Γ| is near its least value that is nearly 0, -0.12: the last rows of its table.
+_FEW_DIGITS = ((-2.7, -2.64), (-2.64, -2.5))
+_DIGAMMA_ROWS = 64
+_DIGAMMA_DEGREE = 26
+_COTANGENT_ROWS, _COTANGENT_DEGREE, _COTANGENT_PAIRS = 64, 12, 7
+_LOGARITHM_BITS = 7
+
+
+def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
+    """Log |Γ(x)| for -LOG_GAMMA_ROWS - 1/2 < x < -1/2, not an integer."""
+    n = b.stop_gradient(-b.round(x))
+    d = x + n
+    rows = exact.log_gamma_rows(LOG_GAMMA_ROWS, _LOG_GAMMA_DEGREE)
+    row = n * 2.0 - b.where(d > 0, 1.0, 2.0)
+    for number, (low, high) in enumerate(_FEW_DIGITS, 1 - len(_FEW_DIGITS)):
+        row = b.where((x > low) & (x <= high), len(rows) - 1.0 + number, row)
+    table = Table(b, rows, row)
+    root, value = table.pair(0), table[2]
+    distance = (d - root.high) - root.low
+    ratio = distance / root.high
+    beside = ratio > -0.5
+    # -log |δ/r|: by the distance, unless δ is nearer to 0 than to r.
+    far = b.log(b.where(beside, 1.0, d / root.high))
+    logarithm = b.where(beside, b.log1p(b.where(beside, ratio, 0.0)), far)
+    difference = table.polynomial(3, 3 + _LOG_GAMMA_DEGREE, b.abs(d) * 4.0 - 1.0)
+    return value - (logarithm - distance * difference)
+
+
+def digamma_below(b: Builder, x: Tensor) -> Tensor:
+    """digamma(x) for x < -1/4, not an integer and not an infinity."""
+    far = x < -float(_DIGAMMA_ROWS)
+    return b.where(far, _by_reflection(b, b.where(far, x, -99.75)), _beside_root(b, b.where(far, -1.5, x)))
+
+
+def _beside_root(b: Builder, x: Tensor) -> Tensor:
+    """digamma(δ - n), 0 < δ < 1, by the root between the same integers: its distance times a sum of positive numbers."""
+    n = b.stop_gradient(-b.floor(x))
+    d = x + n
+    lost = b.stop_gradient(x - (d - n))
+    table = Table(b, exact.digamma_rows(_DIGAMMA_ROWS, _DIGAMMA_DEGREE), n - 1.0)
+    root = table.pair(0)
+    poles = 1.0 / (d * root.high) + 1.0 / ((1.0 - d) * (1.0 - root.high))
+    slope = table.polynomial(2, 2 + _DIGAMMA_DEGREE, d * 2.0 - 1.0)
+    return ((d - root.high) + (lost - root.low)) * (poles + slope)
+
+
+def _by_reflection(b: Builder, x: Tensor) -> Tensor:
+    """digamma(δ - n) = digamma(n + 1 - δ) - π·cot(πδ), |δ| <= 1/2, for n >= `_DIGAMMA_ROWS`, all in pairs."""
+    n = b.stop_gradient(-b.round(x))
+    d = x + n
+    y = pair_sum(b, n + 1.0, -d)
+    w = y.reciprocal()
+    square = w * w
+    fourth = square * square
+
+    def over(number: int) -> Pair:
+        one = b.ones_like(d)
+        return Pair(b, one) / Pair(b, one * float(number))
+
+    series = fourth * over(120) + -(square * over(12)) + -(w * Pair(b, b.full_like(d, 0.5)))
+    higher: Any = 0.0
+    for k, number in reversed(list(enumerate(exact.bernoulli(9), 1))[2:]):
+        higher = higher * square.high - float(number / (2 * k))
+    positive = _logarithm(b, y) + (series + Pair(b, higher * fourth.high * square.high))
+
+    size = b.abs(d)
+    table = Table(b, exact.cotangent_rows(_COTANGENT_ROWS, _COTANGENT_DEGREE), size * (2.0 * _COTANGENT_ROWS))
+    cell = b.stop_gradient(b.clamp(b.floor(size * (2.0 * _COTANGENT_ROWS)), 0.0, _COTANGENT_ROWS - 1.0))
+    place = (size * (2.0 * _COTANGENT_ROWS) - cell) * 2.0 - 1.0
+    rest = table[2 * (_COTANGENT_DEGREE - 1)]
+    for k in range(_COTANGENT_DEGREE - 2, _COTANGENT_PAIRS - 1, -1):
+        rest = rest * place + table[2 * k]
+    cotangent = Pair(b, rest)
+    for k in range(_COTANGENT_PAIRS - 1, -1, -1):
+        cotangent = cotangent * Pair(b, place) + table.pair(2 * k)
+    sign = b.stop_gradient(b.where(d < 0, -1.0, 1.0))
+    cotangent = Pair(b, cotangent.high * sign, cotangent.low * sign)
+    return (positive + (cotangent + -Pair(b, d).reciprocal())).value
+
+
+def _logarithm(b: Builder, y: Pair) -> Pair:
+    """Log y for y > 1: of a number of few bits near y from a table, and `log(y/a) = 2·atanh((y - a)/(y + a))`."""
+    kept = 52 - _LOGARITHM_BITS
+    bits = b.stop_gradient(b.bitcast(y.high, i64))
+    exponent = b.cast(b.right_shift(bits, 52) - 1023, f64)
+    row = b.bitwise_and(b.right_shift(bits, kept), 2**_LOGARITHM_BITS - 1)
+    anchor = b.bitcast(b.bitwise_or(b.left_shift(b.right_shift(bits, kept), kept), 1 << (kept - 1)), f64)
+    table = Table(b, exact.logarithm_rows(2**_LOGARITHM_BITS), row)
+    z = (Pair(b, y.high - anchor)) / pair_sum(b, y.high, anchor)
+    square = z * z
+    third = Pair(b, b.full_like(y.high, 2.0)) / Pair(b, b.full_like(y.high, 3.0))
+    fifth = square.high * square.high * z.high
+    higher = fifth * (2.0 / 5.0 + square.high * (2.0 / 7.0 + square.high * (2.0 / 9.0)))
+    atanh = Pair(b, z.high * 2.0, z.low * 2.0) + (square * z * third + Pair(b, higher))
+    two = Pair(b, *(b.full_like(y.high, part) for part in exact.log_of_2()))
+    total = Pair(b, exponent) * two + table.pair(0) + atanh
+    return total + Pair(b, b.stop_gradient(y.low / y.high))
