@@ -29,7 +29,7 @@ _SAME = {
     },
     **{"Or": "logical_or", "Xor": "logical_xor", "Equal": "eq", "Less": "lt", "Greater": "gt", "LessOrEqual": "le"},
     **{"GreaterOrEqual": "ge", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor"},
-    **{"BitwiseNot": "bitwise_not", "Where": "where", "Identity": "stop_gradient"},
+    **{"BitwiseNot": "bitwise_not", "Where": "where"},
 }
 
 
@@ -38,13 +38,7 @@ def _renamed(method: str) -> Any:
 
 
 for _name, _method in _SAME.items():
-    if _name != "Identity":
-        imports(_name)(_renamed(_method))
-
-
-@imports("Identity")
-def identity(g: Any, x: Tensor) -> Tensor:
-    return x
+    imports(_name)(_renamed(_method))
 
 
 @imports("Dropout")

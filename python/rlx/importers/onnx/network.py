@@ -1,11 +1,8 @@
-"""Products, convolutions, pools and norms."""
+"""Products, convolutions and norms."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
@@ -40,7 +37,7 @@ def einsum(g: Any, *xs: Tensor, equation: str) -> Tensor:
     return g.einsum(equation, *xs)
 
 
-def _padding(
+def padding_of(
     sizes: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil: bool = False
 ) -> list[tuple[int, int]]:
     """Before and after each axis, as `auto_pad` says where it says so."""
@@ -73,7 +70,7 @@ def conv(
 ) -> Tensor:
     kernel = w.shape.static[2:]
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
-    padding = _padding(x.shape.static[2:], kernel, strides, dilations, pads, auto_pad)
+    padding = padding_of(x.shape.static[2:], kernel, strides, dilations, pads, auto_pad)
     return g.conv(x, w, tuple(strides), padding, tuple(dilations), group, bias)
 
 
@@ -114,118 +111,25 @@ def conv_transpose(
     whole = g.pad(whole, [(0, 0), (0, 0), *((0, more) for more in beyond)])
     limits = [size - high for size, (_, high) in zip(whole.shape.static[2:], cut, strict=True)]
     result = g.slice(whole, (0, 0, *(low for low, _ in cut)), (*whole.shape.static[:2], *limits))
-    return result if bias is None else g.add(result, _along_channels(g, x, bias))
+    return result if bias is None else g.add(result, along_channels(g, x, bias))
 
 
-def _windows(
-    g: Any, x: Tensor, fill: Any, kernel: Any, strides: Any, padding: Any, dilations: Any, counts: Any
-) -> Tensor:
-    """The windows of a pool: [N, C, places…, kernel…], with `fill` wherever a window leaves the tensor."""
-    sizes = x.shape.static[2:]
-    # What lies outside is one more element at the end of each axis.
-    x = g.pad(x, [(0, 0), (0, 0), *((0, 1) for _ in kernel)], value=fill)
-    for i, (k, s, (low, _), d) in enumerate(zip(kernel, strides, padding, dilations, strict=True)):
-        places = np.arange(counts[i])[:, None] * s + np.arange(k)[None] * d - low
-        table = np.where((places < 0) | (places >= sizes[i]), sizes[i], places)
-        x = g.gather(x, g.constant(table.astype(np.int32)), axis=2 + 2 * i)
-    half = len(kernel)
-    return g.transpose(x, (0, 1, *(2 + 2 * i for i in range(half)), *(3 + 2 * i for i in range(half))))
-
-
-def _counts(sizes: Any, kernel: Any, strides: Any, padding: Any, dilations: Any, ceil: int) -> list[int]:
-    """How many windows each axis has."""
-    counts: list[int] = []
-    for n, k, s, (low, high), d in zip(sizes, kernel, strides, padding, dilations, strict=True):
-        span = n + low + high - d * (k - 1) - 1
-        count = (-(-span // s) if ceil else span // s) + 1
-        # A window that begins in what ceil_mode adds, or in the padding behind, is left out.
-        counts.append(count - 1 if ceil and (count - 1) * s >= n + low else count)
-    return counts
-
-
-@imports("MaxPool")
-def max_pool(
-    g: Any,
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    outputs: int,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    storage_order: int = 0,
-    strides: Any = None,
-) -> Tensor:
-    if outputs > 1:
-        raise UnsupportedError("with indices cannot be imported")
-    ones = (1,) * len(kernel_shape)
-    strides, dilations = tuple(strides or ones), tuple(dilations or ones)
-    padding = _padding(x.shape.static[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    if x.dtype.is_float and not ceil_mode:
-        return g.max_pool(
-            g.pad(x, [(0, 0), (0, 0), *padding], value=-math.inf), tuple(kernel_shape), strides, 0, dilations
-        )
-    least = -math.inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
-    counts = _counts(x.shape.static[2:], kernel_shape, strides, padding, dilations, ceil_mode)
-    windows = _windows(g, x, least, kernel_shape, strides, padding, dilations, counts)
-    return g.max(windows, tuple(range(-len(kernel_shape), 0)))
-
-
-@imports("AveragePool")
-def average_pool(
-    g: Any,
-    x: Tensor,
-    *,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    ones = (1,) * len(kernel_shape)
-    strides, dilations = tuple(strides or ones), tuple(dilations or ones)
-    padding = _padding(x.shape.static[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    axes = tuple(range(-len(kernel_shape), 0))
-    counts = _counts(x.shape.static[2:], kernel_shape, strides, padding, dilations, ceil_mode)
-    counted = g.ones((1, 1, *x.shape.dims[2:]), dtype=x.dtype)
-    if count_include_pad:
-        counted = g.pad(counted, [(0, 0), (0, 0), *padding], value=1)
-        x = g.pad(x, [(0, 0), (0, 0), *padding])
-        padding = [(0, 0)] * len(axes)
-    arguments = (kernel_shape, strides, padding, dilations, counts)
-    total = g.sum(_windows(g, x, 0, *arguments), axes)
-    return g.div(total, g.sum(_windows(g, counted, 0, *arguments), axes))
-
-
-def _spatial(x: Tensor) -> tuple[int, ...]:
+def spatial_axes(x: Tensor) -> tuple[int, ...]:
     return tuple(range(2, x.shape.rank))
-
-
-@imports("GlobalAveragePool")
-def global_average_pool(g: Any, x: Tensor) -> Tensor:
-    return g.mean(x, _spatial(x), True)
-
-
-@imports("GlobalMaxPool")
-def global_max_pool(g: Any, x: Tensor) -> Tensor:
-    return g.max(x, _spatial(x), True)
 
 
 @imports("LRN")
 def lrn(g: Any, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     low, channels = (size - 1) // 2, x.shape.static[1]
-    squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in _spatial(x))])
+    squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in spatial_axes(x))])
     total = g.narrow(squares, 1, 0, channels)
     for shift in range(1, size):
         total = g.add(total, g.narrow(squares, 1, shift, channels))
     return g.div(x, g.pow(g.add(g.mul(total, alpha / size), bias), beta))
 
 
-def _along_channels(g: Any, x: Tensor, values: Tensor) -> Tensor:
-    return g.reshape(values, (values.shape.dims[0], *(1 for _ in _spatial(x))))
+def along_channels(g: Any, x: Tensor, values: Tensor) -> Tensor:
+    return g.reshape(values, (values.shape.dims[0], *(1 for _ in spatial_axes(x))))
 
 
 @imports("BatchNormalization")
@@ -247,12 +151,12 @@ def batch_normalization(
         if outputs > 1 or not spatial:
             raise UnsupportedError("of another version in training mode cannot be imported")
         return g.batch_norm_inference(x, scale, bias, mean, variance, eps=epsilon)
-    axes = (0, *_spatial(x))
+    axes = (0, *spatial_axes(x))
     now = g.mean(x, axes)
-    centred = g.sub(x, _along_channels(g, x, now))
+    centred = g.sub(x, along_channels(g, x, now))
     spread = g.mean(g.mul(centred, centred), axes)
     factor = g.mul(g.rsqrt(g.add(spread, epsilon)), scale)
-    result = g.add(g.mul(centred, _along_channels(g, x, factor)), _along_channels(g, x, bias))
+    result = g.add(g.mul(centred, along_channels(g, x, factor)), along_channels(g, x, bias))
     kept = [g.add(g.mul(old, momentum), g.mul(new, 1 - momentum)) for old, new in ((mean, now), (variance, spread))]
     return [result, *kept][:outputs]
 

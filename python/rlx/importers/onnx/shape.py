@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.importers.onnx.rules import Static, Unknown, elements, imports, integers
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -172,13 +172,17 @@ def pad(
 ) -> Tensor:
     given = tuple(pads) if pads is not None else integers(static, 1, "pads") or ()
     axes = integers(static, 3, "axes") or tuple(range(x.shape.rank))
-    constant_value = elements(static, 2, "constant_value")
+    is_computed = len(static) > 2 and isinstance(static[2], Unknown) and mode == "constant"
+    constant_value = None if is_computed else elements(static, 2, "constant_value")
     filling = value if constant_value is None else constant_value.reshape(()).item()
     padding = [(0, 0)] * x.shape.rank
     for i, axis in enumerate(axes):
         padding[axis] = (given[i], given[i + len(axes)])
     x = x[tuple(slice(max(0, -low), n - max(0, -high)) for (low, high), n in zip(padding, x.shape.static, strict=True))]
     padding = [(max(0, low), max(0, high)) for low, high in padding]
+    if is_computed:
+        inside = g.pad(g.ones(x.shape, dtype="bool"), padding, value=False)
+        return g.where(inside, g.pad(x, padding), g.reshape(fill, ()))
     if mode == "constant":
         return g.pad(x, padding, value=filling)
     for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
@@ -223,8 +227,63 @@ def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> T
 
 
 @imports("SpaceToDepth")
-def space_to_depth(g: Any, x: Tensor, *, blocksize: int) -> Tensor:
+def space_to_depth(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = x.shape.static
     b = blocksize
     parts = g.reshape(x, (n, c, h // b, b, w // b, b))
-    return g.reshape(g.transpose(parts, (0, 3, 5, 1, 2, 4)), (n, c * b * b, h // b, w // b))
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return g.reshape(g.transpose(parts, order), (n, c * b * b, h // b, w // b))
+
+
+@imports("ReverseSequence")
+def reverse_sequence(g: Any, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    steps = x.shape.static[time_axis]
+    shape = [1] * x.shape.rank
+    shape[batch_axis] = -1
+    ends = g.reshape(g.cast(lengths, "i32"), shape)
+    places = g.cast(g.iota(x.shape, time_axis), "i32")
+    turned = g.where(g.lt(places, ends), g.sub(g.sub(ends, 1), places), places)
+    return g.take_along_axis(x, g.clamp(turned, 0, steps - 1), axis=time_axis)
+
+
+@imports("TensorScatter")
+def tensor_scatter(
+    g: Any, past: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Tensor:
+    """A cache with new rows at each sequence's place, which goes round at the end if it is circular."""
+    axis = axis % past.shape.rank
+    size = past.shape.static[axis]
+    dims = update.shape.static
+    places = [g.cast(g.iota(dims, a), "i32") for a in range(len(dims))]
+    if starts is not None:
+        first = g.reshape(g.cast(starts, "i32"), (-1, *(1,) * (len(dims) - 1)))
+        places[axis] = g.add(places[axis], first)
+    if mode == "circular":
+        places[axis] = g.mod(places[axis], size)
+    return g.scatter_nd(past, g.stack([g.broadcast_to(p, dims) for p in places], -1), update, reduction="set")
+
+
+@imports("BitCast")
+def bit_cast(g: Any, x: Tensor, *, to: Any) -> Tensor:
+    return g.bitcast(x, to)
+
+
+@imports("Det")
+def det(g: Any, x: Tensor) -> Tensor:
+    """By the rows' expansion, for matrices of up to four rows."""
+    size = x.shape.static[-1]
+    if not 1 <= size <= 4:
+        raise UnsupportedError(f"of a matrix of {size} rows cannot be imported")
+    entry = [[g.squeeze(g.narrow(g.narrow(x, -2, i, 1), -1, j, 1), (-2, -1)) for j in range(size)] for i in range(size)]
+
+    def minor(row: int, columns: tuple[int, ...]) -> Tensor:
+        if row == size - 1:
+            return entry[row][columns[0]]
+        total: Any = None
+        for k, column in enumerate(columns):
+            term = g.mul(entry[row][column], minor(row + 1, columns[:k] + columns[k + 1 :]))
+            term = term if k % 2 == 0 else g.neg(term)
+            total = term if total is None else g.add(total, term)
+        return total
+
+    return minor(0, tuple(range(size)))

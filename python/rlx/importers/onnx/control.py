@@ -1,0 +1,207 @@
+"""Nodes with graphs inside: branches and loops.
+
+A branch that is known is imported in place. A loop that runs a known number of times is repeated in place where it is short or
+carries sequences, else it is a scan; one that a computed condition ends is a `while`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import structural
+from rlx.importers.onnx.scope import Scope, Value
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# The most steps of a loop that is repeated in place; a scan takes the same time to compile for any number.
+_REPEATED = 32
+
+
+def _scalar(value: Value | None) -> Any:
+    """The number of a known value; None if it is not known."""
+    return None if value is None or value.known is None else value.known.reshape(()).item()
+
+
+def _tensors(scope: Scope, values: Sequence[Value]) -> tuple[Tensor, ...]:
+    return tuple(scope.tensor(v, "a value of a graph in a node") for v in values)
+
+
+@structural("If")
+def if_(scope: Scope, node: Any) -> list[Value]:
+    condition = scope.operands(node)[0]
+    assert condition is not None
+    branches = scope.attributes(node)
+    known = _scalar(condition)
+    if known is not None:
+        return scope.inside(branches["then_branch" if known else "else_branch"], [])
+    g = scope.g
+
+    def branch(name: str) -> Any:
+        inner = Scope(scope.model, g, outer=scope)
+        return lambda: _tensors(inner, inner.inside(branches[name], []))
+
+    predicate = g.reshape(scope.tensor(condition, "the condition of an If"), ())
+    results = g.if_(predicate, branch("then_branch"), branch("else_branch"))
+    return [Value(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
+
+
+def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
+    """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
+    found = set(changing)
+    for node in body.node:
+        names = [n for n in node.input if n]
+        for attribute in node.attribute:
+            if attribute.type == attribute.GRAPH:
+                names += [n for inner in attribute.g.node for n in inner.input if n]
+        outside = (scope.find(n) for n in names if n not in found)
+        if node.op_type in ("Shape", "Size", "SequenceLength"):
+            continue
+        if any(n in found for n in names) or any(
+            v is not None and v.known is None and v.items is None for v in outside
+        ):
+            found.update(node.output)
+    return found
+
+
+def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
+    """Whether the condition after each step of a loop can be computed while it is imported."""
+    names = [i.name for i in body.input][2:]
+    results = [o.name for o in body.output]
+    changing = {n for n, v in zip(names, carries, strict=True) if v.known is None and v.items is None}
+    while True:
+        depends = _depends(scope, body, changing)
+        more = {n for n, r in zip(names, results[1:], strict=False) if r in depends} | changing
+        if more == changing:
+            return results[0] not in depends
+        changing = more
+
+
+@structural("Loop")
+def loop(scope: Scope, node: Any) -> list[Value]:
+    trips, condition, *others = [*scope.operands(node), None, None][: max(2, len(node.input))]
+    carries = [v for v in others if v is not None]
+    body = scope.attributes(node)["body"]
+    count, go_on = _scalar(trips), _scalar(condition)
+    stacked = len(body.output) - 1 - len(carries)
+    if (condition is None or go_on is not None) and _condition_is_known(scope, body, carries):
+        if count is not None and count > _REPEATED and _is_regular(scope, body, carries):
+            return _scanned(scope, body, carries, count, stacked)
+        if count is not None or (trips is None and go_on is not None):
+            return _repeated(scope, body, carries, count, go_on is not False, stacked)
+    if stacked:
+        raise UnsupportedError(
+            "that stacks values, and whose number of steps depends on the inputs, cannot be imported"
+        )
+    return _while(scope, body, trips, condition, carries)
+
+
+def _is_regular(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
+    """Whether a loop's condition stays as it is, and all that it carries are tensors."""
+    passed = {body.input[1].name}
+    for node in body.node:
+        if node.op_type == "Identity" and node.input[0] in passed:
+            passed.add(node.output[0])
+    return body.output[0].name in passed and all(v.items is None and not v.is_none for v in carries)
+
+
+def _repeated(
+    scope: Scope, body: Any, carries: list[Value], count: int | None, go_on: bool, stacked: int
+) -> list[Value]:
+    columns: list[list[Value]] = []
+    step = 0
+    while go_on and (count is None or step < count):
+        arguments = [Value(known=np.array(step, np.int64)), Value(known=np.array(True)), *carries]
+        condition, *results = scope.inside(body, arguments)
+        go_on = bool(_scalar(condition))
+        carries, column = results[: len(carries)], results[len(carries) :]
+        columns.append(column)
+        step += 1
+        scope.model.count()
+    return carries + [_stack(scope, body, [c[i] for c in columns], i - stacked) for i in range(stacked)]
+
+
+def _stack(scope: Scope, body: Any, values: list[Value], output: int) -> Value:
+    if values:
+        return Value(tensor=scope.g.stack(list(_tensors(scope, values)), 0))
+    declared = body.output[output].type.tensor_type
+    dims = [d.dim_value for d in declared.shape.dim]
+    return Value(known=np.zeros((0, *dims), scope.model.dtype(declared.elem_type, "a value of a loop")))
+
+
+def _scanned(scope: Scope, body: Any, carries: list[Value], count: int, stacked: int) -> list[Value]:
+    g = scope.g
+
+    def step(carry: Any, number: Tensor) -> Any:
+        inner = Scope(scope.model, g, outer=scope)
+        arguments = [Value(tensor=number), Value(known=np.array(True)), *(Value(tensor=t) for t in carry)]
+        results = inner.inside(body, arguments)[1:]
+        return _tensors(inner, results[: len(carries)]), _tensors(inner, results[len(carries) :])
+
+    numbers = g.constant(np.arange(count, dtype=np.int64))
+    last, values = g.scan(step, _tensors(scope, carries), numbers)
+    return [Value(tensor=t) for t in (*last, *values)]
+
+
+def _while(scope: Scope, body: Any, trips: Value | None, condition: Value | None, carries: list[Value]) -> list[Value]:
+    g, what = scope.g, "a value of a loop"
+    first = g.constant(True) if condition is None else g.reshape(scope.tensor(condition, what), ())
+    limit = None if trips is None else g.reshape(scope.tensor(trips, what), ())
+
+    def goes_on(number: Tensor, holds: Tensor, *rest: Tensor) -> Tensor:
+        return holds if limit is None else g.logical_and(holds, g.lt(number, limit))
+
+    def step(number: Tensor, holds: Tensor, *rest: Tensor) -> Any:
+        inner = Scope(scope.model, g, outer=scope)
+        arguments = [Value(tensor=t) for t in (number, holds, *rest)]
+        following, *results = _tensors(inner, inner.inside(body, arguments))
+        return g.add(number, 1), g.reshape(following, ()), *results
+
+    results = g.while_(goes_on, step, g.constant(np.int64(0)), first, *_tensors(scope, carries))
+    return [Value(tensor=t) for t in results[2:]]
+
+
+@structural("Scan")
+def scan(scope: Scope, node: Any) -> list[Value]:
+    attributes, g = scope.attributes(node), scope.g
+    values = scope.operands(node)
+    if scope.opsets.get("", 9) < 9:
+        return _batched_scan(scope, attributes, values)
+    body, count = attributes["body"], attributes["num_scan_inputs"]
+    tensors = _tensors(scope, [v for v in values if v is not None])
+    carries, xs = tensors[: len(tensors) - count], tensors[len(tensors) - count :]
+    axes = attributes.get("scan_input_axes") or (0,) * count
+    backwards = attributes.get("scan_input_directions") or (0,) * count
+    xs = tuple(g.flip(x, axis) if back else x for x, axis, back in zip(xs, axes, backwards, strict=True))
+    moved = [g.moveaxis(x, axis, 0) for x, axis in zip(xs, axes, strict=True)]
+    last, stacks = _scan(scope, body, carries, moved)
+    axes = attributes.get("scan_output_axes") or (0,) * len(stacks)
+    backwards = attributes.get("scan_output_directions") or (0,) * len(stacks)
+    turned = [g.flip(s, 0) if back else s for s, back in zip(stacks, backwards, strict=True)]
+    return [Value(tensor=t) for t in (*last, *(g.moveaxis(s, 0, a) for s, a in zip(turned, axes, strict=True)))]
+
+
+def _scan(scope: Scope, body: Any, carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[Any, Any]:
+    def step(carry: Any, slices: Any) -> Any:
+        inner = Scope(scope.model, scope.g, outer=scope)
+        results = _tensors(inner, inner.inside(body, [Value(tensor=t) for t in (*carry, *slices)]))
+        return results[: len(carries)], results[len(carries) :]
+
+    return scope.g.scan(step, tuple(carries), tuple(xs))
+
+
+def _batched_scan(scope: Scope, attributes: Any, values: Sequence[Value | None]) -> list[Value]:
+    """That of version 8: for each element of the batch, the first axis of all tensors, along the second."""
+    lengths, *others = values
+    if lengths is not None or any(attributes.get("directions") or ()):
+        raise UnsupportedError("of version 8 with lengths or directions cannot be imported")
+    g, count = scope.g, attributes["num_scan_inputs"]
+    tensors = _tensors(scope, [v for v in others if v is not None])
+    rows: list[Sequence[Tensor]] = []
+    for i in range(tensors[0].shape.static[0]):
+        row = [g.squeeze(g.narrow(t, 0, i, 1), 0) for t in tensors]
+        last, stacks = _scan(scope, attributes["body"], row[: len(row) - count], row[len(row) - count :])
+        rows.append((*last, *stacks))
+    return [Value(tensor=g.stack(list(column), 0)) for column in zip(*rows, strict=True)]

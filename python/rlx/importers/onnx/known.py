@@ -1,0 +1,130 @@
+"""Ops whose results have as many elements as their operands say: they are imported where those operands are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import Static, elements, imports, integers, needed
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+
+@imports("NonZero")
+def nonzero(g: Any, x: Tensor, *, static: Static) -> Tensor:
+    return g.constant(np.array(np.nonzero(needed(static, 0, "X")), np.int64))
+
+
+@imports("Compress")
+def compress(g: Any, x: Tensor, condition: Tensor, *, static: Static, axis: int | None = None) -> Tensor:
+    chosen = np.flatnonzero(needed(static, 1, "condition"))
+    flat = g.reshape(x, (-1,)) if axis is None else x
+    return g.gather(flat, g.constant(chosen.astype(np.int32)), axis=axis or 0)
+
+
+@imports("Unique")
+def unique(
+    g: Any, x: Tensor, *, static: Static, outputs: int, axis: int | None = None, sorted: int = 1
+) -> list[Tensor]:
+    found, first, inverse, counts = np.unique(needed(static, 0, "X"), True, True, True, axis=axis)
+    if not sorted:  # in the order in which they occur
+        order = np.argsort(first)
+        found, first, counts = np.take(found, order, axis or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    others = [np.asarray(a, np.int64).reshape(-1) for a in (first, inverse, counts)]
+    return [g.constant(a) for a in (found, *others)][:outputs]
+
+
+def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
+    """Boxes as least and greatest coordinates."""
+    if center_point_box:
+        centre, size = boxes[:, [1, 0]], boxes[:, [3, 2]]
+        return np.concatenate([centre - size / 2, centre + size / 2], 1)
+    return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
+
+
+def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The area that a box shares with others, over the area of both."""
+    sides = np.maximum(0, np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2]))
+    shared = sides.prod(axis=1)
+    areas = [(b[..., 2:] - b[..., :2]).prod(axis=-1) for b in (box, others)]
+    return shared / np.maximum(areas[0] + areas[1] - shared, 1e-30)
+
+
+@imports("NonMaxSuppression")
+def non_max_suppression(
+    g: Any,
+    boxes: Tensor,
+    scores: Tensor,
+    most: Tensor | None = None,
+    iou: Tensor | None = None,
+    least: Tensor | None = None,
+    *,
+    static: Static,
+    center_point_box: int = 0,
+) -> Tensor:
+    all_boxes, all_scores = needed(static, 0, "boxes"), needed(static, 1, "scores")
+    count = (integers(static, 2, "max_output_boxes_per_class") or (0,))[0]
+    limit, floor = (elements(static, i, n) for i, n in ((3, "iou_threshold"), (4, "score_threshold")))
+    threshold = 0.0 if limit is None else float(limit.reshape(()))
+    rows: list[tuple[int, int, int]] = []
+    for batch, of_batch in enumerate(all_scores):
+        corners = _corners(all_boxes[batch], center_point_box)
+        for kind, values in enumerate(of_batch):
+            chosen: list[int] = []
+            for i in np.argsort(-values, kind="stable").tolist():
+                if len(chosen) == count or (floor is not None and values[i] <= float(floor.reshape(()))):
+                    break
+                if not chosen or (_overlap(corners[i], corners[chosen]) <= threshold).all():
+                    chosen.append(i)
+            rows += [(batch, kind, i) for i in chosen]
+    return g.constant(np.array(rows, np.int64).reshape(-1, 3))
+
+
+@imports("TfIdfVectorizer")
+def tf_idf_vectorizer(
+    g: Any,
+    x: Tensor,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: Any,
+    ngram_indexes: Any,
+    pool_int64s: Any = None,
+    pool_strings: Any = None,
+    weights: Any = None,
+) -> Tensor:
+    """How often n-grams of a pool occur, with up to so many elements skipped between two; of integers, known or not."""
+    if pool_int64s is None or mode not in ("TF", "IDF", "TFIDF"):
+        raise UnsupportedError("of strings cannot be imported")
+    rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
+    length = rows.shape.static[1]
+    found: list[Any] = [None] * (max(ngram_indexes) + 1)
+    grams: list[tuple[int, ...]] = []
+    for n, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool_int64s)], strict=True), 1):
+        grams += [tuple(pool_int64s[i : i + n]) for i in range(start, end, n)]
+    for place, gram in zip(ngram_indexes, grams, strict=True):
+        if not min_gram_length <= len(gram) <= max_gram_length:
+            continue
+        for step in range(1, max_skip_count + 2 if len(gram) > 1 else 2):
+            windows = length - (len(gram) - 1) * step
+            if windows <= 0:
+                break
+            same = [g.eq(g.narrow(rows, 1, i * step, windows), int(word)) for i, word in enumerate(gram)]
+            hit = same[0]
+            for other in same[1:]:
+                hit = g.logical_and(hit, other)
+            times = g.sum(g.cast(hit, "f32"), (1,))
+            found[place] = times if found[place] is None else g.add(found[place], times)
+    zero = g.zeros((rows.shape.static[0],), dtype="f32")
+    counts = g.stack([zero if f is None else f for f in found], 1)
+    scale = np.ones(len(found), np.float32)
+    if weights is not None:
+        scale[list(ngram_indexes)] = weights
+    if mode == "IDF":
+        counts = g.cast(g.gt(counts, 0.0), "f32")
+    result = counts if mode == "TF" else g.mul(counts, g.constant(scale))
+    return g.reshape(result, (len(found),)) if x.shape.rank < 2 else result

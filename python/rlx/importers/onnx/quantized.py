@@ -1,0 +1,161 @@
+"""Quantised tensors: to them and from them, and products of them (integers times a scale, of which a zero point is taken)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.network import padding_of
+from rlx.importers.onnx.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+
+def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
+    """Scales or zero points, so that they broadcast with the tensor: one, one for each place of an axis, or of its blocks."""
+    if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.static[0] == 1):
+        return g.reshape(values, ())
+    axis = axis % x.shape.rank
+    if block_size:
+        repeated = g.repeat(values, block_size, axis)
+        return g.narrow(repeated, axis, 0, x.shape.static[axis])
+    if values.shape.rank != 1:
+        raise UnsupportedError("with scales for blocks, and no size of these, cannot be imported")
+    return g.reshape(values, tuple(-1 if a == axis else 1 for a in range(x.shape.rank)))
+
+
+@imports("DequantizeLinear")
+def dequantize_linear(
+    g: Any,
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: Any = None,
+) -> Tensor:
+    value = g.cast(x, "f32")
+    if zero_point is not None:
+        value = g.sub(value, g.cast(for_axis(g, x, zero_point, axis, block_size), "f32"))
+    result = g.mul(value, g.cast(for_axis(g, x, scale, axis, block_size), "f32"))
+    return g.cast(result, scale.dtype)
+
+
+@imports("QuantizeLinear")
+def quantize_linear(
+    g: Any,
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: Any = None,
+    precision: Any = None,
+    saturate: int = 1,
+) -> Tensor:
+    dtype = zero_point.dtype.numpy if zero_point is not None else np.dtype(output_dtype or np.uint8)
+    if dtype.kind not in "iu":
+        raise UnsupportedError(f"to {dtype} cannot be imported")
+    value = g.round(g.div(g.cast(x, "f32"), g.cast(for_axis(g, x, scale, axis, block_size), "f32")))
+    if zero_point is not None:
+        value = g.add(value, g.cast(for_axis(g, x, zero_point, axis, block_size), "f32"))
+    limits = np.iinfo(dtype)
+    return g.cast(g.clamp(value, float(limits.min), float(limits.max)), dtype)
+
+
+def _centred(g: Any, x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
+    """The integers less their zero point, as i32."""
+    wide = g.cast(x, "i32")
+    return wide if zero_point is None else g.sub(wide, g.cast(for_axis(g, x, zero_point, axis, 0), "i32"))
+
+
+@imports("MatMulInteger")
+def matmul_integer(
+    g: Any, a: Tensor, b: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
+) -> Tensor:
+    rows = a.shape.rank - 2 if a.shape.rank > 1 else 0
+    return g.matmul(_centred(g, a, a_zero_point, rows), _centred(g, b, b_zero_point, b.shape.rank - 1))
+
+
+@imports("QLinearMatMul")
+def qlinear_matmul(
+    g: Any,
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+) -> Tensor:
+    rows, columns = max(a.shape.rank - 2, 0), b.shape.rank - 1
+    product = g.cast(g.matmul(_centred(g, a, a_zero_point, rows), _centred(g, b, b_zero_point, columns)), "f32")
+    left = g.cast(for_axis(g, product, a_scale, product.shape.rank - 2, 0), "f32")
+    right = g.cast(for_axis(g, product, b_scale, product.shape.rank - 1, 0), "f32")
+    factor = g.div(g.mul(left, right), g.cast(y_scale, "f32"))
+    return _requantized(g, g.mul(product, factor), y_zero_point)
+
+
+def _requantized(g: Any, value: Tensor, zero_point: Tensor) -> Tensor:
+    limits = np.iinfo(zero_point.dtype.numpy)
+    shifted = g.add(g.round(value), g.cast(g.reshape(zero_point, ()), "f32"))
+    return g.cast(g.clamp(shifted, float(limits.min), float(limits.max)), zero_point.dtype)
+
+
+def _convolved(g: Any, x: Tensor, w: Tensor, attributes: dict[str, Any]) -> Tensor:
+    kernel = w.shape.static[2:]
+    ones = (1,) * len(kernel)
+    strides, dilations = attributes["strides"] or ones, attributes["dilations"] or ones
+    padding = padding_of(x.shape.static[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
+    return g.conv(x, w, tuple(strides), padding, tuple(dilations), attributes["group"])
+
+
+@imports("ConvInteger")
+def conv_integer(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Tensor | None = None,
+    w_zero_point: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
+    return _convolved(g, _centred(g, x, x_zero_point, 1), _centred(g, w, w_zero_point, 0), attributes)
+
+
+@imports("QLinearConv")
+def qlinear_conv(
+    g: Any,
+    x: Tensor,
+    x_scale: Tensor,
+    x_zero_point: Tensor,
+    w: Tensor,
+    w_scale: Tensor,
+    w_zero_point: Tensor,
+    y_scale: Tensor,
+    y_zero_point: Tensor,
+    bias: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
+    sums = _convolved(g, _centred(g, x, x_zero_point, 1), _centred(g, w, w_zero_point, 0), attributes)
+    if bias is not None:
+        sums = g.add(sums, for_axis(g, sums, bias, 1, 0))
+    scale = g.mul(for_axis(g, sums, x_scale, 1, 0), for_axis(g, sums, w_scale, 1, 0))
+    return _requantized(g, g.mul(g.cast(sums, "f32"), g.div(scale, g.reshape(y_scale, ()))), y_zero_point)

@@ -1,0 +1,217 @@
+"""What is read of an ONNX file: its op sets and functions, dtypes, tensors, attributes and sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.table import MOST_OPS
+from rlx.ir.dim import Dim
+from rlx.ir.errors import Error, ParseError, UnsupportedError
+from rlx.weights.encoding import Plain
+from rlx.weights.mapped import check_regular, content_of, part
+from rlx.weights.weight import Weight
+
+_STANDARD = ("", "ai.onnx")
+_OLDEST = 7
+# Attributes that name a dtype by its number; 0 names none.
+_TYPES = ("to", "dtype", "output_dtype")
+# What reading a field may raise that is not written as ONNX says: nothing has verified the file.
+UNVERIFIED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class Model:
+    """A model's message, and what is asked of it.
+
+    Args:
+        onnx: The package.
+        message: The `ModelProto`.
+        name: The file's name, for messages.
+        folder: Where files that it names lie; None if it is not a file itself.
+        sizes: Values for sizes that it leaves open.
+    """
+
+    def __init__(self, onnx: Any, message: Any, name: str, folder: str | None, sizes: Mapping[str, int]):
+        self.onnx, self.message, self.name, self.folder, self.sizes = onnx, message, name, folder, sizes
+        self.opsets = self.versions(message.opset_import)
+        opset = self.opsets.setdefault("", onnx.defs.onnx_opset_version())
+        if opset < _OLDEST:
+            raise UnsupportedError(
+                f"{name} is of version {opset} of ONNX's ops; {_OLDEST} is the oldest that is imported",
+                hint="onnx.version_converter.convert_version makes a newer one of it",
+            )
+        self.functions = {(_domain(f.domain), f.name): f for f in message.functions}
+        self.files: dict[str, Any] = {}
+        self.built = 0
+
+    @staticmethod
+    def versions(imports: Any) -> dict[str, int]:
+        """The version of each domain."""
+        return {_domain(o.domain): o.version for o in imports}
+
+    def count(self) -> None:
+        """Take note of one more node that is built: functions and loops may repeat them.
+
+        Raises:
+            Error: There are too many.
+        """
+        self.built += 1
+        if self.built > MOST_OPS:
+            raise Error(f"{self.name} has more than {MOST_OPS} nodes")
+
+    @staticmethod
+    def op(node: Any) -> str:
+        """The name of a node's op, with its domain if it is not ONNX's own."""
+        return node.op_type if not _domain(node.domain) else f"{node.domain}.{node.op_type}"
+
+    def place(self, node: Any) -> str:
+        """Where a node stands, for messages."""
+        return f"{self.name}:{node.name or (node.output[0] if node.output else node.op_type)}"
+
+    def function(self, node: Any, opsets: Mapping[str, int], types: Callable[[], list[bytes]]) -> Any:
+        """The function that a node calls, or by which ONNX defines its op; None if there is none.
+
+        Args:
+            node: The node.
+            opsets: The versions of the ops where it stands.
+            types: Gives the types of its operands, as serialised messages, if they are needed.
+        """
+        domain = _domain(node.domain)
+        if (domain, node.op_type) in self.functions:
+            return self.functions[domain, node.op_type]
+        version = opsets.get(domain, 1)
+        try:
+            schema = self.onnx.defs.get_schema(node.op_type, version, domain)
+        except self.onnx.defs.SchemaError:
+            return None
+        if schema.has_function:
+            return schema.function_body
+        if not schema.has_context_dependent_function:
+            return None
+        known = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        chosen = max(known or schema.context_dependent_function_opset_versions)
+        text = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), types())
+        function = self.onnx.FunctionProto()
+        function.ParseFromString(text)
+        return function if function.node else None
+
+    def dtype(self, number: int, what: str) -> np.dtype:
+        """The dtype of a number of ONNX's.
+
+        Raises:
+            UnsupportedError: It is none of NumPy's, or a string.
+        """
+        try:
+            dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
+        except (KeyError, TypeError):
+            raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {number}") from None
+        return dtype
+
+    def size(self, dim: Any) -> int | Dim:
+        """A size of an input: a number, or a symbol for one that is open and has a name.
+
+        Raises:
+            Error: It has neither.
+        """
+        if dim.HasField("dim_value"):
+            return dim.dim_value
+        return self.sizes.get(dim.dim_param, dim.dim_param) if dim.dim_param else -1
+
+    def weight(self, tensor: Any) -> Weight:
+        """An initialiser, whose elements are read when they are used."""
+        what = f"initialiser '{tensor.name}'"
+        dtype, shape = self.dtype(tensor.data_type, what), tuple(tensor.dims)
+        nbytes = dtype.itemsize
+        for size in shape:
+            if size < 0:
+                raise ParseError(f"{self.name}: {what} has a size below 0")
+            nbytes *= size
+        if tensor.data_location == tensor.EXTERNAL:
+            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, self._external(tensor, what, nbytes))
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes and not _is_packed(dtype):
+            raise ParseError(f"{self.name}: {what} has {len(tensor.raw_data)} bytes, and {nbytes} are expected")
+
+        def read() -> bytes:
+            if tensor.HasField("raw_data") and not _is_packed(dtype):
+                return tensor.raw_data
+            return self.array(tensor, what).tobytes()
+
+        return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, read)
+
+    def _external(self, tensor: Any, what: str, nbytes: int) -> Callable[[], Any]:
+        """Reads a tensor's bytes in another file of the model's folder."""
+        entries = {e.key: e.value for e in tensor.external_data}
+        file, offset, length = (
+            entries.get("location", ""),
+            entries.get("offset", "0"),
+            entries.get("length", str(nbytes)),
+        )
+        where = f"{self.name}: {what} is in {file!r}"
+        if self.folder is None:
+            raise Error(f"{where}, and the model is given as bytes", hint="give the path of the model's file")
+        root = os.path.realpath(self.folder)
+        path = os.path.realpath(os.path.join(root, file))
+        if not file or os.path.isabs(file) or "\\" in file or os.path.commonpath([root, path]) != root or path == root:
+            raise ParseError(f"{where}, which is no file of the model's folder")
+        if not (offset.isdecimal() and length.isdecimal()) or int(length) != nbytes:
+            raise ParseError(f"{where}, from byte {offset!r} on {length!r} bytes, and {nbytes} are expected")
+        check_regular(path)
+        if path not in self.files:
+            self.files[path] = content_of(path)
+        content = self.files[path]
+        if int(offset) + nbytes > len(content):
+            raise ParseError(f"{where}, which ends before it")
+        return lambda: part(content, int(offset), nbytes)
+
+    def array(self, tensor: Any, what: str) -> np.ndarray:
+        """The elements of a tensor in the file."""
+        if tensor.data_location == tensor.EXTERNAL:
+            return self.weight(tensor).numpy()
+        try:
+            return self.onnx.numpy_helper.to_array(tensor)
+        except Exception as problem:
+            raise ParseError(f"{self.name}: {what} cannot be read: {problem}") from None
+
+    def attribute(self, attribute: Any, place: str) -> Any:
+        """The value of an attribute: tensors as arrays, lists as tuples, text as `str`, dtypes as NumPy's."""
+        if attribute.type == attribute.TENSOR:
+            return self.array(attribute.t, f"'{attribute.name}' of {place}")
+        if attribute.type == attribute.SPARSE_TENSOR:
+            return self.dense(attribute.sparse_tensor, f"'{attribute.name}' of {place}")
+        try:
+            value = self.onnx.helper.get_attribute_value(attribute)
+        except Exception as problem:
+            raise ParseError(f"attribute '{attribute.name}' cannot be read: {problem}", location=place) from None
+        value = self.typed(attribute.name, value, place)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if attribute.type == attribute.STRINGS:
+            return tuple(v.decode("utf-8", "replace") for v in value)
+        return tuple(value) if attribute.type in (attribute.INTS, attribute.FLOATS) else value
+
+    def typed(self, name: str, value: Any, place: str) -> Any:
+        """The value of an attribute of a name; of one that names a dtype by its number the dtype."""
+        if name in _TYPES and isinstance(value, int):
+            return self.dtype(value, f"'{name}' of {place}") if value else None
+        return value
+
+    def dense(self, sparse: Any, what: str) -> np.ndarray:
+        values, places = self.array(sparse.values, what), self.array(sparse.indices, what)
+        if any(n < 0 for n in sparse.dims) or np.prod([float(n) for n in sparse.dims]) > 1 << 28:
+            raise ParseError(f"{self.name}: {what} has sizes that have no meaning")
+        dense = np.zeros(tuple(sparse.dims), values.dtype)
+        flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), dense.shape)
+        dense.reshape(-1)[flat] = values
+        return dense
+
+
+def _domain(domain: str) -> str:
+    return "" if domain in _STANDARD else domain
+
+
+def _is_packed(dtype: np.dtype) -> bool:
+    """Whether a file has several elements in a byte."""
+    return dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")

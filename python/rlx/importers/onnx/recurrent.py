@@ -1,0 +1,270 @@
+"""RNN, GRU and LSTM with all that ONNX's have: directions, lengths, peepholes, clipping, other activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# Each by the graph, a tensor, alpha and beta (ONNX's defaults in `_DEFAULTS`).
+_ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
+    "sigmoid": lambda g, x, a, b: g.sigmoid(x),
+    "tanh": lambda g, x, a, b: g.tanh(x),
+    "relu": lambda g, x, a, b: g.relu(x),
+    "affine": lambda g, x, a, b: g.add(g.mul(x, a), b),
+    "leakyrelu": lambda g, x, a, b: g.leaky_relu(x, a),
+    "thresholdedrelu": lambda g, x, a, b: g.where(g.gt(x, a), x, 0.0),
+    "scaledtanh": lambda g, x, a, b: g.mul(g.tanh(g.mul(x, b)), a),
+    "hardsigmoid": lambda g, x, a, b: g.clamp(g.add(g.mul(x, a), b), 0.0, 1.0),
+    "elu": lambda g, x, a, b: g.elu(x, a),
+    "softsign": lambda g, x, a, b: g.soft_sign(x),
+    "softplus": lambda g, x, a, b: g.softplus(x),
+}
+_DEFAULTS = {
+    **{"affine": (1.0, 0.0), "leakyrelu": (0.01, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0)},
+    **{"hardsigmoid": (0.2, 0.5), "elu": (1.0, 0.0)},
+}
+# Which of an op's activations have an alpha and a beta, in the order of the list of each.
+_WITH_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
+_WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
+
+
+def _activations(names: Any, alphas: Any, betas: Any, default: Sequence[str], directions: int) -> list[list[Any]]:
+    """The activations of each direction, as functions of the graph and a tensor."""
+    given = [n.lower() for n in names] if names else list(default) * directions
+    if len(given) != len(default) * directions or any(n not in _ACTIVATIONS for n in given):
+        raise UnsupportedError(f"with the activations {', '.join(given)} cannot be imported")
+    alpha, beta = iter(alphas or ()), iter(betas or ())
+    made = []
+    for name in given:
+        first, second = _DEFAULTS.get(name, (0.0, 0.0))
+        first = next(alpha, first) if name in _WITH_ALPHA else first
+        second = next(beta, second) if name in _WITH_BETA else second
+        made.append(lambda g, x, f=_ACTIVATIONS[name], a=first, b=second: f(g, x, a, b))
+    return [made[i : i + len(default)] for i in range(0, len(made), len(default))]
+
+
+def _loop(
+    g: Any, x: Tensor, lengths: Tensor | None, states: Sequence[Tensor], step: Callable[..., Any], reverse: bool
+) -> tuple[Tensor, list[Tensor]]:
+    """The first state after each step, zeros beyond a sequence's end, and all states after its last.
+
+    Args:
+        g: The graph.
+        x: `[sequence, batch, …]`.
+        lengths: How many steps each sequence has, `[batch]`, or None for all.
+        states: The states before, each `[batch, hidden]`.
+        step: From the states and a slice of `x` to the next states.
+        reverse: Whether a sequence is read from its end.
+    """
+    steps = x.shape.static[0]
+    numbers = g.constant(np.arange(steps, dtype=np.int32))
+
+    def masked(carry: Any, slices: Any) -> Any:
+        now, number = slices
+        following = step(carry, now)
+        if lengths is None:
+            return tuple(following), (following[0],)
+        inside = g.reshape(g.lt(number, g.cast(lengths, "i32")), (-1, 1))
+        kept = tuple(g.where(inside, new, old) for new, old in zip(following, carry, strict=True))
+        return kept, (g.where(inside, following[0], 0.0),)
+
+    last, stacked = g.scan(masked, tuple(states), (x, numbers), reverse=reverse)
+    return stacked[0], list(last)
+
+
+class _Cell:
+    """What the three have in common.
+
+    Args:
+        g: The graph.
+        operands: x, w, r, b, the lengths, and the states, each None if left out.
+        gates: How many gates the cell has.
+        states: How many states.
+        attributes: `direction`, `hidden_size`, `layout`, `clip`.
+    """
+
+    def __init__(self, g: Any, operands: Sequence[Tensor | None], gates: int, states: int, attributes: dict[str, Any]):
+        x, w, r, self.b, self.lengths, *given = operands
+        assert x is not None and w is not None and r is not None
+        self.g, self.w, self.r, self.gates = g, w, r, gates
+        self.hidden = r.shape.static[-1]
+        self.batch_first = bool(attributes["layout"])
+        self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
+        self.directions = w.shape.static[0]
+        direction = attributes["direction"]
+        if direction not in ("forward", "reverse", "bidirectional") or (direction == "bidirectional") != (
+            self.directions == 2
+        ):
+            raise UnsupportedError(f"with the direction '{direction}' and {self.directions} weights cannot be imported")
+        self.reverse = [direction == "reverse", True][: self.directions]
+        batch = self.x.shape.static[1]
+        zeros = g.zeros((self.directions, batch, self.hidden), dtype=x.dtype)
+        self.states = [
+            zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in given[:states]
+        ]
+        clip = attributes["clip"]
+        self.clip = (lambda t: t) if not clip else (lambda t: g.clamp(t, -clip, clip))
+
+    def run(self, step: Callable[..., Any], outputs: int) -> list[Tensor]:
+        """The results, of a function that makes the step of a direction."""
+        g = self.g
+        sequences, last = [], []
+        for d in range(self.directions):
+            stacked, states = _loop(g, self.x, self.lengths, [s[d] for s in self.states], step(d), self.reverse[d])
+            sequences.append(stacked)
+            last.append(states)
+        end = 1 if self.batch_first else 0
+        whole = g.stack(sequences, 1)
+        whole = g.transpose(whole, (2, 0, 1, 3)) if self.batch_first else whole
+        return [whole, *(g.stack([s[i] for s in last], end) for i in range(len(self.states)))][:outputs]
+
+    def sums(self, d: int, now: Tensor, hidden: Tensor) -> list[Tensor]:
+        """The products and biases of all gates."""
+        g = self.g
+        total = g.add(g.matmul(now, g.transpose(self.w[d], (1, 0))), g.matmul(hidden, g.transpose(self.r[d], (1, 0))))
+        if self.b is not None:
+            first, second = g.split(self.b[d], 2)
+            total = g.add(total, g.add(first, second))
+        return self.parts(total)
+
+    def parts(self, t: Tensor) -> list[Tensor]:
+        """The parts of the gates, along the last axis."""
+        return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(t.shape.static[-1] // self.hidden)]
+
+
+@imports("RNN")
+def rnn(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    h: Tensor | None = None,
+    *,
+    outputs: int,
+    activation_alpha: Any = None,
+    activation_beta: Any = None,
+    activations: Any = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+) -> list[Tensor]:
+    common = {"direction": direction, "layout": layout, "clip": clip}
+    cell = _Cell(g, (x, w, r, b, lengths, h), 1, 1, common)
+    functions = _activations(activations, activation_alpha, activation_beta, ("tanh",), cell.directions)
+
+    def step(d: int) -> Any:
+        return lambda carry, now: [functions[d][0](g, cell.clip(cell.sums(d, now, carry[0])[0]))]
+
+    return cell.run(step, outputs)
+
+
+@imports("GRU")
+def gru(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    h: Tensor | None = None,
+    *,
+    outputs: int,
+    activation_alpha: Any = None,
+    activation_beta: Any = None,
+    activations: Any = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
+    linear_before_reset: int = 0,
+) -> list[Tensor]:
+    """Gates in the order update, reset, hidden; with `linear_before_reset` the reset is after the product."""
+    common = {"direction": direction, "layout": layout, "clip": clip}
+    cell = _Cell(g, (x, w, r, b, lengths, h), 3, 1, common)
+    functions = _activations(activations, activation_alpha, activation_beta, ("sigmoid", "tanh"), cell.directions)
+
+    def step(d: int) -> Any:
+        f, h_of = functions[d]
+        size = 3 * cell.hidden
+        of_input, of_hidden = (None, None) if b is None else g.split(b[d], 2)
+        columns = g.transpose(r[d], (1, 0))
+
+        def next_states(carry: Any, now: Tensor) -> list[Tensor]:
+            before = carry[0]
+            left = g.matmul(now, g.transpose(w[d], (1, 0)))
+            left = left if of_input is None else g.add(left, of_input)
+            right = g.matmul(before, columns)
+            right = right if of_hidden is None else g.add(right, of_hidden)
+            (xz, xr, xh), (hz, hr, hh) = cell.parts(left), cell.parts(right)
+            z, reset = f(g, cell.clip(g.add(xz, hz))), f(g, cell.clip(g.add(xr, hr)))
+            if linear_before_reset:
+                candidate = g.add(xh, g.mul(reset, hh))
+            else:
+                inner = g.matmul(g.mul(reset, before), g.narrow(columns, 1, size - cell.hidden, cell.hidden))
+                inner = inner if of_hidden is None else g.add(inner, cell.parts(of_hidden)[2])
+                candidate = g.add(xh, inner)
+            candidate = h_of(g, cell.clip(candidate))
+            return [g.add(g.mul(g.sub(1.0, z), candidate), g.mul(z, before))]
+
+        return next_states
+
+    return cell.run(step, outputs)
+
+
+@imports("LSTM")
+def lstm(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None = None,
+    lengths: Tensor | None = None,
+    h: Tensor | None = None,
+    c: Tensor | None = None,
+    peepholes: Tensor | None = None,
+    *,
+    outputs: int,
+    activation_alpha: Any = None,
+    activation_beta: Any = None,
+    activations: Any = None,
+    clip: float = 0.0,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    input_forget: int = 0,
+    layout: int = 0,
+) -> list[Tensor]:
+    """Gates in the order input, output, forget, cell; peepholes in the order input, output, forget."""
+    common = {"direction": direction, "layout": layout, "clip": clip}
+    cell = _Cell(g, (x, w, r, b, lengths, h, c), 4, 2, common)
+    functions = _activations(
+        activations, activation_alpha, activation_beta, ("sigmoid", "tanh", "tanh"), cell.directions
+    )
+
+    def step(d: int) -> Any:
+        f, g_of, h_of = functions[d]
+        peep = [None] * 3 if peepholes is None else cell.parts(peepholes[d])
+
+        def seen(total: Tensor, state: Tensor, weight: Tensor | None) -> Tensor:
+            return cell.clip(total if weight is None else g.add(total, g.mul(state, weight)))
+
+        def next_states(carry: Any, now: Tensor) -> list[Tensor]:
+            hidden, before = carry
+            to_input, to_output, to_forget, to_cell = cell.sums(d, now, hidden)
+            enters = f(g, seen(to_input, before, peep[0]))
+            stays = g.sub(1.0, enters) if input_forget else f(g, seen(to_forget, before, peep[2]))
+            state = g.add(g.mul(stays, before), g.mul(enters, g_of(g, cell.clip(to_cell))))
+            leaves = f(g, seen(to_output, state, peep[1]))
+            return [g.mul(leaves, h_of(g, state)), state]
+
+        return next_states
+
+    return cell.run(step, outputs)

@@ -1,0 +1,170 @@
+"""Resizing: each axis on its own, by the elements and weights that a result takes from it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# From this many elements for one result on, a product with a matrix instead of a sum of gathers.
+_MANY = 8
+
+
+def _places(mode: str, count: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
+    """Where on the axis of `size` elements each of `count` results is, by `coordinate_transformation_mode`."""
+    x = np.arange(count, dtype=np.float64)
+    whole = scale * size
+    if mode == "align_corners":
+        return x * (size - 1) / (whole - 1) if whole != 1 else np.zeros(count)
+    if mode == "asymmetric":
+        return x / scale
+    if mode == "tf_crop_and_resize":
+        span = (roi[1] - roi[0]) * (size - 1)
+        return roi[0] * (size - 1) + (x * span / (whole - 1) if whole != 1 else span / 2 + 0 * x)
+    if mode == "pytorch_half_pixel" and count == 1:
+        return np.zeros(count)
+    half = (x + 0.5) / scale - 0.5
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        return half
+    if mode == "half_pixel_symmetric":
+        return half + size / 2 * (1 - count / whole)
+    raise UnsupportedError(f"with the coordinates '{mode}' cannot be imported")
+
+
+def _nearest(places: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
+    rounded = {
+        "round_prefer_floor": lambda v: np.ceil(v - 0.5),
+        "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+    if mode not in rounded:
+        raise UnsupportedError(f"with the rounding '{mode}' cannot be imported")
+    return rounded[mode](places)[:, None], np.ones((places.size, 1))
+
+
+def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+    """Keys' kernel: of the distance from a place."""
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
+def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tuple[np.ndarray, np.ndarray]:
+    """The elements within a kernel's radius of each place, and their weights; a scale below 1 widens the kernel."""
+    reach = math.ceil(radius / scale) if scale < 1 else radius
+    first = np.floor(places)[:, None]
+    taken = first + np.arange(-reach + 1, reach + 1)
+    weights = kernel((taken - places[:, None]) * min(scale, 1.0))
+    return taken, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
+    """A sum of elements of an axis, for each of the results."""
+    size = x.shape.static[axis]
+    index = np.clip(taken, 0, size - 1).astype(np.int32)
+    if index.shape[1] == 1:
+        return g.gather(x, g.constant(index[:, 0]), axis=axis)
+    if index.shape[1] >= _MANY:
+        matrix = np.zeros((index.shape[0], size))
+        np.add.at(matrix, (np.arange(index.shape[0])[:, None], index), weights)
+        product = g.tensordot(x, g.constant(matrix.astype(x.dtype.numpy)), axes=((axis,), (1,)))
+        return g.moveaxis(product, -1, axis)
+    total = None
+    tail = (1,) * (x.shape.rank - 1 - axis)
+    for k in range(index.shape[1]):
+        weight = g.constant(weights[:, k].reshape(-1, *tail).astype(x.dtype.numpy))
+        term = g.mul(g.gather(x, g.constant(index[:, k]), axis=axis), weight)
+        total = term if total is None else g.add(total, term)
+    assert total is not None
+    return total
+
+
+def _sizes(
+    x: Tensor, axes: list[int], scales: np.ndarray | None, wanted: Any, policy: str
+) -> tuple[list[int], list[float]]:
+    """How many results there are along each axis, and how many for one element."""
+    lengths = [x.shape.static[a] for a in axes]
+    if scales is not None:
+        factors = [float(s) for s in scales]
+        return [math.floor(s * n) for s, n in zip(factors, lengths, strict=True)], factors
+    factors = [w / n for w, n in zip(wanted, lengths, strict=True)]
+    if policy == "stretch":
+        return [int(w) for w in wanted], factors
+    factor = min(factors) if policy == "not_larger" else max(factors)
+    return [math.floor(factor * n + 0.5) for n in lengths], [factor] * len(axes)
+
+
+@imports("Resize")
+def resize(
+    g: Any,
+    x: Tensor,
+    region: Tensor | None = None,
+    factors: Tensor | None = None,
+    wanted: Tensor | None = None,
+    *,
+    static: Static,
+    opset: int,
+    antialias: int = 0,
+    axes: Any = None,
+    coordinate_transformation_mode: str | None = None,
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str | None = None,
+) -> Tensor:
+    """Version 10 has the scales as its second operand, and reads at `i/scale`."""
+    is_old = opset < 11
+    scales = elements(static, 1 if is_old else 2, "scales")
+    sizes = integers(static, 3, "sizes")
+    used = [a % x.shape.rank for a in axes] if axes is not None else list(range(x.shape.rank))
+    if (scales is None or not scales.size) and not sizes:
+        raise UnsupportedError("without scales and sizes cannot be imported")
+    counts, ratios = _sizes(
+        x, used, scales if scales is not None and scales.size else None, sizes, keep_aspect_ratio_policy
+    )
+    coordinates = coordinate_transformation_mode or ("asymmetric" if is_old else "half_pixel")
+    roi = None if is_old or coordinates != "tf_crop_and_resize" else elements(static, 1, "roi")
+    dtype = x.dtype
+    if mode != "nearest" and dtype.name not in ("f32", "f64"):
+        x = g.cast(x, "f32")
+    outside: Any = None
+    for i, (axis, count, scale) in enumerate(zip(used, counts, ratios, strict=True)):
+        size = x.shape.static[axis]
+        part = (float(roi[i]), float(roi[i + len(used)])) if roi is not None else (0.0, 1.0)
+        if count == size and scale == 1 and part == (0.0, 1.0):
+            continue
+        places = _places(coordinates, count, size, scale, part)
+        if mode == "nearest":
+            taken, weights = _nearest(places, nearest_mode or ("floor" if is_old else "round_prefer_floor"))
+        else:
+            kernel = (
+                (lambda d: np.maximum(0.0, 1 - np.abs(d))) if mode == "linear" else (lambda d: _cubic(d, cubic_coeff_a))
+            )
+            taken, weights = _weighted(places, scale if antialias else 1.0, kernel, 1 if mode == "linear" else 2)
+            if exclude_outside:
+                weights = np.where((taken < 0) | (taken >= size), 0.0, weights)
+                weights = weights / weights.sum(axis=1, keepdims=True)
+        x = _along(g, x, axis, taken, weights)
+        if coordinates == "tf_crop_and_resize":
+            beyond = ((places < 0) | (places > size - 1)).reshape(-1, *(1,) * (x.shape.rank - 1 - axis))
+            outside = g.constant(beyond) if outside is None else g.logical_or(outside, g.constant(beyond))
+    if outside is not None:
+        x = g.where(outside, extrapolation_value, x)
+    return x if x.dtype is dtype else g.cast(x, dtype)
+
+
+@imports("Upsample")
+def upsample(
+    g: Any, x: Tensor, factors: Tensor | None = None, *, static: Static, mode: str = "nearest", scales: Any = None
+) -> Tensor:
+    known = np.asarray(scales) if scales is not None else elements(static, 1, "scales")
+    return resize(g, x, None, factors, static=[None, known], opset=10, mode=mode)

@@ -1,0 +1,281 @@
+"""The names of a graph and their values, and how a node gives more of them.
+
+A value is known where it depends on constants and sizes alone: such nodes are computed while they are imported, since what
+stands behind shapes and axes has to be a number. A graph in a node (a branch, the body of a loop) is a scope within a scope; a
+function has a scope of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.reading import UNVERIFIED, Model
+from rlx.importers.onnx.rules import Unknown, imports, structures
+from rlx.importers.table import LARGEST_LITERAL
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ParseError, UnsupportedError
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from rlx.weights.weight import Weight
+
+# Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
+_LARGEST_STATIC = 4096
+_DEEPEST = 64
+
+
+@dataclass(eq=False)
+class Value:
+    """A value of the model: a tensor, or an array of which a tensor is made when one is asked for, or a sequence.
+
+    Attributes:
+        tensor: The tensor.
+        known: The elements, where they are known; of a weight only if they are few.
+        weight: The initialiser.
+        items: The values of a sequence.
+        is_none: Whether it is an optional value that is not there.
+    """
+
+    tensor: Tensor | None = None
+    known: np.ndarray | None = None
+    weight: Weight | None = None
+    items: list[Value] | None = None
+    is_none: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is known, and no weight that might be trained."""
+        return self.known is not None and (self.weight is None or self.known.dtype.kind in "iub")
+
+
+class Scope:
+    """The values of a graph or a function by name.
+
+    Args:
+        model: What is imported.
+        g: The graph that is built.
+        outer: The scope that a graph in a node can read from.
+        caller: The scope where a function is called.
+        opsets: The versions of the ops, if they are not the model's.
+        attributes: The attributes that a function was called with.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        g: Any,
+        outer: Scope | None = None,
+        caller: Scope | None = None,
+        opsets: Mapping[str, int] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ):
+        self.model, self.g, self.outer = model, g, outer
+        self.above = outer or caller
+        self.depth: int = self.above.depth + 1 if self.above else 0
+        if self.depth > _DEEPEST:
+            raise Error(f"{model.name} has graphs and functions in one another, more than {_DEEPEST} deep")
+        self.opsets = opsets or (self.above.opsets if self.above else model.opsets)
+        self.called = attributes if attributes is not None else (outer.called if outer else {})
+        self.values: dict[str, Value] = {}
+        self._tensors: dict[Value, Tensor] = {}
+
+    def find(self, name: str) -> Value | None:
+        """The value of a name, of this scope or one around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.outer
+        return None
+
+    def value(self, name: str, what: str) -> Value:
+        """The value of a name.
+
+        Raises:
+            ParseError: Nothing gives it.
+        """
+        found = self.find(name)
+        if found is None:
+            raise ParseError(f"{self.model.name}: {what} is '{name}', which nothing before it gives")
+        return found
+
+    def tensor(self, value: Value, what: str) -> Tensor:
+        """The tensor of a value; for one that is only known as an array so far, it is made now.
+
+        Raises:
+            UnsupportedError: It is a sequence, or an optional value that is not there.
+        """
+        if value.tensor is not None:
+            return value.tensor
+        scope: Scope | None = self
+        root = self
+        while scope is not None:
+            if value in scope._tensors:
+                return scope._tensors[value]
+            root, scope = scope, scope.above
+        if value.items is not None or value.is_none:
+            kind = "a sequence" if value.items is not None else "an optional value that is not there"
+            raise UnsupportedError(f"{self.model.name}: {what} is {kind} where a tensor is expected")
+        weight = value.weight
+        if weight is not None and (weight.dtype.kind == "f" or weight.nbytes > LARGEST_LITERAL):
+            name = (
+                weight.name if not any(p.name == weight.name for p in self.g.params) else self.g.new_name(weight.name)
+            )
+            made = root._tensors[value] = self.g.param(name, weight.shape, weight.dtype, value=weight)
+            return made
+        made = self._tensors[value] = self.g.constant(weight.numpy() if weight is not None else value.known)
+        return made
+
+    def define(self, initialisers: Any) -> None:
+        """Give names to initialisers."""
+        for tensor in initialisers:
+            weight = self.model.weight(tensor)
+            self.values[weight.name] = Value(weight=weight, known=_small(weight))
+
+    def run(self, nodes: Any) -> None:
+        """Build nodes, in their order."""
+        for node in nodes:
+            place = self.model.place(node)
+            self.model.count()
+            try:
+                results = self._results(node, place)
+            except Error:
+                raise
+            except UNVERIFIED as problem:
+                message = f"{self.model.op(node)} is not written as ONNX says: {type(problem).__name__}: {problem}"
+                raise ParseError(message, location=place) from None
+            if any(node.output[len(results) :]):
+                message = f"{self.model.op(node)} with {len(node.output)} results cannot be imported"
+                raise UnsupportedError(message, location=place)
+            self.values.update({n: v for n, v in zip(node.output, results, strict=False) if n})
+
+    def operands(self, node: Any) -> list[Value | None]:
+        """The values that a node takes, None for one that is left out."""
+        return [self.value(n, f"an operand of {self.model.place(node)}") if n else None for n in node.input]
+
+    def attributes(self, node: Any) -> dict[str, Any]:
+        """The attributes of a node; in a function some are those that it was called with."""
+        place = self.model.place(node)
+        found = {}
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                if attribute.ref_attr_name in self.called:
+                    given = self.called[attribute.ref_attr_name]
+                    found[attribute.name] = self.model.typed(attribute.name, given, place)
+            else:
+                found[attribute.name] = self.model.attribute(attribute, place)
+        return found
+
+    def _results(self, node: Any, place: str) -> Sequence[Value]:
+        op = self.model.op(node)
+        if op in structures:
+            try:
+                return structures[op](self, node)
+            except UnsupportedError as problem:
+                location = problem.location or place
+                message = problem.message if location != place else f"{op} {problem.message}"
+                raise UnsupportedError(message, location=location, hint=problem.hint) from None
+        values = self.operands(node)
+        attributes = self.attributes(node)
+        rule = imports.rules.get(op)
+        is_called = (node.domain, node.op_type) in self.model.functions
+        if rule is None or is_called or not attributes.keys() <= rule.attributes:
+            called = self._called(node, values, attributes)
+            if called is not None:
+                return called
+        if rule is None:  # a function of the model's op set, of which another version is defined by a function
+            raise UnsupportedError(f"{op} cannot be imported in this version of the op set", location=place)
+        details = {
+            "static": [None if v is None else Unknown() if v.known is None else v.known for v in values],
+            "opset": self.opsets.get("", 1),
+            "outputs": len(node.output),
+        }
+        attributes |= {n: v for n, v in details.items() if n in rule.attributes}
+        if all(v is None or v.is_literal for v in values) and (values or op == "Constant"):
+            results = self._computed(op, values, attributes, place)
+            if results is not None:
+                return [Value(known=a) for a in results]
+        operands = [None if v is None else self.tensor(v, f"an operand of {place}") for v in values]
+        if op in ("Shape", "Size"):
+            return self._of_shape(op, operands[0], attributes, place)
+        built = imports.build(self.g, op, operands, attributes, (), place)  # type: ignore[arg-type]
+        return [Value(tensor=t) for t in built]
+
+    def _of_shape(self, op: str, x: Any, attributes: dict[str, Any], place: str) -> list[Value]:
+        """What depends on the shape of a tensor alone, computed on a graph of its own."""
+        scratch = Graph("static")
+        built = imports.build(scratch, op, [scratch.input("x", x.shape)], attributes, (), place)
+        scratch.set_outputs(built)
+        return [Value(known=evaluate(scratch, {"x": np.zeros(x.shape.static, x.dtype.numpy)})[0])]
+
+    def _computed(
+        self, op: str, values: Sequence[Value | None], attributes: dict[str, Any], place: str
+    ) -> list[np.ndarray] | None:
+        """What an op gives whose operands are all known: it is computed now; None if it is large."""
+        scratch: Any = Graph("static")
+        operands: list[Any] = [None if v is None else scratch.constant(v.known) for v in values]
+        built = imports.build(scratch, op, operands, attributes, (), place)
+        if any(math.prod(t.shape.static) > _LARGEST_STATIC for t in built):
+            return None
+        scratch.set_outputs(built)
+        return [np.asarray(a) for a in evaluate(scratch, scratch.weights)]
+
+    def _called(self, node: Any, values: list[Value | None], attributes: dict[str, Any]) -> list[Value] | None:
+        """The results of a node that calls a function, or whose op ONNX defines by one; None if neither is so."""
+
+        def types() -> list[bytes]:
+            helper, found = self.model.onnx.helper, []
+            for value in values:
+                if value is None:
+                    found.append(self.model.onnx.TypeProto().SerializeToString())
+                    continue
+                tensor = self.tensor(value, f"an operand of {self.model.place(node)}")
+                number = helper.np_dtype_to_tensor_dtype(tensor.dtype.numpy)
+                found.append(helper.make_tensor_type_proto(number, tensor.shape.static).SerializeToString())
+            return found
+
+        function = self.model.function(node, self.opsets, types)
+        if function is None:
+            return None
+        defaults = {a.name: self.model.attribute(a, function.name) for a in function.attribute_proto}
+        if not function.attribute_proto and (node.domain, node.op_type) not in self.model.functions:
+            schema = self.model.onnx.defs.get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
+            defaults = {
+                n: self.model.attribute(a.default_value, function.name)
+                for n, a in schema.attributes.items()
+                if a.default_value.name
+            }
+        opsets = {**self.opsets, **self.model.versions(function.opset_import)}
+        inside = Scope(self.model, self.g, caller=self, opsets=opsets, attributes={**defaults, **attributes})
+        for name, value in zip(function.input, values, strict=False):
+            if value is not None:
+                inside.values[name] = value
+        inside.values |= {n: Value(is_none=True) for n in function.input if n not in inside.values}
+        inside.run(function.node)
+        return [
+            inside.value(n, f"a result of {function.name}") if wanted else Value(is_none=True)
+            for n, wanted in zip(function.output, node.output, strict=False)
+        ]
+
+    def inside(self, graph: Any, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a graph in a node.
+
+        Args:
+            graph: The `GraphProto`.
+            arguments: The values of its inputs.
+        """
+        scope = Scope(self.model, self.g, outer=self)
+        scope.define(graph.initializer)
+        for declared, value in zip(graph.input, arguments, strict=True):
+            scope.values[declared.name] = value
+        scope.run(graph.node)
+        return [scope.value(o.name, f"a result of the graph '{graph.name}'") for o in graph.output]
+
+
+def _small(weight: Weight) -> np.ndarray | None:
+    """The elements of an initialiser that may be a shape, a list of axes or the like."""
+    return weight.numpy() if weight.nbytes <= _LARGEST_STATIC * 8 else None
