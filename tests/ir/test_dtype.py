@@ -339,3 +339,14 @@ def test_an_integer_that_does_not_fit(value: int, other: DType):
 def test_only_python_scalars_are_weak(value: Any):
     with pytest.raises(Error, match=type(value).__name__):
         weak(value, f32)
+
+
+@pytest.mark.parametrize("d", DTYPES)
+def test_numpy_takes_a_dtype_and_is_equal_to_it(d: DType) -> None:
+    numpy: Any = d.numpy
+    assert np.dtype(d) == numpy and np.zeros(2, d).dtype == numpy and np.asarray([0, 1]).astype(d).dtype == numpy
+    for same in (numpy, numpy.type, d.name, numpy.name):
+        assert d == same and not d != same  # noqa: SIM202
+    assert [other for other in DTYPES if other == d.numpy] == [d] and [other for other in DTYPES if other == d] == [d]
+    for other in (None, 0, "f8", str, object, np.uint16, numpy.newbyteorder() if d.itemsize > 1 else list):
+        assert d != other and not d == other  # noqa: SIM201

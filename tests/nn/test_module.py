@@ -247,6 +247,7 @@ def test_mistakes_name_the_module_and_the_line(wrong: Callable[[Any, Any], Any],
     ("wrong", "message"),
     [
         (lambda: nn.Sequential(*ONE_LIST), r"step 0 of Sequential is no module.*\n.*Sequential\(a, b\)"),
+        (lambda: nn.Linear(2, 4).init(0.0), r"test_module.py:\d+: the seed must be an integer, got 0.0"),  # type: ignore[arg-type]
         (lambda: nn.Conv(3, 2, 3, groups=2), "do not divide into 2 groups"),
         (lambda: nn.MultiHeadAttention(4, 3), "embed_dim 4 is no multiple of num_heads 3"),
         (lambda: nn.Dropout(1.5), r"test_module.py:\d+: p must be in \[0, 1\]"),

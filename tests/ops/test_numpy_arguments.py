@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +24,21 @@ CALLS: list[Any] = [
     lambda a: np.argmax(a, keepdims=True),
     lambda a: a.argmax(),
     lambda a: np.linalg.norm(a, 1, (1, 0), keepdims=True),
+    lambda a: np.fft.fft(a, None, 0),
+    lambda a: np.fft.rfft(a, None, -1, "ortho"),
+    lambda a: np.fft.fftn(a, None, (1,)),
+    lambda a: np.nan_to_num(a / a, True, 5.0),
+    lambda a: np.nan_to_num(a, False, 5.0, 1.0, 2.0),
+    lambda a: np.isin(np.rint(a), np.array([0, 1], np.float32), True),
+    lambda a: np.isin(np.rint(a), np.array([0, 1], np.float32), False, True),
+    lambda a: np.cross(a[:, :3], a[:, 1:], -1, -1, -1, 0),
+    lambda a: np.average(a, 1, None, False),
+    lambda a: np.median(a, 1, None, False, True),
+    lambda a: np.quantile(a, 0.3, 1, None, False, "linear"),
+    lambda a: np.sort(a, 0, None),
+    lambda a: np.round(a, 0),
+    lambda a: np.histogram(a, 3, (0, 1), True)[0].astype(np.float32),
+    lambda a: np.full_like(a, 3, np.int32),
     lambda a: np.linalg.norm(a, np.inf, axis=(1, 0)),
     *(lambda a, ord=ord: np.linalg.norm(a, ord) for ord in ORDERS),
     *(lambda a, ord=ord: np.linalg.norm(a, ord, 1) for ord in (None, 1, 2, 3, np.inf)),
@@ -38,6 +53,27 @@ def test_a_call_is_what_numpy_computes(call: Any) -> None:
     assert found.shape == np.shape(wanted)
     assert found.dtype.kind != "f" or found.dtype == wanted.dtype
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+ELSEWHERE: list[Any] = [
+    lambda a: np.fft.fft(a, 1),
+    lambda a: np.fft.fft(a, 0),
+    lambda a: np.fft.rfft(a, 1, 1),
+    lambda a: np.fft.ifft(a, 1),
+    lambda a: np.fft.fftn(a, (0, 1)),
+    lambda a: np.cross(a[:, :3], a[:, 1:], 0),
+    lambda a: cast("Any", np).average(a, 1, None, True),
+    lambda a: np.sort(a, 0, "stable"),
+    lambda a: np.round(a, 2),
+]
+
+
+@pytest.mark.parametrize("call", ELSEWHERE)
+def test_what_numpy_has_in_a_place_means_nothing_else_here(call: Any) -> None:
+    """An argument that tensors do not have is refused, by position as by name, and not taken for the next one."""
+    x: Any = rlx.Graph().input("x", X.shape)
+    with pytest.raises(rlx.Error, match="unexpected keyword argument"):
+        call(x)
 
 
 @pytest.mark.parametrize("ord", [2, -2, "nuc"])

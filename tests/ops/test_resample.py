@@ -162,6 +162,11 @@ def test_blocks_are_the_patches_of_jax() -> None:
         (lambda g, x: g.resize(x, (3, 3), mode="lanczos"), "lanczos"),
         (lambda g, x: g.resize(x, (3, 3), mode="area", align_corners=True), "align_corners"),
         (lambda g, x: g.resize(x, (3, 3), mode="nearest", antialias=True), "antialias is for"),
+        *(
+            (lambda g, x, mode=mode: g.resize(g.cast(x, "u8"), (3, 3), mode=mode), "float|f32")
+            for mode in ("nearest", "bilinear", "bicubic", "area")
+        ),
+        (lambda g, x: g.resize(g.cast(x, "i32"), (3, 3), mode="bilinear", antialias=True), "takes floats"),
         (lambda g, x: g.interpolate(x), "one of size and scale"),
         (lambda g, x: g.grid_sample(x, x), "needs a grid"),
         (lambda g, x: g.grid_sample(x, GRID, mode="area"), "mode is"),

@@ -39,6 +39,7 @@ SEVERAL: list[tuple[Any, ...]] = [
     (A, slice(None), 1),
 ]
 ONE: list[tuple[Any, ...]] = [
+    (),
     (1,),
     (slice(None), 2),
     (slice(1, 3), slice(None), slice(2, -1)),

@@ -114,3 +114,31 @@ def test_functions_of_ops_are_pickled_by_name() -> None:
         rlx.ops.norm,
     ):  # the last one is a family of ops that is called as one
         assert pickled(function) is function
+
+
+@rlx.jit(static="times")
+def jitted(x: Any, times: int = 2) -> Any:
+    return rlx.ops.sum(x * x) * float(times)
+
+
+def plain(x: Any) -> Any:
+    return rlx.ops.sum(x * x * x)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_copies_of_functions_under_jit(copied: Any) -> None:
+    """As of Python's functions: a copy is the function itself, and a pickle its name; without one, what it is made of."""
+    x = np.array([1, 2], np.float32)
+    assert copied(jitted) is jitted
+    unnamed = rlx.jit(plain, threads=1)
+    assert copied(unnamed).graph_for(x).text() == unnamed.graph_for(x).text()
+    for gradient in (unnamed.grad(), jitted.value_and_grad("x"), unnamed.grad().__copy__()):
+        other = copied(gradient)
+        assert other.graph_for(x).text() == gradient.graph_for(x).text()
+
+
+def test_tensors_of_a_graph_are_copied_and_not_pickled() -> None:
+    x = rlx.Graph().input("x", (2,))
+    assert copy.copy(x) is x and copy.deepcopy({"x": [x]})["x"][0] is x
+    with pytest.raises(rlx.Error, match="part of its graph and cannot be pickled"):
+        pickle.dumps(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -122,11 +123,14 @@ def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.M
         ({"checkpoint_every": 3}, "checkpoint_every needs a file"),
         ({"on_step": 3}, "on_step must be a function"),
         ({"checkpoint": 3}, "expected the path of a file, got 3"),
+        ({"checkpoint": os.curdir}, "checkpoint: . is a folder"),
+        ({"checkpoint": Path("no-such-folder") / "run"}, "checkpoint: there is no folder no-such-folder"),
     ],
 )
 def test_bad_options_are_refused(step: TrainStep, options: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         fit(step, mlp.batches(1), **options)
+    assert step.num_updates == 0  # before there is something to lose
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ class Tensor(TensorMethods):
         """The tensor that is to be cast to `kind`: with all the digits of the number that it stands for."""
         return self
 
+    def __deepcopy__(self, _: object = None) -> Tensor:
+        return self  # it is never changed
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> Any:
+        raise Error(f"{self!r} is a part of its graph and cannot be pickled", hint="pickle the graph")
+
     def __repr__(self) -> str:
         return f"<Tensor {self.name}: {self.shape}>"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -23,6 +23,9 @@ Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 @dataclass(frozen=True, eq=False, repr=False)
 class DType:
     """An element type. There are twelve instances, compared by identity: ``a is b``, ``a == b``.
+
+    As NumPy's it is also equal to what means the same to NumPy, ``np.float32`` or ``np.dtype("f4")``, and to its names,
+    ``"f32"`` and ``"float32"``; and NumPy takes it for a dtype: ``np.zeros(x.shape, x.dtype)``.
 
     Attributes:
         name: The name in RLX: ``"f32"``, ``"bool"``.
@@ -44,6 +47,21 @@ class DType:
         if self.name == "bf16":
             return np.dtype(required("ml_dtypes", "bf16").bfloat16)
         return np.dtype(self.numpy_name)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype, under the name by which NumPy asks for it."""
+        return self.numpy
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return other in (self.name, self.numpy_name)
+        if isinstance(other, (np.dtype, type)):
+            met: np.dtype[Any] = np.dtype(cast(Any, other))
+            return met.name == self.numpy_name and met.isnative
+        return self is other
+
+    __hash__ = object.__hash__
 
     @property
     def is_bool(self) -> bool:

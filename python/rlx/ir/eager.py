@@ -137,12 +137,6 @@ class EagerTensor(Tensor):
             raise TypeError(f"only integer scalars are indices of Python's, not {self._shape}")
         return int(self._array)
 
-    def __copy__(self) -> EagerTensor:
-        return self
-
-    def __deepcopy__(self, memo: object) -> EagerTensor:
-        return self
-
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self._array,)
 

@@ -541,7 +541,7 @@ class TensorMethods(Operators):
         """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
 
     def logaddexp(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
 
     def logcumsumexp(self, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
@@ -1670,7 +1670,7 @@ class OpMethods:
         """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
 
     def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
 
     def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""

@@ -15,6 +15,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_integer
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
 from rlx.nn import scope as scopes
@@ -99,7 +100,12 @@ class Module:
         """First values of all parameters and buffers, by name.
 
         The same seed gives the same numbers; those of one parameter depend on its name, not on the others.
+
+        Raises:
+            Error: The seed is no integer.
         """
+        if not is_integer(seed):
+            raise Error(f"the seed must be an integer, got {seed!r:.60}", location=describe(caller_location()))
         return {name: parameter.value(seed, name) for name, parameter in self.parameters().items()}
 
     def params_from(self, source: Any) -> dict[str, np.ndarray]:

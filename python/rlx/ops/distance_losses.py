@@ -43,8 +43,9 @@ def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, 
     if beta == 0:
         return l1_loss(b, prediction, target, reduction)
     x, y = together(b, prediction, target)
-    distance = b.abs(widened(b, x) - widened(b, y))
-    near = b.minimum(distance, float(beta))  # with the distance itself where it is near, this is both branches
+    distance = widened(b, x) - widened(b, y)
+    # With the distance itself where it is near, this is both branches; its sign, and not |x|, has a second derivative at 0.
+    near = b.clip(distance, -float(beta), float(beta))
     return reduced(b, near * (distance - near * 0.5) * (1 / beta), reduction, x)
 
 

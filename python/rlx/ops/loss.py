@@ -244,9 +244,9 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
         return _reduced(losses, reduction, prediction.dtype)
 
     def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, delta: float, reduction: str) -> Tensor:
-        distance = b.abs(widened(b, prediction) - widened(b, target))
+        distance = widened(b, prediction) - widened(b, target)
         # Both branches in one: with the distance itself for `near`, this is half its square.
-        near = b.minimum(distance, delta)
+        near = b.clip(distance, -delta, delta)
         return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
 
     def build(self, b: Builder, prediction: Any, target: Any, delta: float = 1.0, reduction: Any = "mean") -> Tensor:
@@ -267,7 +267,9 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
         x, t = widened(b, logits), widened(b, targets)
-        return _reduce(b, b.relu(x) - x * t + b.log1p(b.exp(-b.abs(x))), reduction, logits)
+        upper = x > 0.0  # one of two smooth formulas: |x| and a maximum have no second derivative at 0
+        losses = b.where(upper, x, 0.0) - x * t + b.log1p(b.exp(b.where(upper, -x, x)))
+        return _reduce(b, losses, reduction, logits)
 
     def build(
         self,

@@ -19,8 +19,27 @@ from rlx.ops.lift import axis_of, common
 from rlx.ops.other_names import METHOD_OF
 
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
-_IGNORED = {"out": (None,), "where": (True,), "dtype": (None,), "order": ("K", "C", None), "subok": (True,)}
-_PLAIN = (str, bool, type(None))
+_IGNORED: dict[str, tuple[Any, ...]] = {
+    "out": (None,),
+    "where": (True,),
+    "dtype": (None,),
+    "order": ("K", "C", None),
+    "subok": (True,),
+    "copy": (True, False),
+    "assume_unique": (True, False),
+    "overwrite_input": (True, False),
+    "returned": (False,),
+    "density": (None, False),
+    "kind": (None,),
+    "method": ("linear",),
+    "decimals": (0,),
+    "n": (None,),
+    "s": (None,),
+    "axisa": (-1,),
+    "axisb": (-1,),
+    "axisc": (-1,),
+}
+_PLAIN = (str, bool, int, type(None))
 
 
 def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -57,8 +76,9 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             raise type(problem)(message, location=describe(caller_location()), hint=problem.hint) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
-    args, kwargs = _by_name(function, args, kwargs)
-    return _called(b, shown, METHOD_OF.get(name, name), args, kwargs)
+    method = METHOD_OF.get(name, name)
+    args, kwargs = _by_name(function, surface.methods().get(method), args, kwargs)
+    return _called(b, shown, method, args, kwargs)
 
 
 def _size(b: Any, x: Any, axis: int | None = None) -> Any:
@@ -88,8 +108,8 @@ _OWN: dict[str, Callable[..., Any]] = {
 }
 
 
-def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Arguments that come by position after one that methods do not have in that place, by NumPy's names for them."""
+def _by_name(function: Any, method: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arguments that come by position from one on that the method does not have in that place, by NumPy's names for them."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -99,7 +119,9 @@ def _by_name(function: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dic
     ):  # all that comes by position are operands, as of einsum
         return args, kwargs
     names = list(parameters)
-    first = next((n for n, name in enumerate(names[: len(args)]) if name in _IGNORED), len(args))
+    own = [] if method is None else [n for n in inspect.signature(method).parameters if n != "b"]
+    elsewhere = (n for n, name in enumerate(names[: len(args)]) if name in _IGNORED and own[n : n + 1] != [name])
+    first = next(elsewhere, len(args))
     return args[:first], {**dict(zip(names[first:], args[first:], strict=False)), **kwargs}
 
 

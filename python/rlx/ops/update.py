@@ -92,8 +92,8 @@ class Selection:
                     f"the values are complex, and {x.dtype} has no imaginary part", hint="give g.real(values)"
                 )
             new = cast(b, new, x.dtype)
-            mask = self._index[0]
-            if len(self._index) == 1 and isinstance(mask, Tensor) and mask.dtype.is_bool:
+            mask = self._index[0] if len(self._index) == 1 else None
+            if isinstance(mask, Tensor) and mask.dtype.is_bool:
                 return _where(x, mask, joined(x, new), new)
             entries = indexing.filled([indexing.entry_of(i) for i in self._index], x.rank)
             if all(_is_plain(e, d) for e, d in zip(entries, _axes(x, entries), strict=True)):

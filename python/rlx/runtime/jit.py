@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class Jit:
         self._function = function
         self._what = f"jit function '{self.__name__}'"
         self._static = _static_names(static, self._signature, self._what)
+        self._made_of: tuple[Any, ...] = (function, tuple(self._static), device, threads)
         self._session = Session(device, threads=threads)
         self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
         self._variants: dict[Any, Variant] = {}
@@ -101,6 +103,20 @@ class Jit:
     def num_traces(self) -> int:
         """How many signatures the function has been traced for."""
         return sum(variant.traced is not None for variant in list(self._variants.values()))
+
+    def __copy__(self) -> Jit:
+        return self  # as Python's functions
+
+    def __deepcopy__(self, memo: object) -> Jit:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By its name where a module has it, as Python's functions; else the function and the options, without programs."""
+        name: str = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (type(self), self._made_of)
 
     def clear_cache(self) -> None:
         """Forget all traces and programs."""

@@ -29,10 +29,11 @@ class Differentiated(Jit):
         with_value: Whether to give the value too.
     """
 
-    def __init__(self, of: Jit, wrt: Any, *, with_value: bool = True):
+    def __init__(self, of: Jit, wrt: Any, with_value: bool = True):
         self.__dict__.update(of.__dict__)
+        self._made_of = (of, wrt, with_value)
         self._variants = {}
-        self._of: Any = of
+        self._inner: Any = of
         self._with_value = with_value
         self.__name__, self._what = f"{of.__name__}_gradient", f"the gradient of {of._what}"
         parameters = [n for n in self._signature.parameters if n not in self._static]
@@ -48,11 +49,13 @@ class Differentiated(Jit):
         self._wrt: tuple[str, ...] = tuple(chosen)
 
     def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        graph, rebuild = self._of._traced(arguments, static)
+        graph, rebuild = self._inner._traced(arguments, static)
         names, structures = self._differentiated(arguments.structure, arguments.signature)
         if not graph.results or graph.outputs[0].shape.rank or not graph.outputs[0].shape.dtype.is_float:
             got = graph.outputs[0].shape if graph.results else "nothing"
-            message = f"{self._of._what} must return a loss first, a scalar of floats, to be differentiated; got {got}"
+            message = (
+                f"{self._inner._what} must return a loss first, a scalar of floats, to be differentiated; got {got}"
+            )
             raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
         tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
         if not self._with_value:  # without outputs that nobody reads: the first one is what a second derivative is of

@@ -15,6 +15,7 @@ from numbers import Real
 from typing import Any
 
 from rlx.ir.errors import Error
+from rlx.ir.files import file_name
 from rlx.train.loggers import Logger
 from rlx.train.schedules import check_count, check_flag
 from rlx.train.step import TrainStep
@@ -148,6 +149,13 @@ def _check_files(checkpoint: Any, checkpoint_every: Any, resume: Any) -> None:
     check_flag("resume", resume)
     if resume and checkpoint is None:
         raise Error("resume needs a file: checkpoint=path")
+    if checkpoint is not None:  # before there is something to lose
+        name = file_name(checkpoint)
+        folder = os.path.dirname(name) or os.curdir
+        if not os.path.isdir(folder):
+            raise Error(f"checkpoint: there is no folder {folder}")
+        if os.path.isdir(name):
+            raise Error(f"checkpoint: {name} is a folder", hint="give the path of a file in it")
 
 
 def _check_counts(**counts: Any) -> None:

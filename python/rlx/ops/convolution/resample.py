@@ -132,6 +132,8 @@ def resample(
     sizes = [dim(new) for new in size]
     if x.rank not in (3, 4, 5) or len(sizes) != x.rank - 2:
         raise ShapeError(f"x must be [N, C, spatial…] with {len(sizes)} spatial axes for size {sizes}, got {x.shape}")
+    if not x.dtype.is_inexact and mode != "nearest_exact":
+        raise ShapeError(f"{mode} takes floats, got {x.shape}", hint="cast x to f32 first, and round what comes")
     if mode == "area":
         return adaptive_avg_pool(b, x, sizes)
     wide = x if mode == "nearest_exact" else widened(b, x)

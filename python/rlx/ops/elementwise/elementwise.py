@@ -240,7 +240,8 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         if side == 0 and exponent is not None:
             return times(d, (lhs if exponent == 2 else b.pow(lhs, exponent - 1)) * exponent, adjoint)
         if side == 0:
-            flat = rhs == 0.0
+            # For the exponent 0 it is 0, but has a derivative by the exponent: 1/lhs.
+            flat = (rhs == 0.0) & b.bitwise_not(b.abs(lhs) > 1e-30)
             return times(d, b.where(flat, 0.0, rhs * b.pow(lhs, b.where(flat, 1.0, rhs - 1.0))), adjoint)
         zero = lhs == 0.0
         return times(d, b.where(zero, 0.0, b.log(b.where(zero, 1.0, lhs)) * y), adjoint)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ops.elementwise.numbers import real
-from rlx.ops.lift import axis_of, inexact
+from rlx.ops.lift import axis_of, common, inexact
 from rlx.ops.surface import helper
 
 # G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -23,8 +23,9 @@ def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
     x = _float(b, x)
     if beta != 1:
         return softplus(b, x * beta) / beta
-    # Unlike relu, the maximum has the slope 1/2 at 0, and |x| none: together they have that of softplus.
-    return b.maximum(x, 0.0) + b.log1p(b.exp(-b.abs(x)))
+    # One of two formulas that are smooth: with |x| and a maximum, the second derivative at 0 would be 0.
+    upper = x > 0.0
+    return b.where(upper, x, 0.0) + b.log1p(b.exp(b.where(upper, -x, x)))
 
 
 @helper
@@ -35,11 +36,13 @@ def log_sigmoid(b: Builder, x: Any) -> Tensor:
 
 @helper
 def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
-    high = b.maximum(lhs, rhs)
-    gap = b.abs(b.sub(lhs, rhs))
-    # inf - inf and -inf + inf have no difference.
-    return high + b.log1p(b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
+    lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
+    # Either formula is smooth where both are equal; with a maximum and |lhs - rhs|, second derivatives would be 0 there.
+    swapped = rhs > lhs
+    gap = b.where(swapped, lhs, rhs) - b.where(swapped, rhs, lhs)
+    same = (lhs == rhs) & b.isinf(lhs)  # inf - inf and -inf + inf have no difference
+    return b.where(swapped, rhs, lhs) + b.log1p(b.exp(b.where(same, 0.0, gap)))
 
 
 @helper
@@ -53,14 +56,16 @@ def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
 def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x) - 1)` below 0."""
     x = _float(b, x)
-    return b.where(x > 0.0, x, b.expm1(b.minimum(x, 0.0)) * alpha)
+    upper = x > 0.0
+    return b.where(upper, x, b.expm1(b.where(upper, 0.0, x)) * alpha)
 
 
 @helper
 def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
     x = _float(b, x)
-    return b.relu(x) + b.expm1(b.minimum(x, 0.0) * (1 / alpha)) * alpha
+    upper = x > 0.0
+    return b.where(upper, x, b.expm1(b.where(upper, 0.0, x) * (1 / alpha)) * alpha)
 
 
 @helper
@@ -119,11 +124,15 @@ def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
 @helper
 def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
-    lhs, rhs = (b.abs(_float(b, v)) for v in (lhs, rhs))
-    high, low = b.maximum(lhs, rhs), b.minimum(lhs, rhs)
-    ratio = low / b.where(high > 0.0, high, 1.0)
-    size = high * b.sqrt(ratio * ratio + 1.0)
-    infinite = b.bitwise_or(b.isinf(lhs), b.isinf(rhs))
+    lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
+    infinite = b.isinf(lhs) | b.isinf(rhs)
+    lhs, rhs = (b.where(infinite, 0.0, v) for v in (lhs, rhs))
+    scale = b.maximum(b.abs(lhs), b.abs(rhs))
+    zero = scale == 0.0
+    # The scale keeps from overflow alone: a root of squares has the right derivatives of any order, |x| has none at 0.
+    scale = b.stop_gradient(b.where(zero, 1.0, scale))
+    lhs, rhs = lhs / scale, rhs / scale
+    size = b.where(zero, 0.0, b.sqrt(b.where(zero, 1.0, lhs * lhs + rhs * rhs)) * scale)
     return b.where(infinite, float("inf"), size)
 
 

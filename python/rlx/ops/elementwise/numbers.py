@@ -89,7 +89,7 @@ def signbit(b: Builder, x: Any) -> Tensor:
 def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
     """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
     magnitude, x = common(b, magnitude, x)
-    size = b.abs(magnitude if magnitude.dtype.is_float else b.cast(magnitude, f32))
+    size = b.abs(inexact(b, real(b, magnitude)))
     return b.where(signbit(b, x), -size, size)
 
 

@@ -11,6 +11,9 @@ from rlx.ir.typing import TensorLike
 from rlx.ops.lift import cast, common, inexact, tensor_like
 from rlx.ops.surface import helper
 
+# So near to 0 `sinc` is the sum of so many terms of its series, to the last bit of f64: the quotient loses derivatives there.
+_NEAR_SINC, _SINC_TERMS = 0.15, 9
+
 
 @helper
 def deg2rad(b: Builder, x: Any) -> Tensor:
@@ -28,8 +31,13 @@ def rad2deg(b: Builder, x: Any) -> Tensor:
 def sinc(b: Builder, x: Any) -> Tensor:
     """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
     x = inexact(b, tensor_like(b, x, f32))
-    angle = b.where(x == 0, 1.0, x) * math.pi
-    return b.where(x == 0, 1.0, b.sin(angle) / angle)
+    near = b.abs(x) < _NEAR_SINC
+    angle = b.where(near, 1.0, x) * math.pi
+    square = b.square(b.where(near, x, 0.0) * math.pi)
+    series = b.full_like(x, 0.0)
+    for n in reversed(range(_SINC_TERMS)):
+        series = series * square + (-1) ** n / math.factorial(2 * n + 1)
+    return b.where(near, series, b.sin(angle) / angle)
 
 
 @helper
@@ -64,7 +72,9 @@ def logit(b: Builder, x: Any) -> Tensor:
 def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
     """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
     x, y = (inexact(b, v) for v in common(b, x, y))
-    zero = (x == 0) & b.bitwise_not(b.isnan(y))
+    # Where the logarithm is finite the product is 0 by itself, and log(y) its derivative by x.
+    finite = (y != 0 if y.dtype.is_complex else y > 0) & b.isfinite(y)
+    zero = (x == 0) & b.bitwise_not(b.isnan(y) | finite)
     return b.where(zero, 0.0, x * b.log(b.where(zero, 1.0, y)))
 
 

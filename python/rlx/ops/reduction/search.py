@@ -273,7 +273,9 @@ def interp(b: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = 
     x0, x1, f0, f1 = (b.gather(v, i) for v in (xp, fp) for i in (place - 1, place))
     width = x1 - x0
     share = b.where(width == 0, 0.0, (x - x0) / b.where(width == 0, 1.0, width))
-    result = b.where(share == 0, f0, f0 + (f1 - f0) * share)
+    rise = f1 - f0
+    flat = (share == 0) & b.bitwise_not(b.isfinite(rise))  # infinity times 0
+    result = b.where(flat, f0, f0 + b.where(flat, 0.0, rise) * share)
     first, last = b.gather(fp, 0), b.gather(fp, b.dim_size(count) - 1)
     result = b.where(x < b.gather(xp, 0), first if left is None else left, result)
     return b.where(x > b.gather(xp, b.dim_size(count) - 1), last if right is None else right, result)

@@ -212,7 +212,10 @@ def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = No
         if ord != "fro":
             raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
         ord = 2
-    size = b.abs(inexact(b, tensor_like(b, x, f32)))
+    x = inexact(b, tensor_like(b, x, f32))
+    if ord == 2 and not x.dtype.is_complex:  # without |x|, which has no second derivative at 0
+        return b.sqrt(b.sum(x * x, axis, keepdims))
+    size = b.abs(x)
     if ord in (np.inf, -np.inf):
         return b.reduce("max" if ord > 0 else "min", size, axis, keepdims)
     if ord == 0:

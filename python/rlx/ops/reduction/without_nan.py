@@ -14,8 +14,8 @@ from rlx.ops.surface import helper
 
 
 def _without(b: Builder, x: Any, value: float) -> Tensor:
-    x = inexact(b, tensor_like(b, x, f32))
-    return b.where(b.isnan(x), value, x)
+    x = tensor_like(b, x, f32)
+    return b.where(b.isnan(x), value, x) if x.dtype.is_inexact else x  # integers stay what they are, and exact
 
 
 @helper
@@ -39,8 +39,10 @@ def nanmean(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdim
 
 
 def _extreme(b: Builder, kind: str, x: Any, axis: Any, keepdims: bool, least: float) -> Tensor:
-    x = inexact(b, tensor_like(b, x, f32))
+    x = tensor_like(b, x, f32)
     found = b.reduce(kind, _without(b, x, least), axis, keepdims)
+    if not x.dtype.is_inexact:
+        return found
     return b.where(b.all(b.isnan(x), axis=axis, keepdims=keepdims), np.nan, found)
 
 
