@@ -195,7 +195,7 @@ def test_a_truncated_artifact(command: Command, hello_artifact: Path, tmp_path: 
 
 
 def _argument(name: str, shape: Any, kind: str) -> Any:
-    from rlx.ir.signature import Argument
+    from rlx.ir.interface import Argument
 
     return Argument(name, kind, shape)
 

@@ -22,9 +22,9 @@ from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import CompileError, Error
 from rlx.ir.files import read_bytes, write_atomically
 from rlx.ir.graph import Graph
-from rlx.ir.requirements import Requirement
+from rlx.ir.interface import KINDS, Argument, Output, Requirement
 from rlx.ir.shape import Shape
-from rlx.ir.signature import KINDS, Argument, Output, initial_value
+from rlx.ir.signature import initial_value
 
 FORMAT = 2
 _MANIFEST, _PROGRAM = "manifest.json", "program"

@@ -18,7 +18,8 @@ from rlx.backends.stages import check_of, check_options, check_policy, prepared,
 from rlx.ir.custom import sources
 from rlx.ir.errors import CompileError, Error, StageError
 from rlx.ir.graph import Graph
-from rlx.ir.requirements import Requirement, requirements
+from rlx.ir.interface import Requirement
+from rlx.ir.requirements import requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy

@@ -14,8 +14,8 @@ from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.guards import is_array, is_iterable, is_mapping
 
 if TYPE_CHECKING:
+    from rlx.ir.interface import Output
     from rlx.ir.shape import Shape
-    from rlx.ir.signature import Output
 
 # What an attribute of a target is, where anything else would be taken for it: a letter of a name for a name.
 _KINDS: dict[str, tuple[Any, str]] = {

@@ -23,7 +23,7 @@ from rlx.cli.names import DEVICES
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.ir.graph import Graph
-    from rlx.ir.signature import Argument, Output
+    from rlx.ir.interface import Argument, Output
 
 Arrays = dict[str, np.ndarray]
 
@@ -114,8 +114,8 @@ def _check_target(artifact: Artifact, arguments: argparse.Namespace) -> None:
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
     """The files to which each output is written."""
-    from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
+    from rlx.ir.suggestions import suggestion
 
     names = [o.name for o in outputs]
     files: dict[str, list[str]] = {name: [] for name in names}
@@ -180,9 +180,9 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         Error: The message names all missing arguments, each with the flag to add.
     """
     from rlx.cli.values import flag_for
-    from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
-    from rlx.ir.evaluate import check_argument
+    from rlx.ir.interface import check_argument
+    from rlx.ir.suggestions import suggestion
 
     for kind, arrays, other_option in (("input", inputs, "--param"), ("param", params, "--input")):
         names = {a.name for a in declared if a.kind == kind}

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
 from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, VerificationError
 from rlx.ir.guards import is_array, is_real, is_truth_value
+from rlx.ir.interface import KINDS, Argument, Output
 from rlx.ir.location import describe
-from rlx.ir.shape import Shape, shape_of_type
+from rlx.ir.shape import shape_of_type
+from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rlx.mlir_types import AttributeDict
 
-KINDS = ("input", "param", "state")
 STAGES = ("hir", "mir", "lir")
 # Module attribute up to MIR: whether `rlx-fuse` makes fused ops of primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
@@ -26,26 +26,6 @@ POLICIES = ("direct", "fusable")
 PREPARES = "rlx.prepares"
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
 _OF_RESULTS = ("rlx.name", "rlx.updates")
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of the graph's function: an input, a parameter (weight) or a state."""
-
-    name: str
-    kind: str
-    shape: Shape
-    donate: bool = False
-    init: float = 0.0
-
-
-@dataclass(frozen=True)
-class Output:
-    """A result of the graph's function; `updates` names the state that it is written back to."""
-
-    name: str
-    shape: Shape
-    updates: str | None = None
 
 
 def functions(module: mlir.Module) -> list[mlir.FuncOp]:

@@ -14,12 +14,10 @@ from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.files import file_name
 from rlx.ir.given import given_array
+from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.requirements import Requirement
-from rlx.ir.signature import Argument
 from rlx.runtime.arguments import (
     checked_cast,
     checked_threads,

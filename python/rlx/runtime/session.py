@@ -14,9 +14,9 @@ from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import argument_array
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
+from rlx.ir.interface import argument_array
 from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads

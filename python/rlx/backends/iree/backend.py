@@ -30,8 +30,9 @@ from rlx.ir import opview
 from rlx.ir.dim import estimate
 from rlx.ir.errors import ExecutionError
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, bodies
+from rlx.ir.signature import bodies
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000

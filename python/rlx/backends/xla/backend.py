@@ -26,10 +26,10 @@ from rlx.backends.xla.options import option, with_threads
 from rlx.backends.xla.portable import VERSION, to_portable
 from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, bind_symbols
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import Argument, bodies, prepares
+from rlx.ir.signature import bodies, prepares
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.passes import run
