@@ -144,7 +144,8 @@ def _save(file: Path, out: Path) -> int:
 
 
 def _artifact(file: Path, out: Path) -> int:
-    from rlx.backends.artifact import Artifact, Signature
+    from rlx.backends.artifact import Artifact
+    from rlx.backends.signature import Signature
 
     try:
         Artifact("cpu", "any", Signature.of(rlx.parse(file)), b"program").save(out)

@@ -12,8 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlx.ir.dim import Bindings, DimExpr, parse
+from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.given import cast_array, given_array
+from rlx.ir.guards import is_array, is_real, is_truth_value
 from rlx.ir.shape import Shape
 
 KINDS = ("input", "param", "state")
@@ -77,6 +79,26 @@ class Requirement:
         if not isinstance(expression, DimExpr):
             raise Error(f"{data[0]!r} has no symbols: nothing depends on it")
         return cls(expression, data[1], data[2])
+
+
+def initial_value(init: Any, kind: DType) -> float:
+    """The number with which every element of a state starts.
+
+    Raises:
+        ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
+    """
+    if is_array(init) and not init.ndim:
+        init = init.item()
+    if not is_real(init) and not is_truth_value(init):
+        hint = "an array is given by set_state, or when it is run"
+        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
+    fitted(init, kind)
+    if init != init:
+        raise ShapeError("init must be a number, got NaN")
+    value = float(init)
+    if kind.is_integer and int(value) != init:
+        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
+    return value
 
 
 def argument_array(argument: Argument, value: object, *, cast: bool = False) -> np.ndarray:

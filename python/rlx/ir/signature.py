@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
-from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, VerificationError
-from rlx.ir.guards import is_array, is_real, is_truth_value
-from rlx.ir.interface import KINDS, Argument, Output
+from rlx.ir.interface import KINDS, Argument, Output, initial_value
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of_type
 from rlx.ir.suggestions import suggestion
@@ -216,26 +214,6 @@ def _check_names(entry: AttributeDict, known: Iterable[str]) -> None:
         name = getattr(named, "name", named)
         if name.startswith("rlx.") and name not in known:
             raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")
-
-
-def initial_value(init: Any, kind: DType) -> float:
-    """The number with which every element of a state starts.
-
-    Raises:
-        ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
-    """
-    if is_array(init) and not init.ndim:
-        init = init.item()
-    if not is_real(init) and not is_truth_value(init):
-        hint = "an array is given by set_state, or when it is run"
-        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
-    fitted(init, kind)
-    if init != init:
-        raise ShapeError("init must be a number, got NaN")
-    value = float(init)
-    if kind.is_integer and int(value) != init:
-        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
-    return value
 
 
 def _a(kind: str) -> str:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
 from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
+from rlx.backends.hashes import fingerprint
 from rlx.backends.registry import backend_of, runtime_of, target_of
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import Error

@@ -14,12 +14,13 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact
 from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
 from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import Check, listed, name, one_of, optional
 from rlx.backends.protocol import Compiled, DeviceInfo, Measurement
+from rlx.backends.signature import Signature
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable
 from rlx.backends.xla.options import option, with_threads
