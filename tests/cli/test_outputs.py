@@ -204,7 +204,8 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
         monkeypatch.setattr(os, "replace", full)
     elif disk == "full":
         monkeypatch.setattr(Path, "write_bytes", half)
-        monkeypatch.setattr("rlx.weights.safetensors.open", lambda path, _: Full(path), raising=False)
+        for module in ("rlx.weights.safetensors", "rlx.backends.archive"):
+            monkeypatch.setattr(f"{module}.open", lambda path, _: Full(path), raising=False)
     else:
         real = os.open
         refused = lambda path, flags, *rest, **more: (  # noqa: E731

@@ -3,8 +3,8 @@
 The artifact holds the program, those for other targets (`--also`), what they take and give, and the weights of `--params`, if
 any; `rlx run`, `rlx.load` and `rlx.deploy.load` read it. The target `stablehlo` is no device but a kind of file: a portable
 StableHLO artifact, which XLA, JAX and IREE read. Its function `main` takes inputs, weights and states in the order of the
-graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is several files, such as
-C, OUT is a folder.
+graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is
+several files, such as C, OUT is a folder.
 """
 
 from __future__ import annotations
