@@ -89,6 +89,17 @@ def public_names() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    try:
+        return _loaded(name)
+    except ModuleNotFoundError as problem:
+        if not (problem.name or "").startswith("rlx."):
+            raise
+        message = f"rlx.{name} is not there: this is rlx-deploy, which only runs compiled programs (pip install rlx)"
+        raise AttributeError(message) from None
+
+
+def _loaded(name: str) -> Any:
+    """A public name, imported now."""
     if name in _HOMES:
         if _HOMES[name] not in _WITHOUT_GRAPHS:
             importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph

@@ -331,9 +331,10 @@ class CompiledGraph(Saved):
             Error: An array does not fit, the target cannot be measured here, the program comes from a file, or its graph has
                 been changed since.
         """
+        compilation = self._made_of()
         from rlx.runtime.profiling import profile
 
-        return profile(self._made_of(), inputs, self._content.weights, runs=runs, threads=self._threads)
+        return profile(compilation, inputs, self._content.weights, runs=runs, threads=self._threads)
 
     def cost(self) -> Cost:
         """The work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
@@ -344,9 +345,10 @@ class CompiledGraph(Saved):
         Raises:
             Error: The program comes from a file, or its graph has been changed since.
         """
+        lir = self._made_of().lir
         from rlx.ir.listing import inspect_graph
 
-        return inspect_graph(self._made_of().lir).cost
+        return inspect_graph(lir).cost
 
     def _made_of(self) -> Compilation:
         if self._compilation is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,9 @@ class Saved:
             return dict(content.weights), dict(content.states)
         return dict(content.weights), {name: content.program.read_state(name) for name in self._states}
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if importlib.util.find_spec("rlx.report.html") is None:  # the distribution that only runs programs has no pages
+            return None
         from rlx.runtime.shown import program_html
 
         return program_html(self.artifact, self._content.weights, self.phases)

@@ -21,7 +21,7 @@ class Bytecode(Kind):
     def prepare(self) -> None:
         import rlx
 
-        self.rlxa = rlx
+        self.rlx = rlx
         self.files = [written(graph) for graph in corpus.graphs()[::3]]
         self.folder = Path(tempfile.mkdtemp(prefix="rlx-fuzz-bytecode-"))
 

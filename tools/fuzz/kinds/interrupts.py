@@ -32,7 +32,7 @@ class Interrupts(Kind):
 
         # A shell has its background jobs ignore interrupts, and whatever they start.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.np, self.rlxa = np, rlx
+        self.np, self.rlx = np, rlx
         self.package = str(Path(rlx.__file__).parent)
         self.session = rlx.Session(threads=1)
         self.folder = Path(tempfile.mkdtemp(prefix="rlx-fuzz-interrupts-"))

@@ -19,7 +19,7 @@ class StableHlo(Kind):
     def prepare(self) -> None:
         import rlx
 
-        self.rlxa = rlx
+        self.rlx = rlx
         self.mutator = Mutator(texts(), corpus.words())
 
     def make(self, rng: random.Random) -> bytes:

@@ -31,7 +31,7 @@ class Texts(Kind):
         from rlx import mlir
 
         mlir.context()
-        self.rlxa = rlx
+        self.rlx = rlx
         self.mutator = Mutator(corpus.texts(), corpus.words())
 
     def make(self, rng: random.Random) -> bytes:
