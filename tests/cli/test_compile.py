@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +191,63 @@ def test_an_output_that_cannot_be_written_leaves_nothing(command: Command, hello
     out = tmp_path / "no such folder" / "hello.rlxa"
     assert f"cannot write {out}" in command.error("compile", hello, "-o", out)
     assert [path.name for path in tmp_path.iterdir()] == ["hello.mlir"]
+
+
+@pytest.mark.skipif(machine() != "x86_64", reason="it compiles for this machine's architecture and another one")
+def test_several_programs_and_weights_in_one_file(
+    command: Command, hello: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, weights = tmp_path / "hello.rlxa", tmp_path / "w.npz"
+    np.savez(weights, w=np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32))
+    several = ("--arch=x86-64-v2", "--also=cpu:x86-64", "--also=cpu:aarch64", f"--params={weights}")
+    for more in ([], [f"--params-file={tmp_path / 'w.irpa'}"]):
+        out = command.output("compile", hello, *several, *more, "-o", path)
+        assert "hello for cpu (x86-64-v2) and cpu (x86-64) and cpu (aarch64), " in out
+        assert "cpu (x86-64) needs: x86-64\n" in out
+        told = command.output("inspect", path)
+        assert "and for cpu (aarch64), " in told and "parameters with values: 1, " in told
+        for level in ("", "x86-64"):
+            monkeypatch.setenv("RLX_CPU_LEVEL", level)
+            assert "[[4. 6.]]" in command.output("run", path, f"--input={X}")
+        assert "[[3. 7.]]" in command.output("run", path, f"--input={X}", "--param=w=4x2xf32=1,0,1,0,0,1,0,1")
+    monkeypatch.setenv("RLX_CPU_LEVEL", "riscv64")
+    assert "has no program that this machine can run" in command.error("run", path, f"--input={X}")
+    monkeypatch.delenv("RLX_CPU_LEVEL")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"sha256: {digest}" in out
+    assert "[[4. 6.]]" in command.output("run", path, f"--input={X}", f"--verify={digest}")
+    assert "another file than expected" in command.error("run", path, f"--input={X}", f"--verify={'0' * 64}")
+    hello.write_text("")  # the hash is compared before it is seen that this is no graph
+    assert "another file than expected" in command.error("run", hello, f"--verify={'0' * 64}")
+
+
+def test_bytecode_is_the_linalg_of_iree(command: Command, hello: Path, tmp_path: Path) -> None:
+    command.output("compile", hello, "--emit=bytecode", "-o", tmp_path / "hello.mlirbc")
+    assert (tmp_path / "hello.mlirbc").read_bytes()[:4] == b"ML\xefR"
+    tool = Path(sysconfig.get_path("scripts"), "iree-compile")
+    if tool.exists():
+        target = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=vmvx"]
+        subprocess.run([tool, "hello.mlirbc", *target, "-o", "hello.vmfb"], cwd=tmp_path, check=True)
+        assert (tmp_path / "hello.vmfb").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--also=cpu:no-such"], "no-such"),
+        (["--also=no-such"], "unknown target: 'no-such'"),
+        (["--also=cpu"], "two programs for cpu (host)"),
+        (["--params=absent.npz"], "absent.npz"),
+        (["--params-file=w.irpa"], "needs --params=FILE"),
+        (["--emit=program", "--also=cuda"], "--also: only an artifact for a device has that"),
+        (["--target=stablehlo", "--params=w.npz"], "--params: only an artifact for a device has that"),
+    ],
+)
+def test_what_cannot_be_put_into_a_file(
+    command: Command, hello: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    assert message in command.error("compile", hello, *options, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_levels_are_those_of_the_passes() -> None:
