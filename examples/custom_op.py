@@ -2,7 +2,7 @@
 
     python examples/custom_op.py
     rlx-opt --load=examples/custom_op.py model.mlir --rlx-decompose
-    rlx compile --load=examples/custom_op.py model.mlir -o model.rlx
+    rlx compile --load=examples/custom_op.py model.mlir -o model.rlxa
 
 The signature of `infer` is the op's record: positional parameters are operands, keyword-only ones attributes.
 """

@@ -33,7 +33,7 @@ ORDER = (
         "plan",
         "lower",
     ),
-    *("backends", "report", "runtime", "quantization", "train", "models", "cli"),
+    *("backends", "report", "runtime", "deploy", "quantization", "train", "models", "cli"),
 )
 # Modules of no package, which import nothing of ours, and may be imported by all.
 FREE = ("version", "native", "tick")

@@ -50,7 +50,7 @@ _HOMES = {
     "DeviceArray": "rlx.runtime.device_array",
     "BucketedGraph": "rlx.runtime.bucketed",
     "Session": "rlx.runtime.session",
-    "load": "rlx.runtime.session",
+    "load": "rlx.deploy",
     **dict.fromkeys(("jit", "Jit"), "rlx.runtime.jit"),
     "call": "rlx.transforms.call",
     **dict.fromkeys(("model", "Model", "Input", "Param"), "rlx.runtime.model"),
@@ -75,7 +75,12 @@ _HOMES = {
     "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "train", "mlir")
+_MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "train", "deploy", "mlir")
+# Homes of names that have nothing to do with graphs: they are there without MLIR.
+_WITHOUT_GRAPHS = (
+    *("rlx.deploy", "rlx.ir.dtype", "rlx.ir.errors", "rlx.ir.shape"),
+    *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array"),
+)
 
 
 def public_names() -> dict[str, str]:
@@ -84,9 +89,21 @@ def public_names() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    try:
+        return _loaded(name)
+    except ModuleNotFoundError as problem:
+        if not (problem.name or "").startswith("rlx."):
+            raise
+        message = f"rlx.{name} is not there: this is rlx-deploy, which only runs compiled programs (pip install rlx)"
+        raise AttributeError(message) from None
+
+
+def _loaded(name: str) -> Any:
+    """A public name, imported now."""
     if name in _HOMES:
-        importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
-        _show_graphs()
+        if _HOMES[name] not in _WITHOUT_GRAPHS:
+            importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
+            _show_graphs()
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"rlx.{name}")

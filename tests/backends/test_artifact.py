@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends import artifact as module
 from rlx.backends.artifact import Artifact
+from rlx.backends.container import packed
 from rlx.runtime.compiled import CompiledGraph
 from tools.fuzz.documents import places
 from tools.fuzz.frame import outcome_of, random_of
@@ -39,16 +39,15 @@ def written(target: str, which: int) -> bytes:
     return fuzzed.KIND.files[2 * TARGETS.index(target) + which]
 
 
-def members(data: bytes) -> tuple[dict[str, Any], bytes]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return json.loads(archive.read("manifest.json")), archive.read("program")
+def members(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    return fuzzed.members(data)
 
 
-def sealed(manifest: Any, program: bytes) -> bytes:
-    """A file whose checksum is right, whatever is in it."""
+def sealed(manifest: Any, others: dict[str, bytes]) -> bytes:
+    """A file whose checksums are right, whatever is in it."""
     if isinstance(manifest, dict):
-        manifest = manifest | {"sha256": module._checksum(manifest, program)}
-    return zipped([("manifest.json", json.dumps(manifest).encode()), ("program", program)])
+        manifest = fuzzed.sealed(manifest, others)
+    return packed({"manifest.json": json.dumps(manifest).encode(), **others})
 
 
 def zipped(entries: list[tuple[str, bytes]], compression: int = zipfile.ZIP_STORED) -> bytes:
@@ -73,9 +72,9 @@ def test_a_file_says_everything_and_is_the_same_each_time(target: str, which: in
     artifact = Artifact.from_bytes(data)
     assert artifact.to_bytes() == data
     assert artifact.sha256 == hashlib.sha256(data).hexdigest()
-    artifact.save(tmp_path / "a.rlx")
-    assert (tmp_path / "a.rlx").read_bytes() == data
-    fuzzed.use(rlx.load(tmp_path / "a.rlx", threads=1))
+    artifact.save(tmp_path / "a.rlxa")
+    assert (tmp_path / "a.rlxa").read_bytes() == data
+    fuzzed.use(rlx.load(tmp_path / "a.rlxa", threads=1))
 
 
 def test_values_that_json_has_no_numbers_for_are_kept() -> None:
@@ -88,7 +87,7 @@ def test_values_that_json_has_no_numbers_for_are_kept() -> None:
 
 
 def test_the_expected_hash(tmp_path: Path) -> None:
-    path, data = tmp_path / "a.rlx", written("cpu", 0)
+    path, data = tmp_path / "a.rlxa", written("cpu", 0)
     path.write_bytes(data)
     right = hashlib.sha256(data).hexdigest()
     for form in (right, right.upper()):
@@ -124,19 +123,21 @@ def test_damage_is_found_wherever_it_is(target: str) -> None:
             Artifact.from_bytes(data[:length])
 
 
-def test_the_checksum_finds_what_the_archive_does_not() -> None:
-    manifest, program = members(written("cpu", 0))
-    other = bytearray(program)
-    other[len(other) // 2] ^= 1
-    told = refusal(zipped([("manifest.json", json.dumps(manifest).encode()), ("program", bytes(other))]))
-    assert "its checksum is that of another program" in told
-    manifest["info"]["borrow"] = not manifest["info"]["borrow"]
-    assert "checksum" in refusal(zipped([("manifest.json", json.dumps(manifest).encode()), ("program", program)]))
+def test_the_checksums_find_what_the_archive_does_not() -> None:
+    manifest, others = members(written("cpu", 0))
+    for name, data in others.items():
+        other = bytearray(data)
+        other[len(other) // 2] ^= 1
+        told = refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others, name: bytes(other)}))
+        assert f"{name} is damaged, or another one" in told
+    manifest["programs"][0]["info"]["borrow"] = not manifest["programs"][0]["info"]["borrow"]
+    assert "checksum" in refusal(packed({"manifest.json": json.dumps(manifest).encode(), **others}))
 
 
 def test_a_file_of_a_back_end_that_is_not_installed() -> None:
-    manifest, program = members(written("cpu", 0))
-    told = refusal(sealed(manifest | {"target": "toy"}, program))
+    manifest, others = members(written("cpu", 0))
+    manifest["programs"][0]["target"] = "toy"
+    told = refusal(sealed(manifest, {"programs/0-toy-host": next(iter(others.values()))}))
     assert "it is for target 'toy', for which no back end is installed" in told
     assert "damaged" not in told
 
@@ -145,12 +146,34 @@ def test_nothing_is_inflated() -> None:
     bomb = zipped([("manifest.json", b"{}"), ("program", bytes(50 << 20))], zipfile.ZIP_DEFLATED)
     assert len(bomb) < 1 << 20
     assert "manifest.json is compressed" in refusal(bomb)
+    manifest, others = members(written("cpu", 0))
+    entries = [("manifest.json", json.dumps(manifest).encode()), *others.items()]
+    assert "is compressed" in refusal(zipped(entries, zipfile.ZIP_DEFLATED))
 
 
 def _lying_about(size: int) -> bytes:
-    data = bytearray(zipped([("manifest.json", b"{}"), ("program", b"x")]))
+    data = bytearray(packed({"manifest.json": b"{}", "program": b"x"}))
     at = data.index(b"PK\x01\x02")
     data[at + 20 : at + 28] = struct.pack("<II", size, size)
+    return bytes(data)
+
+
+def _renamed(name: bytes) -> bytes:
+    """An archive with another name, of the same length, for the second member."""
+    assert len(name) == len("programs/0-cpu-host")
+    return packed({"manifest.json": b"{}", "programs/0-cpu-host": b""}).replace(b"programs/0-cpu-host", name)
+
+
+def _twice() -> bytes:
+    """An archive in whose table one member stands twice."""
+    return packed({"manifest.json": b"{}", "manifest.jsom": b"{}"}).replace(b"manifest.jsom", b"manifest.json")
+
+
+def _elsewhere() -> bytes:
+    """An archive whose two members are said to lie at the same place."""
+    data = bytearray(packed({"manifest.json": b"{}", "program": b"{}"}))
+    at = data.rindex(b"PK\x01\x02")
+    data[at + 42 : at + 46] = bytes(4)
     return bytes(data)
 
 
@@ -158,22 +181,27 @@ MANIFEST, PROGRAM = ("manifest.json", b"{}"), ("program", b"")
 ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "nothing": (lambda: b"", "0 bytes"),
     "text": (lambda: b"module {}" * 10, "not the end of an archive"),
-    "no members": (lambda: zipped([]), "not the end of an archive"),
-    "one member": (lambda: zipped([PROGRAM]), "not the end of an archive"),
-    "one more": (lambda: zipped([MANIFEST, PROGRAM, ("more", b"")]), "not the end of an archive"),
-    "twice the same": (lambda: zipped([MANIFEST, MANIFEST]), "its members are not"),
-    "another": (lambda: zipped([MANIFEST, ("../program", b"")]), "its members are not"),
-    "another order": (lambda: zipped([PROGRAM, MANIFEST]), "its members are not"),
-    "long names": (lambda: zipped([("a" * 60000, b""), PROGRAM]), "a table of members"),
+    "no members": (lambda: zipped([]), "0 members"),
+    "too many": (lambda: packed({f"m{i}": b"" for i in range(300)}), "300 members"),
+    "not aligned": (lambda: zipped([MANIFEST]), "does not begin at a multiple of 64 bytes"),
+    "no manifest": (lambda: packed(dict([PROGRAM])), "its first member is not manifest.json"),
+    "another order": (lambda: packed(dict([PROGRAM, MANIFEST])), "its first member is not manifest.json"),
+    "twice the same": (_twice, "two members manifest.json"),
+    "at one place": (_elsewhere, "is damaged"),
+    "out of the folder": (lambda: _renamed(b"../../../home/u/.rc"), "is not the name of a member"),
+    "a folder of the system": (lambda: _renamed(b"/etc/cron.d/program"), "is not the name of a member"),
+    "another drive": (lambda: _renamed(b"C:\\windows\\prog.exe"), "is not the name of a member"),
+    "a folder more": (lambda: _renamed(b"programs/0/cpu-host"), "is not the name of a member"),
+    "long names": (lambda: zipped([("a" * 60000, b""), PROGRAM]), "is not the name of a member"),
     "larger than the file": (lambda: _lying_about(1 << 30), "1073741824 bytes"),
-    "zip64": (lambda: _lying_about(0xFFFFFFFF), ""),
-    "a comment": (lambda: zipped([MANIFEST, PROGRAM])[:-2] + b"\x01\x00x", "not the end"),
-    "bytes behind": (lambda: zipped([MANIFEST, PROGRAM]) + b"x", "not the end"),
+    "zip64": (lambda: _lying_about(0xFFFFFFFF), "4294967295 bytes"),
+    "a comment": (lambda: packed(dict([MANIFEST, PROGRAM]))[:-2] + b"\x01\x00x", "not the end"),
+    "bytes behind": (lambda: packed(dict([MANIFEST, PROGRAM])) + b"x", "not the end"),
+    "bytes before": (lambda: b"x" + packed(dict([MANIFEST, PROGRAM])), "not the end"),
 }
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-@pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_other_archives(name: str) -> None:
     make, expected = ARCHIVES[name]
     told = refusal(make())
@@ -192,16 +220,16 @@ def test_other_archives(name: str) -> None:
         ('{"format": NaN}', "NaN is not a number"),
         ('{"format": 1e999}', "1e999 is not a number"),
         ('{"format": ' + "9" * 5000 + "}", "not JSON"),
-        ('{"format": 2, "format": 2}', "two entries of one name"),
-        ('{"format": 1}', "format 1, this version reads 2"),
-        ('{"format": [[1]]}', "format a list of 1, this version reads 2"),
+        ('{"format": 3, "format": 3}', "two entries of one name"),
+        ('{"format": 1}', "format 1, this version reads 3"),
+        ('{"format": [[1]]}', "format a list of 1, this version reads 3"),
         ("[]", "expected an object"),
-        ('{"format": 2}', "manifest has no"),
+        ('{"format": 3}', "manifest has no"),
         ('"\\ud800"', "expected an object"),
     ],
 )
 def test_other_manifests(text: str, expected: str) -> None:
-    assert expected in refusal(zipped([("manifest.json", text.encode()), ("program", b"")]))
+    assert expected in refusal(packed({"manifest.json": text.encode()}))
     assert "\ud800" not in expected
 
 
@@ -211,7 +239,7 @@ VALUES = (None, True, -1, 2**63, 0.5, "", "-n", "\0", "\ud800", [], [None, 0], {
 @pytest.mark.parametrize("target", TARGETS)
 def test_any_value_at_any_place(target: str) -> None:
     """With a checksum that is right, the file is refused, or it is a program that runs."""
-    manifest, program = members(written(target, int(target == "cpu")))  # XLA would compile the other each time
+    manifest, others = members(written(target, int(target == "cpu")))  # XLA would compile the other each time
     for place in range(len(places(manifest))):
         for value in (*VALUES, ...):
             changed = copy.deepcopy(manifest)
@@ -221,7 +249,7 @@ def test_any_value_at_any_place(target: str) -> None:
             else:
                 container[key] = value
             with contextlib.suppress(rlx.Error):
-                fuzzed.use(CompiledGraph(Artifact.from_bytes(sealed(changed, program)), threads=1))
+                fuzzed.use(CompiledGraph(Artifact.from_bytes(sealed(changed, others)), threads=1))
 
 
 def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
@@ -256,9 +284,9 @@ def changes() -> dict[str, Callable[[dict[str, Any]], None]]:
 @pytest.mark.parametrize("name", changes())
 def test_a_signature_of_another_program(target: str, name: str) -> None:
     """It would have the program read and write where nothing is: it is refused when it is loaded, before it runs."""
-    manifest, program = members(written(target, 1))
+    manifest, others = members(written(target, 1))
     changes()[name](manifest)
-    artifact = Artifact.from_bytes(sealed(manifest, program))
+    artifact = Artifact.from_bytes(sealed(manifest, others))
     compiled = CompiledGraph(artifact, threads=1)
     compiled.set_params(
         {a.name: np.ones(a.shape.bind({"n": 3}).static, np.float32) for a in artifact.signature.of_kind("param")}
@@ -270,8 +298,8 @@ def test_a_signature_of_another_program(target: str, name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_program_of_another_artifact(target: str) -> None:
     manifest, _ = members(written(target, 0))
-    _, program = members(written(target, 1))
-    compiled = CompiledGraph(Artifact.from_bytes(sealed(manifest, program)), threads=1)
+    _, others = members(written(target, 1))
+    compiled = CompiledGraph(Artifact.from_bytes(sealed(manifest, others)), threads=1)
     compiled.set_param("w", np.ones((3, 4), np.float32))
     with pytest.raises(rlx.Error):
         compiled.load()
@@ -279,13 +307,13 @@ def test_the_program_of_another_artifact(target: str) -> None:
 
 def test_what_a_call_relies_on_belongs_to_the_program() -> None:
     """That a program only reads its arguments, and which sizes it can take."""
-    manifest, program = members(written("cpu", 1))
-    assert manifest["info"]["requirements"]
-    for entry, value in (("requirements", []), ("borrow", not manifest["info"]["borrow"])):
+    manifest, others = members(written("cpu", 1))
+    assert manifest["programs"][0]["info"]["requirements"]
+    for entry, value in (("requirements", []), ("borrow", not manifest["programs"][0]["info"]["borrow"])):
         changed = copy.deepcopy(manifest)
-        changed["info"][entry] = value
+        changed["programs"][0]["info"][entry] = value
         with pytest.raises(rlx.ExecutionError, match="another one than the artifact describes"):
-            CompiledGraph(Artifact.from_bytes(sealed(changed, program))).load()
+            CompiledGraph(Artifact.from_bytes(sealed(changed, others))).load()
 
 
 @pytest.mark.parametrize(
@@ -301,13 +329,13 @@ def test_what_a_call_relies_on_belongs_to_the_program() -> None:
     ],
 )
 def test_options_in_a_file_are_those_that_touch_nothing(option: Any, tmp_path: Path) -> None:
-    manifest, program = members(written("xla", 0))
+    manifest, others = members(written("xla", 0))
     if option[-1] == "PATH":
         option[-1] = str(tmp_path / "dump")
-    manifest["info"]["options"] = [option]
-    refusal(sealed(manifest, program))
-    manifest["info"]["options"] = [["xla_cpu_enable_fast_math", True]]
-    assert Artifact.from_bytes(sealed(manifest, program)).info["options"] == [["xla_cpu_enable_fast_math", True]]
+    manifest["programs"][0]["info"]["options"] = [option]
+    refusal(sealed(manifest, others))
+    manifest["programs"][0]["info"]["options"] = [["xla_cpu_enable_fast_math", True]]
+    assert Artifact.from_bytes(sealed(manifest, others)).info["options"] == [["xla_cpu_enable_fast_math", True]]
     assert not list(tmp_path.iterdir())
 
 

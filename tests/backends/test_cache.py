@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rlx.backends.cache import DiskCache, default_directory, fingerprint
+from rlx.backends.cache import DiskCache, default_directory
+from rlx.backends.hashes import fingerprint
 from rlx.backends.private import Folder
 
 KEY = fingerprint("a module")
@@ -215,7 +216,8 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 WRITER = """
 import sys
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
+from rlx.backends.hashes import fingerprint
 cache = DiskCache(sys.argv[1], max_bytes=200_000)
 letter = sys.argv[2].encode()
 sys.stdin.readline()

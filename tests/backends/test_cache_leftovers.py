@@ -8,14 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
+from rlx.backends.hashes import fingerprint
 
 KEY = fingerprint("a module")
 
 WRITER = """
 import os, sys
 from rlx.backends import private
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
+from rlx.backends.hashes import fingerprint
 replace = private.Folder.replace
 def stop(*_):
     print("half", flush=True)
@@ -52,7 +54,8 @@ FULL = """
 import logging, resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 logging.basicConfig(stream=sys.stdout)
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
+from rlx.backends.hashes import fingerprint
 for _ in range(3):
     cache = DiskCache(sys.argv[1])
     print(cache.put(sys.argv[2], bytes(200)), cache.get(sys.argv[2]))

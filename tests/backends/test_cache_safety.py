@@ -18,7 +18,8 @@ import pytest
 
 import rlx
 from rlx.backends import private
-from rlx.backends.cache import DiskCache, default_directory, fingerprint
+from rlx.backends.cache import DiskCache, default_directory
+from rlx.backends.hashes import fingerprint
 from rlx.backends.private import UnsafeFolder, private_folder
 from rlx.runtime.session import _cache
 

@@ -155,5 +155,5 @@ def test_what_systems_tell(
 
 def test_files_keep_the_record(tmp_path: Path) -> None:
     artifact = compiled_for("x86-64-v3")
-    artifact.save(tmp_path / "needy.rlx")
-    assert Artifact.load(tmp_path / "needy.rlx").info["cpu"] == artifact.info["cpu"]
+    artifact.save(tmp_path / "needy.rlxa")
+    assert Artifact.load(tmp_path / "needy.rlxa").info["cpu"] == artifact.info["cpu"]

@@ -10,7 +10,8 @@ import pytest
 
 import rlx
 from rlx.backends.iree import targets
-from rlx.backends.iree.backend import choose_driver, estimated_flops
+from rlx.backends.iree.backend import estimated_flops
+from rlx.backends.iree.program import choose_driver
 from tests.backends.iree_text import iree_text
 from tests.ops.references import agree, random
 

@@ -72,10 +72,10 @@ from rlx.cli.main import main
 arguments = ["--input=x=2x4xf32=1", "--param=w=4x3xf32=0"]
 def call(*words):
     assert main([str(word) for word in words]) == 0, words
-call("compile", "m.mlir", "--target=toy", "-o", "m.rlx")
-call("run", "m.rlx", *arguments)
+call("compile", "m.mlir", "--target=toy", "-o", "m.rlxa")
+call("run", "m.rlxa", *arguments)
 call("run", "m.mlir", "--device=toy", *arguments)
-call("inspect", "m.rlx")
+call("inspect", "m.rlxa")
 call("inspect", "m.mlir", "--target=toy", "--stage=lir", "--stats")
 call("compile", "m.mlir", "--target=toy", "--emit=json", "-o", "m.json")
 call("compile", "m.mlir", "--target=toy", "--emit=lir", "-o", "lir.mlir")
@@ -100,7 +100,7 @@ def test_the_example(tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(MODEL)
     out = python(tmp_path, _SESSION + _COMMANDS)
     assert out.startswith("done\n")
-    assert "m.rlx: f for toy (numpy), " in out and "\n6 steps\n" in out
+    assert "m.rlxa: f for toy (numpy), " in out and "\n6 steps\n" in out
     assert out.count("[[0.33333334 0.33333334 0.33333334]") == 2
     assert "@f compiled for toy (numpy)" in out
     assert "@f [lir]: 6 ops: " in out
@@ -126,18 +126,18 @@ def test_a_program_of_several_files(tmp_path: Path) -> None:
     commands = """
 from rlx.cli.main import main
 for more in (["--target=toy", "--emit=program", "-o", "toy"], ["--target=paper", "-o", "paper/"],
-             ["--target=toy", "-o", "toy.rlx"], ["--target=paper", "-o", "-"], ["--target=paper", "-o", "m.mlir"],
+             ["--target=toy", "-o", "toy.rlxa"], ["--target=paper", "-o", "-"], ["--target=paper", "-o", "m.mlir"],
              ["--target=paper", "-o", "no/where"]):
     print(more[-1], main(["compile", "m.mlir", *more]))
 """
     out = python(tmp_path, commands)
     assert [line for line in out.splitlines() if re.fullmatch(r"\S+ [01]", line)] == [
-        *("toy 0", "paper/ 0", "toy.rlx 0", "- 1", "m.mlir 1", "no/where 1")
+        *("toy 0", "paper/ 0", "toy.rlxa 0", "- 1", "m.mlir 1", "no/where 1")
     ]
     assert "files: steps.json, README" in out
     for folder in ("toy", "paper"):
         assert sorted(p.name for p in (tmp_path / folder).iterdir()) == ["README", "steps.json"]
-    assert (tmp_path / "toy.rlx").read_bytes().startswith(b"PK") and (tmp_path / "m.mlir").read_text() == MODEL
+    assert (tmp_path / "toy.rlxa").read_bytes().startswith(b"PK") and (tmp_path / "m.mlir").read_text() == MODEL
 
 
 _BROKEN = """

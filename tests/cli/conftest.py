@@ -41,6 +41,6 @@ def hello_artifact(cache_directory: Path, tmp_path_factory: pytest.TempPathFacto
     """The same graph, compiled for the CPU."""
     import rlx
 
-    path = tmp_path_factory.mktemp("compiled") / "hello.rlx"
+    path = tmp_path_factory.mktemp("compiled") / "hello.rlxa"
     rlx.Session("cpu").compile(rlx.parse(HELLO), cache=cache_directory).save(path)
     return path

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -26,22 +29,22 @@ module {
 
 
 def test_the_artifact_runs(command: Command, hello: Path, tmp_path: Path) -> None:
-    out = command.output("compile", hello, "--target=cpu", "-o", tmp_path / "hello.rlx")
-    assert out.startswith(f"{tmp_path / 'hello.rlx'}: hello for cpu (host), ")
-    program = rlx.load(tmp_path / "hello.rlx", params={"w": np.eye(4, 2, dtype=np.float32)})
+    out = command.output("compile", hello, "--target=cpu", "-o", tmp_path / "hello.rlxa")
+    assert out.startswith(f"{tmp_path / 'hello.rlxa'}: hello for cpu (host), ")
+    program = rlx.load(tmp_path / "hello.rlxa", params={"w": np.eye(4, 2, dtype=np.float32)})
     (y,) = program.run({"x": np.array([[1, 2, 3, 4]], np.float32)})
     np.testing.assert_array_equal(y, [[1, 2]])
 
 
 def test_what_a_program_needs_of_a_cpu_is_told_and_checked(command: Command, hello: Path, tmp_path: Path) -> None:
     for arch in ("x86-64", "x86-64-v3"):
-        out = command.output("compile", hello, f"--arch={arch}", "-o", tmp_path / f"{arch}.rlx")
+        out = command.output("compile", hello, f"--arch={arch}", "-o", tmp_path / f"{arch}.rlxa")
         assert out.splitlines()[-1] == f"needs: {arch}"
-    assert "\nneeds: " in command.output("compile", hello, "-o", tmp_path / "host.rlx")
-    assert "\nneeds: " not in command.output("compile", hello, "--target=cuda", "-o", tmp_path / "cuda.rlx")
+    assert "\nneeds: " in command.output("compile", hello, "-o", tmp_path / "host.rlxa")
+    assert "\nneeds: " not in command.output("compile", hello, "--target=cuda", "-o", tmp_path / "cuda.rlxa")
     foreign = "aarch64" if machine() == "x86_64" else "x86-64"
-    command.output("compile", hello, f"--arch={foreign}", "-o", tmp_path / "foreign.rlx")
-    refused = command("run", tmp_path / "foreign.rlx", f"--input={X}", f"--param={W}")
+    command.output("compile", hello, f"--arch={foreign}", "-o", tmp_path / "foreign.rlxa")
+    refused = command("run", tmp_path / "foreign.rlxa", f"--input={X}", f"--param={W}")
     assert refused.code == 1
     assert f"this machine is {machine()}, not" in refused.err
     assert "--arch=" in refused.err
@@ -55,16 +58,16 @@ def test_other_targets(
     command: Command, hello: Path, tmp_path: Path, target: str, arch: str | None, compiled_for: str
 ) -> None:
     options = [f"--target={target}", *([f"--arch={arch}"] if arch else [])]
-    assert f"hello for {compiled_for}" in command.output("compile", hello, *options, "-o", tmp_path / "out.rlx")
-    artifact = Artifact.load(tmp_path / "out.rlx")
+    assert f"hello for {compiled_for}" in command.output("compile", hello, *options, "-o", tmp_path / "out.rlxa")
+    artifact = Artifact.load(tmp_path / "out.rlxa")
     assert f"{artifact.target} ({artifact.arch})" == compiled_for
     assert artifact.program
 
 
 def test_a_program_for_xla_runs(command: Command, hello: Path, tmp_path: Path) -> None:
-    out = command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlx")
-    assert out.startswith(f"{tmp_path / 'hello.rlx'}: hello for xla (cpu), ")
-    program = rlx.load(tmp_path / "hello.rlx", params={"w": np.eye(4, 2, dtype=np.float32)})
+    out = command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlxa")
+    assert out.startswith(f"{tmp_path / 'hello.rlxa'}: hello for xla (cpu), ")
+    program = rlx.load(tmp_path / "hello.rlxa", params={"w": np.eye(4, 2, dtype=np.float32)})
     np.testing.assert_array_equal(program.run({"x": np.array([[1, 2, 3, 4]], np.float32)})[0], [[1, 2]])
 
 
@@ -90,9 +93,9 @@ def test_stablehlo_is_what_xla_is_given(command: Command, hello: Path, target: s
 
 
 def test_the_program_is_that_of_the_artifact(command: Command, hello: Path, tmp_path: Path) -> None:
-    command.output("compile", hello, "-o", tmp_path / "hello.rlx")
+    command.output("compile", hello, "-o", tmp_path / "hello.rlxa")
     command.output("compile", hello, "--emit=program", "-o", tmp_path / "hello.vmfb")
-    assert (tmp_path / "hello.vmfb").read_bytes() == Artifact.load(tmp_path / "hello.rlx").program
+    assert (tmp_path / "hello.vmfb").read_bytes() == Artifact.load(tmp_path / "hello.rlxa").program
 
 
 def test_linalg_is_what_iree_is_given(command: Command, hello: Path) -> None:
@@ -117,14 +120,14 @@ def test_lir_is_the_legal_graph(command: Command, tmp_path: Path) -> None:
 
 def test_bind_fixes_a_size(command: Command, tmp_path: Path) -> None:
     (tmp_path / "add.mlir").write_text(SYMBOLIC)
-    command.output("compile", tmp_path / "add.mlir", "--bind=n=3", "-o", tmp_path / "add.rlx")
-    assert Artifact.load(tmp_path / "add.rlx").signature.arguments[0].shape == (3, 4)
+    command.output("compile", tmp_path / "add.mlir", "--bind=n=3", "-o", tmp_path / "add.rlxa")
+    assert Artifact.load(tmp_path / "add.rlxa").signature.arguments[0].shape == (3, 4)
 
 
 def test_flags_reach_the_compiler(command: Command, hello: Path, tmp_path: Path) -> None:
     flag = "--iree-opt-level=O1"
-    command.output("compile", hello, f"--flag={flag}", "-o", tmp_path / "out.rlx")
-    assert Artifact.load(tmp_path / "out.rlx").info["flags"][-1] == flag
+    command.output("compile", hello, f"--flag={flag}", "-o", tmp_path / "out.rlxa")
+    assert Artifact.load(tmp_path / "out.rlxa").info["flags"][-1] == flag
 
 
 def test_standard_input_and_output(
@@ -185,9 +188,66 @@ def test_a_compiled_file_is_not_compiled_again(command: Command, hello_artifact:
 
 
 def test_an_output_that_cannot_be_written_leaves_nothing(command: Command, hello: Path, tmp_path: Path) -> None:
-    out = tmp_path / "no such folder" / "hello.rlx"
+    out = tmp_path / "no such folder" / "hello.rlxa"
     assert f"cannot write {out}" in command.error("compile", hello, "-o", out)
     assert [path.name for path in tmp_path.iterdir()] == ["hello.mlir"]
+
+
+@pytest.mark.skipif(machine() != "x86_64", reason="it compiles for this machine's architecture and another one")
+def test_several_programs_and_weights_in_one_file(
+    command: Command, hello: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, weights = tmp_path / "hello.rlxa", tmp_path / "w.npz"
+    np.savez(weights, w=np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32))
+    several = ("--arch=x86-64-v2", "--also=cpu:x86-64", "--also=cpu:aarch64", f"--params={weights}")
+    for more in ([], [f"--params-file={tmp_path / 'w.irpa'}"]):
+        out = command.output("compile", hello, *several, *more, "-o", path)
+        assert "hello for cpu (x86-64-v2) and cpu (x86-64) and cpu (aarch64), " in out
+        assert "cpu (x86-64) needs: x86-64\n" in out
+        told = command.output("inspect", path)
+        assert "and for cpu (aarch64), " in told and "parameters with values: 1, " in told
+        for level in ("", "x86-64"):
+            monkeypatch.setenv("RLX_CPU_LEVEL", level)
+            assert "[[4. 6.]]" in command.output("run", path, f"--input={X}")
+        assert "[[3. 7.]]" in command.output("run", path, f"--input={X}", "--param=w=4x2xf32=1,0,1,0,0,1,0,1")
+    monkeypatch.setenv("RLX_CPU_LEVEL", "riscv64")
+    assert "has no program that this machine can run" in command.error("run", path, f"--input={X}")
+    monkeypatch.delenv("RLX_CPU_LEVEL")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"sha256: {digest}" in out
+    assert "[[4. 6.]]" in command.output("run", path, f"--input={X}", f"--verify={digest}")
+    assert "another file than expected" in command.error("run", path, f"--input={X}", f"--verify={'0' * 64}")
+    hello.write_text("")  # the hash is compared before it is seen that this is no graph
+    assert "another file than expected" in command.error("run", hello, f"--verify={'0' * 64}")
+
+
+def test_bytecode_is_the_linalg_of_iree(command: Command, hello: Path, tmp_path: Path) -> None:
+    command.output("compile", hello, "--emit=bytecode", "-o", tmp_path / "hello.mlirbc")
+    assert (tmp_path / "hello.mlirbc").read_bytes()[:4] == b"ML\xefR"
+    tool = Path(sysconfig.get_path("scripts"), "iree-compile")
+    if tool.exists():
+        target = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=vmvx"]
+        subprocess.run([tool, "hello.mlirbc", *target, "-o", "hello.vmfb"], cwd=tmp_path, check=True)
+        assert (tmp_path / "hello.vmfb").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--also=cpu:no-such"], "no-such"),
+        (["--also=no-such"], "unknown target: 'no-such'"),
+        (["--also=cpu"], "two programs for cpu (host)"),
+        (["--params=absent.npz"], "absent.npz"),
+        (["--params-file=w.irpa"], "needs --params=FILE"),
+        (["--emit=program", "--also=cuda"], "--also: only an artifact for a device has that"),
+        (["--target=stablehlo", "--params=w.npz"], "--params: only an artifact for a device has that"),
+    ],
+)
+def test_what_cannot_be_put_into_a_file(
+    command: Command, hello: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    assert message in command.error("compile", hello, *options, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_levels_are_those_of_the_passes() -> None:

@@ -73,13 +73,13 @@ def test_commands_print_names_of_modules_as_escapes(command: Command, folder: Pa
         ["inspect", folder / file, "--stats"],
         ["run", folder / file, "--input", "x=2xf32=1,2", "--device", "cpu"],
         ["run", folder / file],
-        ["compile", folder / file, "-o", folder / "out.rlx"],
+        ["compile", folder / file, "-o", folder / "out.rlxa"],
     ]
     for call in calls:
         result = command(*call)
         assert is_harmless(result.out + result.err), call
-    if (folder / "out.rlx").exists():
-        assert is_harmless(command.output("inspect", folder / "out.rlx"))
+    if (folder / "out.rlxa").exists():
+        assert is_harmless(command.output("inspect", folder / "out.rlxa"))
 
 
 @pytest.mark.parametrize("file", ["w.safetensors", "w.npz", "bad.safetensors.index.json"])

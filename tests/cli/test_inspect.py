@@ -64,7 +64,7 @@ def test_what_a_file_starts_with_decides_whether_it_holds_weights(
     archive, plain = io.BytesIO(), io.BytesIO()
     np.savez(archive, w=array)
     np.save(plain, array)
-    for name in ("w", "w.mlir", "w.npy", "w.rlx"):
+    for name in ("w", "w.mlir", "w.npy", "w.rlxa"):
         for content in (archive.getvalue(), plain.getvalue(), safetensors):
             (tmp_path / name).write_bytes(content)
             assert command.output("inspect", tmp_path / name).startswith(f"{tmp_path / name}: 1 tensors, ")

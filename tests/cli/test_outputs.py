@@ -144,7 +144,8 @@ def _save(file: Path, out: Path) -> int:
 
 
 def _artifact(file: Path, out: Path) -> int:
-    from rlx.backends.artifact import Artifact, Signature
+    from rlx.backends.artifact import Artifact
+    from rlx.backends.signature import Signature
 
     try:
         Artifact("cpu", "any", Signature.of(rlx.parse(file)), b"program").save(out)
@@ -203,7 +204,8 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
         monkeypatch.setattr(os, "replace", full)
     elif disk == "full":
         monkeypatch.setattr(Path, "write_bytes", half)
-        monkeypatch.setattr("rlx.weights.safetensors.open", lambda path, _: Full(path), raising=False)
+        for module in ("rlx.weights.safetensors", "rlx.backends.archive"):
+            monkeypatch.setattr(f"{module}.open", lambda path, _: Full(path), raising=False)
     else:
         real = os.open
         refused = lambda path, flags, *rest, **more: (  # noqa: E731

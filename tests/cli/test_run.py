@@ -37,9 +37,9 @@ def test_an_artifact(command: Command, hello_artifact: Path) -> None:
 
 def test_xla(command: Command, hello: Path, tmp_path: Path) -> None:
     assert command.output("run", hello, "--device=xla", f"--input={X}", f"--param={W}") == Y
-    command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlx")
-    assert command.output("run", tmp_path / "hello.rlx", f"--input={X}", f"--param={W}") == Y
-    assert "is compiled for xla, not for cpu" in command.error("run", tmp_path / "hello.rlx", "--device=cpu")
+    command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlxa")
+    assert command.output("run", tmp_path / "hello.rlxa", f"--input={X}", f"--param={W}") == Y
+    assert "is compiled for xla, not for cpu" in command.error("run", tmp_path / "hello.rlxa", "--device=cpu")
 
 
 def test_the_evaluator(command: Command, hello: Path) -> None:
@@ -190,12 +190,12 @@ def test_an_artifact_is_for_one_device(
 @pytest.mark.parametrize("kept", [4, 100, 0.5, 0.99])
 def test_a_truncated_artifact(command: Command, hello_artifact: Path, tmp_path: Path, kept: float) -> None:
     data = hello_artifact.read_bytes()
-    (tmp_path / "cut.rlx").write_bytes(data[: kept if type(kept) is int else int(len(data) * kept)])
-    assert "damaged" in command.error("run", tmp_path / "cut.rlx", f"--input={X}", f"--param={W}")
+    (tmp_path / "cut.rlxa").write_bytes(data[: kept if type(kept) is int else int(len(data) * kept)])
+    assert "damaged" in command.error("run", tmp_path / "cut.rlxa", f"--input={X}", f"--param={W}")
 
 
 def _argument(name: str, shape: Any, kind: str) -> Any:
-    from rlx.ir.signature import Argument
+    from rlx.ir.interface import Argument
 
     return Argument(name, kind, shape)
 

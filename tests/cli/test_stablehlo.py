@@ -23,7 +23,7 @@ TEXT = """module @m {{
 def test_a_module_is_inspected_run_and_compiled(command: Command, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     table, x = (rng.integers(-3, 4, (n, 64)).astype(np.float32) for n in (64, 2))
-    path, compiled, result = tmp_path / "m.mlir", tmp_path / "m.rlx", tmp_path / "out0.npy"
+    path, compiled, result = tmp_path / "m.mlir", tmp_path / "m.rlxa", tmp_path / "out0.npy"
     path.write_text(TEXT.format(table=table.tobytes().hex()))
     save_array(str(tmp_path / "x.npy"), x)
     assert "@main [mir]: 2 ops: 1 constant, 1 dot_general" in command.output("inspect", path)

@@ -81,7 +81,7 @@ def test_command_line(graph: rlx.Graph, tmp_path: Path) -> None:
     known = call("rlx.cli.opt", f"--load={FILE}", str(model), "--rlx-decompose", "--check-numerics")
     assert known.returncode == 0, known.stderr
     assert "sigmoid" in known.stdout
-    out = tmp_path / "model.rlx"
+    out = tmp_path / "model.rlxa"
     compiled = call("rlx.cli.main", "compile", f"--load={FILE}", str(model), "-o", str(out))
     assert compiled.returncode == 0, compiled.stderr
     # A compiled program needs no op any more.

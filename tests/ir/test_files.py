@@ -37,12 +37,12 @@ with replacing(sys.argv[1]) as temporary:
 
 @posix
 def test_what_a_killed_save_left_is_removed_by_the_next_and_nothing_else_is(tmp_path: Path) -> None:
-    names = ["model.rlx", "m*[x]", "n" * 240]
+    names = ["model.rlxa", "m*[x]", "n" * 240]
     bystanders = [".model.rlx.backup12", ".model.rlx.0123abcd", "model.rlx-partial", ".model.rlx.notes.rlx-partial"]
     for bystander in bystanders:
         (tmp_path / bystander).write_bytes(b"a user's")
     dead = [started(STOPS_IN_THE_MIDDLE, tmp_path / name) for name in names]
-    alive = started(STOPS_IN_THE_MIDDLE, tmp_path / "model.rlx")
+    alive = started(STOPS_IN_THE_MIDDLE, tmp_path / "model.rlxa")
     for process in (*dead, alive):
         assert process.stdout is not None and process.stdout.readline() == b"half\n"
     for process in dead:
@@ -56,7 +56,7 @@ def test_what_a_killed_save_left_is_removed_by_the_next_and_nothing_else_is(tmp_
     (partial,) = set(os.listdir(tmp_path)) - {*bystanders, *names}  # of the process that lives
     assert (tmp_path / partial).read_bytes() == b"half"
     alive.communicate(b"\n")
-    assert alive.returncode == 0 and (tmp_path / "model.rlx").read_bytes() == b"whole"
+    assert alive.returncode == 0 and (tmp_path / "model.rlxa").read_bytes() == b"whole"
     assert sorted(os.listdir(tmp_path)) == sorted([*bystanders, *names])
 
 
@@ -148,11 +148,11 @@ except rlx.Error as problem:
 
 @posix
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.rlx"
+    path = tmp_path / "model.rlxa"
     path.write_bytes(b"old")
     told = started(FULL, path).communicate()[0].decode()
     assert told.startswith(f"cannot write {path}:"), told
-    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["model.rlx"]
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["model.rlxa"]
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", b"bytes", 7, None, ["list"], 1.5])

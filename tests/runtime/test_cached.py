@@ -159,8 +159,8 @@ def test_an_error_names_the_line_of_the_graph_at_hand(kept: bool, tmp_path: Path
     for file, line in (("first.py", 12), ("second.py", 30)):
         program = rlx.Session().compile(built(file, line, CALLS[0]), cache=tmp_path)
         if kept:
-            program.save(tmp_path / "program.rlx")
-            program = rlx.load(tmp_path / "program.rlx")
+            program.save(tmp_path / "program.rlxa")
+            program = rlx.load(tmp_path / "program.rlxa")
         with pytest.raises(rlx.ShapeError, match=rf"^{file}:{line}: .*n = 2"):
             program.run({"x": np.ones((2, 4), np.float32)})
         assert program.run({"x": np.ones((5, 4), np.float32)})[0].shape == (2, 4)

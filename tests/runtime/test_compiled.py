@@ -170,7 +170,7 @@ def test_threads_share_a_program(compiled: Any, arrays: Any) -> None:
 
 
 def test_saves_and_loads(compiled: Any, arrays: Any, tmp_path: Path) -> None:
-    path = tmp_path / "linear.rlx"
+    path = tmp_path / "linear.rlxa"
     compiled.save(path)
     loaded = rlx.load(path, params={"w": arrays["w"]}, threads=1)
     np.testing.assert_allclose(loaded.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
@@ -180,8 +180,8 @@ def test_saves_and_loads(compiled: Any, arrays: Any, tmp_path: Path) -> None:
     with pytest.raises(rlx.Error, match="no such file"):
         rlx.load(tmp_path / "absent")
     with pytest.raises(rlx.Error, match="cannot write"):
-        compiled.save(tmp_path / "absent" / "linear.rlx")
-    assert [p.name for p in tmp_path.iterdir()] == ["linear.rlx"]
+        compiled.save(tmp_path / "absent" / "linear.rlxa")
+    assert [p.name for p in tmp_path.iterdir()] == ["linear.rlxa"]
 
 
 def test_state_stays_between_runs(session: Any) -> None:

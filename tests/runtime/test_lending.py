@@ -122,8 +122,8 @@ def test_every_other_way_to_give_weights(tmp_path: Path) -> None:
     x, w = np.ones(size, np.float32), aligned(size, 2)
     session = rlx.Session(threads=1)
     compiled = session.compile(scaled(size), params={"w": w})
-    compiled.save(tmp_path / "saved.rlx")
-    loaded = rlx.load(tmp_path / "saved.rlx", params={"w": w}, threads=1)
+    compiled.save(tmp_path / "saved.rlxa")
+    loaded = rlx.load(tmp_path / "saved.rlxa", params={"w": w}, threads=1)
 
     g: Any = rlx.Graph("b")
     g.set_outputs([g.input("x", ("n",)) * g.sum(g.param("w", (size,)))])

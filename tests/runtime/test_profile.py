@@ -89,11 +89,11 @@ def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
     compiled = rlx.Session("cpu", threads=1).compile(layers(), params=PARAMS, cache=tmp_path)
     report = compiled.profile(INPUTS, runs=1)
     assert {"matmul", "tanh"} <= {label for k in report.kernels for label in k.labels}
-    compiled.save(tmp_path / "program.rlx")
+    compiled.save(tmp_path / "program.rlxa")
     with pytest.raises(rlx.Error, match="from a file"):
-        rlx.load(tmp_path / "program.rlx").profile()
+        rlx.load(tmp_path / "program.rlxa").profile()
     with pytest.raises(rlx.Error, match="from a file"):
-        rlx.load(tmp_path / "program.rlx").cost()
+        rlx.load(tmp_path / "program.rlxa").cost()
 
 
 def test_a_report_of_known_times() -> None:

@@ -117,7 +117,7 @@ def test_everything_at_once(artifact: Artifact, tmp_path: Path) -> None:
 
     def save() -> None:
         for _ in range(5):
-            program.save(tmp_path / "saved.rlx")
+            program.save(tmp_path / "saved.rlxa")
             program.load()
 
     *runs, _, _, _ = at_once(run, run, run, set_weights, use_states, save)
@@ -125,7 +125,7 @@ def test_everything_at_once(artifact: Artifact, tmp_path: Path) -> None:
     program.reset_state()
     program.run({"x": ONES})
     assert program.state("n") == 1
-    assert rlx.load(tmp_path / "saved.rlx").artifact == artifact
+    assert rlx.load(tmp_path / "saved.rlxa").artifact == artifact
 
 
 def test_weights_and_states_change_in_turn(artifact: Artifact) -> None:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import rlx
 from rlx.ir.errors import Error
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument
 from rlx.weights import Encoding, Weight, Weights
 from rlx.weights.arrays import keep
 from rlx.weights.weight import finite

@@ -10,8 +10,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from rlx.backends.artifact import Artifact, Signature
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.artifact import Artifact
+from rlx.backends.cache import DiskCache
+from rlx.backends.hashes import fingerprint
+from rlx.backends.signature import Signature
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import requirements

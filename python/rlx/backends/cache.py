@@ -68,16 +68,6 @@ def default_directory() -> Path:
     return Path(home) / ".cache" / "rlx"
 
 
-def fingerprint(*parts: str | bytes) -> str:
-    """A key: SHA-256 over each part with its length, so ``"ab", "c"`` differs from ``"a", "bc"``."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
-
-
 class DiskCache:
     """Payloads by hexadecimal key. Usable from several threads and several processes at once.
 

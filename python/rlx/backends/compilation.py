@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact
 from rlx.backends.building import cached, code_fingerprint, timed, with_locations
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
 from rlx.backends.contract import calling, check_compiled, check_info
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
+from rlx.backends.hashes import fingerprint
 from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
+from rlx.backends.signature import Signature
 from rlx.backends.stages import check_of, check_options, check_policy, prepared, preparing
 from rlx.ir.custom import sources
 from rlx.ir.errors import CompileError, Error, StageError
 from rlx.ir.graph import Graph
-from rlx.ir.requirements import Requirement, requirements
+from rlx.ir.interface import Requirement
+from rlx.ir.requirements import requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy

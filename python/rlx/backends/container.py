@@ -1,65 +1,162 @@
-"""Several files in one: a zip archive without compression, which `unzip` can read too."""
+"""Several files in one: a zip archive without compression, which `unzip` can read too, and of which nothing is left to chance.
+
+Members lie one behind the other without gaps, each at a multiple of 64 bytes, so that a file that is mapped into memory gives
+arrays that compiled code can use as they are. Whoever reads gets views of these bytes: nothing is inflated, copied, or
+written to a disk, so that a name in an archive is nothing but a name.
+
+Source of the layout: PKWARE's APPNOTE.TXT, 4.3.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
 
 from rlx.ir.errors import Error
+
+ALIGNMENT = 64
+LARGEST = (1 << 31) - 1  # bytes of an archive: for larger ones zip uses other records
+MOST = 256  # members
 
 # The end of an archive: signature, two numbers of disks, members on this disk and in total, size and place of their table,
 # length of the comment.
 _END = struct.Struct("<4s4H2LH")
-_LARGEST = (1 << 31) - 1  # for larger archives zip uses other records
-_TABLE_ENTRY = 200  # bytes of the table for each member; the names are short
+# An entry of the table: signature, two versions, flags, method, time, date, CRC, size as stored, size, lengths of name, extra
+# field and comment, disk, two fields of attributes, place of the member.
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+# What stands before the bytes of a member: signature, version, flags, method, time, date, CRC, sizes, lengths of name and
+# extra field.
+_HEADER = struct.Struct("<4s5H3L2H")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9_][A-Za-z0-9._-]{0,99})?")
+_PADDING = 0xD935  # the identifier of an extra field that Android's `zipalign` pads with
+_TABLE_ENTRY = 512  # at most, of a name, an extra field and 46 bytes
 
 
-def packed(members: Mapping[str, bytes]) -> bytes:
-    """The bytes of an archive. Equal members give equal bytes, on every system.
+def write(file: BinaryIO, members: Mapping[str, Any]) -> None:
+    """Write an archive. Equal members give equal bytes, on every system.
+
+    Args:
+        file: A file that is open, and empty.
+        members: What supports the buffer protocol, by name.
 
     Raises:
         Error: They are too large.
     """
-    if sum(map(len, members.values())) > _LARGEST - len(members) * _TABLE_ENTRY:
-        raise Error("a compiled program of more than 2 GiB cannot be written to a file")
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+    if sum(memoryview(data).nbytes for data in members.values()) > LARGEST - len(members) * _TABLE_ENTRY:
+        raise Error(
+            "a file of compiled programs of more than 2 GiB cannot be written",
+            hint="leave parameters out of it: `rlx compile --params-file` writes them to a file of their own",
+        )
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
+            assert _NAME.fullmatch(name), name
             entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
             entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            padding = -(file.tell() + _HEADER.size + len(name) + 4) % ALIGNMENT
+            entry.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
             archive.writestr(entry, data)
+
+
+def packed(members: Mapping[str, Any]) -> bytes:
+    """The bytes of an archive: see `write`."""
+    buffer = io.BytesIO()
+    write(buffer, members)
     return buffer.getvalue()
 
 
-def unpacked(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
-    """The members of an archive that has members with these names and no others.
+def members_of(data: Any, most: int = MOST) -> dict[str, memoryview]:
+    """The members of an archive that `write` made, in order, as views of its bytes.
 
-    The result is not larger than `data`: nothing is decompressed.
+    Args:
+        data: The whole archive: what supports the buffer protocol.
+        most: The number of members that it may have.
 
     Raises:
-        Error: It is damaged, or has other members, or a member is compressed or encrypted.
+        Error: It is damaged, was cut off, or is an archive of another kind: with members that are compressed, encrypted,
+            overlap, have one name twice or one that is a path to elsewhere, or with bytes that belong to no member.
     """
-    if len(data) < _END.size or len(data) > _LARGEST:
-        raise Error(f"{len(data)} bytes")
-    signature, _, _, on_this_disk, entries, table_size, _, comment = _END.unpack(data[-_END.size :])
-    if signature != b"PK\x05\x06" or comment or on_this_disk != entries or entries != len(names):
-        raise Error(f"its last bytes are not the end of an archive of {len(names)} members")
-    if table_size > len(names) * _TABLE_ENTRY:
-        raise Error(f"a table of members of {table_size} bytes")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            if [entry.filename for entry in members] != list(names):
-                raise Error(f"its members are not {', '.join(names)}")
-            for entry in members:
-                if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-                    raise Error(f"{entry.filename} is compressed or encrypted")
-                if not entry.file_size == entry.compress_size <= len(data):
-                    raise Error(f"{entry.filename} is said to have {entry.file_size} bytes")
-            return {entry.filename: archive.read(entry) for entry in members}
-    except Error:
-        raise
-    except Exception as problem:  # the exceptions of zipfile for damaged bytes have no common class
-        raise Error(str(problem) or type(problem).__name__) from None
+    view = memoryview(data).toreadonly().cast("B")
+    if not _END.size <= len(view) <= LARGEST:
+        raise Error(f"{len(view)} bytes")
+    table_end = len(view) - _END.size
+    signature, disk, first_disk, here, count, table_size, table, comment = _END.unpack_from(view, table_end)
+    if signature != b"PK\x05\x06" or comment or disk or first_disk or here != count or table + table_size != table_end:
+        raise Error("its last bytes are not the end of an archive")
+    if not 0 < count <= most:
+        raise Error(f"{count} members, expected 1 to {most}")
+    members: dict[str, memoryview] = {}
+    place, end = table, 0
+    for _ in range(count):
+        place, end = _member(view, place, table_end, end, table, members)
+    if place != table_end or end != table:
+        raise Error("it has bytes that belong to no member")
+    return members
+
+
+def _member(
+    view: memoryview, place: int, table_end: int, start: int, limit: int, members: dict[str, memoryview]
+) -> tuple[int, int]:
+    """Check one entry of the table, and what it says of a member; add that.
+
+    Args:
+        view: The archive.
+        place: Where the entry begins.
+        table_end: Where the table ends.
+        start: Where the header of the member has to be.
+        limit: Where the last member ends.
+        members: Those before.
+
+    Returns:
+        Where the next entry begins, and where the header of the next member does.
+    """
+    if place + _ENTRY.size > table_end:
+        raise Error("its table of members is cut off")
+    signature, _, _, flags, method, _, _, crc, stored, size, *rest = _ENTRY.unpack_from(view, place)
+    name_length, extra, comment, disk, _, _, header = rest
+    name = _name(view, place + _ENTRY.size, name_length, table_end)
+    if signature != b"PK\x01\x02" or comment or disk or header != start:
+        raise Error(f"the entry of {name} in its table of members is damaged")
+    if name in members:
+        raise Error(f"it has two members {name}")
+    if method != zipfile.ZIP_STORED or flags:
+        raise Error(f"{name} is compressed or encrypted")
+    if header + _HEADER.size > limit:
+        raise Error(f"{name} lies outside of the archive")
+    signature, _, *said, length, padding = _HEADER.unpack_from(view, header)
+    begin = header + _HEADER.size + length + padding
+    if stored != size or begin + size > limit:
+        raise Error(f"{name} is said to have {size} bytes")
+    same = said[0] == flags and said[1] == method and said[4:] == [crc, size, size] and length == name_length
+    if signature != b"PK\x03\x04" or not same or _name(view, header + _HEADER.size, length, limit) != name:
+        raise Error(f"{name} has another name, size or form than its table of members says")
+    if begin % ALIGNMENT or padding >= ALIGNMENT + 4:
+        raise Error(f"{name} does not begin at a multiple of {ALIGNMENT} bytes")
+    members[name] = view[begin : begin + size]
+    return place + _ENTRY.size + name_length + extra, begin + size
+
+
+def _name(view: memoryview, start: int, length: int, limit: int) -> str:
+    """A name that is a plain one: letters, digits and a few signs, in one folder at most."""
+    if start + length > limit:
+        raise Error("the name of a member is cut off")
+    name = bytes(view[start : start + min(length, 300)]).decode("latin-1")
+    if not _NAME.fullmatch(name):
+        raise Error(f"{name[:60]!a} is not the name of a member")
+    return name
+
+
+def unpacked(data: Any, names: Sequence[str]) -> dict[str, bytes]:
+    """Copies of the members of an archive that has members with these names, in this order, and no others.
+
+    Raises:
+        Error: It is damaged, or has other members.
+    """
+    members = members_of(data)
+    if list(members) != list(names):
+        raise Error(f"its members are not {', '.join(names)}")
+    return {name: bytes(member) for name, member in members.items()}

@@ -12,10 +12,11 @@ from rlx.backends.fields import record
 from rlx.backends.protocol import Compiled, Compiler, Target
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.guards import is_array, is_iterable, is_mapping
+from rlx.ir.traces import raised_at
 
 if TYPE_CHECKING:
+    from rlx.ir.interface import Output
     from rlx.ir.shape import Shape
-    from rlx.ir.signature import Output
 
 # What an attribute of a target is, where anything else would be taken for it: a letter of a name for a name.
 _KINDS: dict[str, tuple[Any, str]] = {
@@ -86,8 +87,6 @@ def calling(backend: object, what: str, error: type[Error] = CompileError) -> Ge
     except (Error, OSError, MemoryError):
         raise
     except Exception as problem:
-        from rlx.ir.location import raised_at  # imports MLIR
-
         message = f"{backend}: {what} raised {type(problem).__name__}: {problem}"
         raise error(message, hint=raised_at(problem)) from problem
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from rlx.ir import registry
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_mapping
+from rlx.ir.suggestions import suggestion
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Pipeline

@@ -6,7 +6,7 @@ programs here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -119,12 +119,25 @@ class Compiler(Protocol):
         """The entries of `Compiled.info`, each with its check. A file with other entries is refused."""
         ...
 
-    def emit(self, kind: str, compilation: Compilation) -> str | None:
-        """The input of the compiler, in a readable form; None if the target has no form of that name."""
+    def emit(self, kind: str, compilation: Compilation) -> str | bytes | None:
+        """The input of the compiler, as text or as bytes for another tool; None if the target has no form of that name."""
         ...
 
     def notes(self, artifact: Artifact) -> Sequence[str]:
         """Facts that a user who runs the program elsewhere should know, one line each."""
+        ...
+
+
+class Loader(Protocol):
+    """What reading and running a program takes of its back end: the part of it that needs no compiler."""
+
+    @property
+    def target(self) -> Callable[..., Target]:
+        """As `Compiler.target`."""
+        ...
+
+    def info_fields(self) -> Mapping[str, Check]:
+        """As `Compiler.info_fields`."""
         ...
 
 
@@ -225,6 +238,19 @@ class Runtime(Protocol):
 
     def devices(self) -> Sequence[DeviceInfo]:
         """The devices of this machine, and for a driver without a device the reason. Never raises."""
+        ...
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """The part of a runtime that knows which programs of a file with several this machine can run; not every one has it."""
+
+    def lacks(self, artifact: Artifact) -> str | None:
+        """Why this machine cannot run a program; None if nothing is known to be in its way. Its info has been checked."""
+        ...
+
+    def rank(self, artifact: Artifact) -> int:
+        """Among programs for one device that this machine can run, the one with the highest rank is the best."""
         ...
 
 

@@ -8,6 +8,7 @@ loaded, or whose names are taken, is left out: all others can be used, and `rlx 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,19 +18,21 @@ from importlib import metadata
 from typing import Any
 
 from rlx.backends.contract import calling, check_functions, check_target, names_of
-from rlx.backends.protocol import Compiler, Runtime, Target
+from rlx.backends.protocol import Compiler, Loader, Runtime, Target
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
 
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX
-# Packages with a module `backend`, and a module `targets` that is quick to import and has the names.
+# Packages with a module `backend`, and a module `targets` that is quick to import and has the names. Some have a module
+# `program` besides, which runs programs and needs no compiler.
 _BUILT_IN = {
     "iree": "rlx.backends.iree",
     "xla": "rlx.backends.xla",
     "c": "rlx.backends.c",
     "fpga": "rlx.backends.fpga",
 }
+_RUNS_ALONE = ("iree",)
 _log = logging.getLogger("rlx")
 
 
@@ -49,16 +52,22 @@ class Registered:
     targets: tuple[str, ...]
     devices: tuple[str, ...]
     _load: Callable[[], Compiler] = field(repr=False, compare=False)
+    _load_program: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def compiler(self) -> Compiler:
         """The back end itself, which is imported now."""
         return self._load()
 
+    @cached_property
+    def loader(self) -> Loader:
+        """The part that reads and runs its programs, which is imported now: without the compiler, where that is possible."""
+        return self.compiler if self._load_program is None else self._load_program()
+
     @property
     def runtime(self) -> Runtime | None:
         """The part that runs its programs; None if it only compiles."""
-        return self.compiler if isinstance(self.compiler, Runtime) else None
+        return self.loader if isinstance(self.loader, Runtime) else None
 
     def __str__(self) -> str:
         return f"back end '{self.name}' of {self.origin}"
@@ -108,7 +117,7 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
         raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
     backend = backend_of(name)
     with calling(backend, "target"):
-        target = backend.compiler.target(name, arch, tuple(flags))
+        target = backend.loader.target(name, arch, tuple(flags))
     if backend.origin != RLX:  # those of RLX are held to the protocol by the type checker
         check_target(backend, target, name)
     return target
@@ -146,7 +155,7 @@ def device_names() -> list[str]:
 
 def backends() -> Iterator[Registered]:
     """All back ends: first those that come with RLX; those of other packages are imported when the iteration reaches them."""
-    yield from map(_built_in, _BUILT_IN)
+    yield from map(_built_in, _present())
     yield from _installed()[0]
 
 
@@ -159,11 +168,18 @@ def problems() -> tuple[Problem, ...]:
 
 
 @cache
+def _present() -> tuple[str, ...]:
+    """The names of the back ends that come with RLX: a distribution that only runs programs has not all."""
+    return tuple(name for name, package in _BUILT_IN.items() if importlib.util.find_spec(package) is not None)
+
+
+@cache
 def _built_in(name: str) -> Registered:
     package = _BUILT_IN[name]
     targets: Any = importlib.import_module(f"{package}.targets")
     load: Any = partial(importlib.import_module, f"{package}.backend")
-    return Registered(name, RLX, targets.target_names(), targets.device_names(), load)
+    program: Any = partial(importlib.import_module, f"{package}.program") if name in _RUNS_ALONE else None
+    return Registered(name, RLX, targets.target_names(), targets.device_names(), load, program)
 
 
 @cache
@@ -203,7 +219,7 @@ def _checked(name: str, origin: str, compiler: Any) -> Registered:
 
 def _clash(backend: Registered, loaded: list[Registered]) -> str:
     """A message if another back end has a name of this one; empty if none has."""
-    for other in (*map(_built_in, _BUILT_IN), *loaded):
+    for other in (*map(_built_in, _present()), *loaded):
         if other is not backend:
             if other.name == backend.name:
                 return f"{other} has the same name"

@@ -1,9 +1,10 @@
 """Compile a graph, given as MLIR text, for one device.
 
-The artifact holds the program and what it takes and gives, but no weights; `rlx run` and `rlx.load` read it. The target
-`stablehlo` is no device but a kind of file: a portable StableHLO artifact, which XLA, JAX and IREE read. Its function `main`
-takes inputs, weights and states in the order of the graph's arguments, and gives all results. For programs that XLA runs
-here the target is `xla`. Where a program is several files, such as C, OUT is a folder.
+The artifact holds the program, those for other targets (`--also`), what they take and give, and the weights of `--params`, if
+any; `rlx run`, `rlx.load` and `rlx.deploy.load` read it. The target `stablehlo` is no device but a kind of file: a portable
+StableHLO artifact, which XLA, JAX and IREE read. Its function `main` takes inputs, weights and states in the order of the
+graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is
+several files, such as C, OUT is a folder.
 """
 
 from __future__ import annotations
@@ -55,12 +56,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "x86-64-v3, x86-64-v4, aarch64 …: what other machines are to run needs one of these",
     )
     parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="TARGET[:ARCH]",
+        help="put a program for another target, or for other CPUs, into the same file: --arch=x86-64-v4 --also=cpu:x86-64; "
+        "whoever runs it gets the one for their machine (--flag is for the first one only)",
+    )
+    parser.add_argument("--params", metavar="FILE", help="put the weights of this file into the artifact")
+    parser.add_argument(
+        "--params-file",
+        metavar="OUT.irpa",
+        help="put them into this file beside it instead, which IREE's tools can read",
+    )
+    parser.add_argument(
         "--emit",
         metavar="KIND",
         default="artifact",
         help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
         "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
-        "or XLA is given, as text",
+        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler",
     )
     parser.add_argument(
         "--report",
@@ -133,13 +148,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise Error("a program needs a file: -o OUT; - is standard output")
     started = time.perf_counter()
     _check_output(arguments)
+    _check_additions(arguments)
     compilation = compilation_of(read_graph(arguments.file, arguments.function), arguments.target, arguments)
     if arguments.dump_pipeline:
         standard_output().write(compilation.pipeline_text + "\n")
     elif arguments.emit in _CODE:
         _write_code(compilation, arguments, started)
     else:
-        write_output(arguments.output or "-", _text(compilation, arguments.emit).encode())
+        text = _text(compilation, arguments.emit)
+        write_output(arguments.output or "-", text.encode() if isinstance(text, str) else text)
     return 0
 
 
@@ -180,6 +197,25 @@ def _check_output(arguments: argparse.Namespace) -> None:
         check_folder_writable(arguments.output)
 
 
+def _check_additions(arguments: argparse.Namespace) -> None:
+    """Other programs and weights go into a file of the kind that has them.
+
+    Raises:
+        Error: That is not what is written.
+    """
+    from rlx.backends.registry import device_names
+    from rlx.ir.errors import Error
+
+    for option in ("also", "params", "params_file"):
+        if getattr(arguments, option) and (arguments.emit != "artifact" or arguments.target not in device_names()):
+            name = option.replace("_", "-")
+            raise Error(
+                f"--{name}: only an artifact for a device has that", hint=f"devices: {', '.join(device_names())}"
+            )
+    if arguments.params_file is not None and (arguments.params is None or arguments.output == "-"):
+        raise Error("--params-file needs --params=FILE, the weights, and -o OUT, beside which it lies")
+
+
 def _is_folder(arguments: argparse.Namespace) -> bool:
     """Whether what is asked for is several files."""
     from rlx.backends.protocol import FileSet
@@ -190,14 +226,16 @@ def _is_folder(arguments: argparse.Namespace) -> bool:
     return arguments.emit == "program" or arguments.target not in device_names()
 
 
-def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> Compilation:
-    """A graph on its way to a target as the options say."""
+def compilation_of(
+    graph: Graph, target: str, arguments: argparse.Namespace, other: tuple[str | None] | None = None
+) -> Compilation:
+    """A graph on its way to a target as the options say; for `other`, an architecture, without the flags of the first."""
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
 
     return Compilation(
         graph,
-        target_of(target, arguments.arch, tuple(arguments.flag)),
+        target_of(target, arguments.arch, tuple(arguments.flag)) if other is None else target_of(target, *other),
         policy=arguments.policy,
         opt=arguments.opt,
         fast_math=arguments.fast_math,
@@ -228,15 +266,16 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
 def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
     """Write a program, and say what it is."""
     from rlx.backends.contract import calling
-    from rlx.backends.registry import device_names
+    from rlx.backends.registry import backend_of, device_names
     from rlx.cli.files import write_output
     from rlx.ir.files import write_folder
     from rlx.ir.printable import printable
     from rlx.report.text import bytes_text
 
     target = compilation.target
+    artifacts = [artifact, *_others(compilation, arguments)]
     container = arguments.emit == "artifact" and target.name in device_names()
-    data = artifact.to_bytes() if container else artifact.program
+    data = _packed(artifacts, arguments) if container else artifact.program
     files = dict[str, bytes]()
     if _is_folder(arguments):
         with calling(compilation.backend, "files"):
@@ -249,11 +288,45 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
         took = time.perf_counter() - started
         size = bytes_text(sum(map(len, files.values())) if files else len(data))
         name = printable(compilation.given.name, keep="")
-        print(f"{arguments.output}: {name} for {target.name} ({target.arch}), {size}, {took:.2f} s")
+        targets = " and ".join(f"{a.target} ({a.arch})" for a in artifacts)
+        print(f"{arguments.output}: {name} for {targets}, {size}, {took:.2f} s")
         print(f"files: {', '.join(files)}" if files else f"sha256: {hashlib.sha256(data).hexdigest()}")
         with calling(compilation.backend, "notes"):
-            for note in compilation.compiler.notes(artifact):
-                print(printable(note))
+            for each in artifacts:
+                which = f"{each.target} ({each.arch}) " if len(artifacts) > 1 else ""
+                for note in backend_of(each.target).compiler.notes(each):
+                    print(printable(which + note))
+
+
+def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Artifact]:
+    """The programs for other targets that go into the same file."""
+    from rlx.backends.cache import DiskCache
+    from rlx.cli.display import Steps
+
+    found = []
+    for words in arguments.also:
+        name, _, arch = words.partition(":")
+        other = compilation_of(compilation.given, name, arguments, (arch or None,))
+        with Steps(only_terminal=True)(
+            f"compile {compilation.given.name} for {other.target.name} ({other.target.arch})"
+        ):
+            found.append(other.artifact(cache=None if arguments.no_cache else DiskCache()))
+    return found
+
+
+def _packed(artifacts: Sequence[Artifact], arguments: argparse.Namespace) -> bytes:
+    """The file of some programs, and of weights."""
+    from rlx.backends.archive import Archive, with_parameters
+    from rlx.ir.interface import argument_array
+    from rlx.weights import open as open_weights
+
+    archive = Archive.of(artifacts)
+    if arguments.params is not None:
+        declared = {a.name: a for a in archive.signature.of_kind("param")}
+        values = open_weights(arguments.params).values_of(declared.values())
+        arrays = {name: argument_array(declared[name], value) for name, value in values.items()}
+        archive = with_parameters(archive, arguments.output, arrays, arguments.params_file)
+    return archive.to_bytes()
 
 
 def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
@@ -270,7 +343,7 @@ def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
         print(printable(message), file=sys.stderr)
 
 
-def _text(compilation: Compilation, kind: str) -> str:
+def _text(compilation: Compilation, kind: str) -> str | bytes:
     """The module at one of its last steps, for people to read."""
     from rlx.backends.contract import calling
     from rlx.ir.errors import Error
@@ -282,7 +355,7 @@ def _text(compilation: Compilation, kind: str) -> str:
     if text is None:
         raise Error(
             f"--emit={kind}: target {compilation.target.name} has no such form",
-            hint=f"every target has {', '.join(_CODE)} and lir; linalg is for IREE's targets, stablehlo for XLA's",
+            hint=f"every target has {', '.join(_CODE)} and lir; IREE's have linalg and bytecode, XLA's have stablehlo",
         )
     return text
 

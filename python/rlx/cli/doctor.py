@@ -108,7 +108,8 @@ def _native() -> str:
 
 
 def _cache() -> str:
-    from rlx.backends.cache import DiskCache, fingerprint
+    from rlx.backends.cache import DiskCache
+    from rlx.backends.hashes import fingerprint
 
     cache = DiskCache()
     if problem := cache.problem():

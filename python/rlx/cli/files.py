@@ -7,14 +7,14 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from rlx.backends.artifact import Artifact
+    from rlx.backends.archive import Archive
     from rlx.ir.graph import Graph
 
 _ZIP = b"PK\x03\x04"
 
 
-def read_program(path: str, function: str | None = None, sha256: str | None = None) -> Graph | Artifact:
-    """The graph or compiled program in a file.
+def read_program(path: str, function: str | None = None, sha256: str | None = None) -> Graph | Archive:
+    """The graph or the compiled programs in a file.
 
     Args:
         path: The file; `-` is standard input.
@@ -22,17 +22,18 @@ def read_program(path: str, function: str | None = None, sha256: str | None = No
         sha256: The SHA-256 that the file must have, in hexadecimal.
 
     Raises:
-        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact artifact.
+        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of programs.
     """
-    from rlx.backends.artifact import Artifact, check_sha256
-    from rlx.ir.files import read_bytes
+    from rlx.backends.archive import Archive
+    from rlx.backends.hashes import check_sha256
+    from rlx.weights.mapped import content_of
 
-    data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
+    data = sys.stdin.buffer.read() if path == "-" else content_of(path)
     if sha256 is not None:
         check_sha256(data, sha256, path)
-    if data.startswith(_ZIP):
-        return Artifact.from_bytes(data, path)
-    return _graph(data, path, function)
+    if data[:4] == _ZIP:
+        return Archive.from_bytes(data, path) if path == "-" else Archive.load(path, expected_sha256=sha256)
+    return _graph(bytes(data), path, function)
 
 
 def read_graph(path: str, function: str | None = None) -> Graph:

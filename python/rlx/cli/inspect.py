@@ -15,7 +15,7 @@ from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
-    from rlx.backends.artifact import Artifact
+    from rlx.backends.archive import Archive
     from rlx.backends.compilation import Compilation
     from rlx.ir.graph import Graph
     from rlx.ir.listing import GraphReport
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.stage or arguments.svg or arguments.html or arguments.memory or arguments.memory_svg:
         raise Error(f"{arguments.file} is compiled; --stage, --svg, --html and --memory need MLIR text")
-    print(printable(_artifact_text(program)))
+    print(printable(_archive_text(program)))
     return 0
 
 
@@ -142,16 +142,23 @@ def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
         write_atomically(arguments.memory_svg, report.svg().encode())
 
 
-def _artifact_text(artifact: Artifact) -> str:
+def _archive_text(archive: Archive) -> str:
     from rlx.report.text import bytes_text
 
-    signature, info = artifact.signature, artifact.info
-    size = bytes_text(len(artifact.program))
-    lines = [f"@{signature.name} compiled for {artifact.target} ({artifact.arch}), {size}"]
+    signature, stored = archive.signature, archive.parameters
+    programs = [f"{program}, {bytes_text(program.code.nbytes)}" for program in archive.programs]
+    lines = [f"@{signature.name} compiled for {programs[0]}", *(f"  and for {program}" for program in programs[1:])]
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
-    return "\n".join([*lines, *_facts(info, "  ")])
+    if stored is not None:
+        place = "in this file" if stored.file is None else f"in {stored.file}, with the hash {stored.sha256}"
+        lines.append(f"  parameters with values: {len(stored.places)}, {bytes_text(stored.size)}, {place}")
+    for program in archive.programs:
+        if len(programs) > 1:
+            lines.append(f"  {program}")
+        lines += _facts(program.info, "  " * min(len(programs), 2))
+    return "\n".join(lines)
 
 
 def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:

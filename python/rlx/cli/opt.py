@@ -273,7 +273,7 @@ class Run:
         return result
 
     def _check_names(self, names: Sequence[str]) -> None:
-        from rlx.ir.attributes import suggestion
+        from rlx.ir.suggestions import suggestion
         from rlx.passes import base, native
 
         for name in names:

@@ -20,7 +20,7 @@ from rlx.cli.files import output_file
 
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph
-    from rlx.ir.signature import Argument
+    from rlx.ir.interface import Argument
     from rlx.passes.dtypes.quantization_record import CalibrationRecord
 
 

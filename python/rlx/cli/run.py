@@ -21,9 +21,9 @@ from rlx.cli.display import Steps
 from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
-    from rlx.backends.artifact import Artifact
+    from rlx.backends.archive import Archive
     from rlx.ir.graph import Graph
-    from rlx.ir.signature import Argument, Output
+    from rlx.ir.interface import Argument, Output
 
 Arrays = dict[str, np.ndarray]
 
@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write an output to a file; without NAME the outputs are taken in order",
     )
     parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
-    parser.add_argument("--sha256", metavar="HEX", help="run the file only if this is its SHA-256 (see `rlx compile`)")
+    parser.add_argument(
+        "--verify", metavar="SHA256", help="look at the file only if this is its SHA-256, which `rlx compile` prints"
+    )
     parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
     add_compile_options(parser)
 
@@ -73,16 +75,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
-    program = read_program(arguments.file, arguments.function, arguments.sha256)
+    program = read_program(arguments.file, arguments.function, arguments.verify)
     signature = program if isinstance(program, Graph) else program.signature
     declared, outputs = signature.arguments, signature.outputs
     if not isinstance(program, Graph):
-        _check_target(program, arguments)
+        _check_options(program, arguments)
     files = _files(arguments, outputs)
     inputs = named_arrays(arguments.input, "--input")
     params = named_arrays(arguments.param, "--param")
     if arguments.params is not None:
         params = _from_file(arguments.params, declared, params) | params
+    if not isinstance(program, Graph) and program.parameters is not None:
+        params = _stored(program, params) | params
     _check(declared, inputs, params)
     if isinstance(program, Graph):
         call = _graph_call(program, inputs, params, arguments)
@@ -101,21 +105,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_target(artifact: Artifact, arguments: argparse.Namespace) -> None:
+def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
     from rlx.ir.errors import Error
     from rlx.runtime.device import Device
 
     for option in ("evaluate", "function", "arch", "bind", "flag", "precision", "passes"):
         if getattr(arguments, option):
             raise Error(f"{arguments.file} is compiled; --{option} needs MLIR text")
-    if arguments.device is not None and Device.of(arguments.device).value != artifact.target:
-        raise Error(f"{arguments.file} is compiled for {artifact.target}, not for {arguments.device}")
+    if arguments.device is not None and all(p.target != Device.of(arguments.device).value for p in archive.programs):
+        targets = " and ".join(dict.fromkeys(p.target for p in archive.programs))
+        raise Error(f"{arguments.file} is compiled for {targets}, not for {arguments.device}")
 
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
     """The files to which each output is written."""
-    from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
+    from rlx.ir.suggestions import suggestion
 
     names = [o.name for o in outputs]
     files: dict[str, list[str]] = {name: [] for name in names}
@@ -173,6 +178,14 @@ def _from_file(path: str, declared: Sequence[Argument], already_given: Mapping[s
     return open_weights(path).values_of(a for a in declared if a.kind == "param" and a.name not in already_given)
 
 
+def _stored(archive: Archive, already_given: Mapping[str, np.ndarray]) -> Arrays:
+    """The values of parameters that a file of programs has or refers to, if any of them is needed."""
+    assert archive.parameters is not None
+    if archive.parameters.places.keys() <= already_given.keys():
+        return {}
+    return archive.parameters.arrays(archive.signature, archive.folder)
+
+
 def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None:
     """Check that every argument is given by the right flag, and has the right shape and dtype.
 
@@ -180,9 +193,9 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         Error: The message names all missing arguments, each with the flag to add.
     """
     from rlx.cli.values import flag_for
-    from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
-    from rlx.ir.evaluate import check_argument
+    from rlx.ir.interface import check_argument
+    from rlx.ir.suggestions import suggestion
 
     for kind, arrays, other_option in (("input", inputs, "--param"), ("param", params, "--input")):
         names = {a.name for a in declared if a.kind == kind}
@@ -225,11 +238,13 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
     return _Call(lambda: evaluate(source, inputs | params), tuple)
 
 
-def _artifact_call(artifact: Artifact, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
+def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
     from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.device import Device
 
-    program = CompiledGraph(artifact, threads=arguments.threads)
-    program.set_params(params)
+    target = None if arguments.device is None else Device.of(arguments.device).value
+    program = CompiledGraph(archive.choose(target), threads=arguments.threads)
+    program.set_params(params, copy=False)
     program.load()
     return _Call(lambda: program.run(inputs), lambda: program.remarks)
 

@@ -14,7 +14,7 @@ from rlx.ir.errors import Error
 
 if TYPE_CHECKING:
     from rlx.ir.dtype import DType
-    from rlx.ir.signature import Argument
+    from rlx.ir.interface import Argument
 
 _TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z_]+\d*)")
 _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"

@@ -16,7 +16,8 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_iterable
-from rlx.ir.location import defined_at, location_at
+from rlx.ir.location import location_at
+from rlx.ir.traces import defined_at
 
 # The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
 MOST_OPS = 100_000

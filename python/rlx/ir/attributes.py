@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,19 +20,10 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
 from rlx.ir.guards import is_integer, is_real, is_truth_value, is_tuple
 from rlx.ir.shape import as_dtype, element_type
+from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rlx.mlir_types import AttributeDict
-
-
-def suggestion(name: object, known: Iterable[object]) -> str:
-    """` (did you mean 'x'?)` when a known name is similar, else an empty string."""
-    if not isinstance(name, str):
-        return ""
-    names = [k for k in known if isinstance(k, str)]
-    folded = [k for k in names if k.casefold() == name.casefold()]  # `X` for `x`: no letter in common
-    close = folded or get_close_matches(name, names, 1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 # --- checking Python values -----------------------------------------------------------------------

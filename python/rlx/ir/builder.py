@@ -15,7 +15,6 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, opview, registry
-from rlx.ir.attributes import suggestion
 from rlx.ir.calls import ADVICE, CallError
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
@@ -23,11 +22,13 @@ from rlx.ir.dtype import DType, beside, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.given import described, tensor_hint
 from rlx.ir.guards import is_tuple
-from rlx.ir.location import caller_location, describe, raised_at
+from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.suggestions import suggestion
 from rlx.ir.traced import no_value
+from rlx.ir.traces import raised_at
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import ShapeError
+from rlx.ir.suggestions import suggestion
 
 # What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
 _SYNONYMS = (

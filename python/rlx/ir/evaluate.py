@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,16 +16,15 @@ from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.builder import Tensor
 from rlx.ir.card import Card, as_results
-from rlx.ir.dim import Bindings
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.given import cast_array, given_array
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_list, is_mapping, is_sequence, is_tuple
+from rlx.ir.interface import argument_array, bind_symbols
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument
+from rlx.ir.suggestions import suggestion
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:
@@ -33,80 +32,6 @@ if TYPE_CHECKING:
 
 # Called with an op, its operands and results while a function is evaluated; returns the results to use. Tests round them.
 Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
-
-
-def argument_array(argument: Argument, value: object, *, cast: bool = False) -> np.ndarray:
-    """The array that a user gives for an argument: see `given_array` for what that may be.
-
-    Args:
-        argument: The argument.
-        value: The value.
-        cast: Whether numbers of another dtype are converted, as `cast_array` does.
-
-    Raises:
-        Error: It is not an array, or does not fit; the message names the argument.
-    """
-    what = f"{argument.kind} '{argument.name}'"
-    array = given_array(value, argument.shape.dtype, what)
-    if cast:
-        array = cast_array(array, argument.shape.dtype, what)
-    check_argument(argument, array)
-    return array
-
-
-class Described(Protocol):
-    """An object with a shape and a dtype: an array, or a tensor in a file that has not been read yet."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype: ...
-
-
-def check_argument(argument: Argument, array: Described) -> None:
-    """Check that an array fits an argument; a symbol fits any size.
-
-    Raises:
-        ShapeError: Rank, a static size or the dtype differs.
-    """
-    expected = argument.shape
-    what = f"{argument.kind} '{argument.name}'"
-    if array.dtype != expected.dtype.numpy:
-        raise ShapeError(
-            f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=_conversion_hint(argument.kind, array.dtype, expected.dtype.numpy),
-        )
-    fits = len(array.shape) == expected.rank and all(
-        type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
-    )
-    if not fits:
-        raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
-
-
-def _conversion_hint(kind: str, actual: np.dtype, expected: np.dtype) -> str:
-    if not actual.isnative:
-        return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
-    if actual.kind in "OSUTMm" or actual.names:
-        return f"make it an array of numbers, of dtype {expected}"
-    module = "ml_dtypes" if expected.kind == "V" else "numpy"
-    by_option = ", or give cast=True with the parameters" if kind == "param" else ""
-    return f"cast it with .astype({module}.{expected}){by_option}"
-
-
-def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
-    """The sizes of all symbols, from the shapes of the arrays.
-
-    Raises:
-        ShapeError: A symbol has two sizes; the message names both places.
-    """
-    if all(argument.shape.is_static for argument, _ in pairs):
-        return {}
-    bindings = Bindings()
-    for argument, shape in pairs:
-        for axis, (d, size) in enumerate(zip(argument.shape.dims, shape, strict=True)):
-            if type(d) is not int:
-                bindings.add(d, int(size), f"{argument.kind} '{argument.name}' dimension {axis}")
-    return bindings.solve()
 
 
 def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
@@ -117,8 +42,6 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     Raises:
         Error: One is missing, unknown, or does not fit.
     """
-    from rlx.ir.attributes import suggestion
-
     if not isinstance(graph, Graph) and not hasattr(graph, "into_graph"):
         raise Error(f"expected a Graph or GraphModule, got {type(graph).__name__}")
     if not is_mapping(values):

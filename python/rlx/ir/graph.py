@@ -18,14 +18,13 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.guards import is_iterable, is_mapping
+from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
 from rlx.ir.pickled import Copied
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.short import listed
 from rlx.ir.signature import (
     STAGES,
-    Argument,
-    Output,
     find_function,
     initial_value,
     read_arguments,

@@ -14,10 +14,10 @@ from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_array, is_tuple
+from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.short import report_repr
-from rlx.ir.signature import Argument, Output
 
 _COMMENT_COLUMN = 64
 

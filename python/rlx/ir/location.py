@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import traceback
 from pathlib import Path
 
 import numpy as np
@@ -47,22 +46,6 @@ def caller_location(scope: str = "") -> mlir.Location:
             location = mlir.ir.Location.name(scope, location, context=context)
         _locations[key] = location
     return location
-
-
-def raised_at(problem: Exception) -> str | None:
-    """The innermost place where an exception came from outside this package, MLIR and NumPy: `see file:line`, for a hint."""
-    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not frame.filename.startswith((_PACKAGE, _BINDINGS, _NUMPY)):
-            return f"see {frame.filename}:{frame.lineno}"
-    return None
-
-
-def defined_at(function: object) -> str | None:
-    """The place where a function outside this package is defined, as `see file:line` for a hint."""
-    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
-    if code is None or code.co_filename.startswith(_PACKAGE):
-        return None
-    return f"see {code.co_filename}:{code.co_firstlineno}"
 
 
 def describe(location: mlir.Location) -> str | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rlx import mlir
 from rlx.dialect import spec_gen
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
+from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec

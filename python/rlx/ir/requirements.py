@@ -5,57 +5,15 @@ Inference refuses what is certainly wrong. What depends on a symbol is collected
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from rlx import mlir
 from rlx.ir import opview, registry
-from rlx.ir.dim import Dim, DimExpr, divisors, parse
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.dim import Dim, DimExpr, divisors
+from rlx.ir.interface import Requirement
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import bodies
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """An expression that must not be negative, and what it means.
-
-    Attributes:
-        expression: An expression in symbols.
-        meaning: What is wrong if it is negative.
-        location: The line of the user's code.
-    """
-
-    expression: DimExpr
-    meaning: str
-    location: str | None = None
-
-    def check(self, bindings: Mapping[str, int]) -> None:
-        """Raise an error if the expression is negative.
-
-        Raises:
-            ShapeError: The expression is negative for these sizes.
-        """
-        if self.expression.symbols <= bindings.keys() and self.expression.evaluate(bindings) < 0:
-            sizes = ", ".join(f"{name} = {bindings[name]}" for name in sorted(self.expression.symbols))
-            raise ShapeError(f"{self.meaning} (for {sizes})", location=self.location)
-
-    def to_json(self) -> list[str | None]:
-        return [str(self.expression), self.meaning, self.location]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> Requirement:
-        """The requirement that `to_json` was called on.
-
-        Raises:
-            Error: The expression has no symbols.
-        """
-        expression = parse(data[0])
-        if not isinstance(expression, DimExpr):
-            raise Error(f"{data[0]!r} has no symbols: nothing depends on it")
-        return cls(expression, data[1], data[2])
 
 
 def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:

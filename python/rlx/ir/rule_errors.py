@@ -9,7 +9,8 @@ from typing import Any
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.errors import Error
-from rlx.ir.location import defined_at, describe, raised_at
+from rlx.ir.location import describe
+from rlx.ir.traces import defined_at, raised_at
 
 
 @contextlib.contextmanager

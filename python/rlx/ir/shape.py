@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx import mlir
 from rlx.ir.dim import LARGEST, Dim, DimExpr, dim, product
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.guards import is_sequence
+
+if TYPE_CHECKING:  # whoever runs a program has shapes, and may have no MLIR
+    from rlx import mlir
 
 DimLike = int | str | DimExpr
 ShapeLike = Iterable[DimLike]  # a `Shape` is iterable too
@@ -153,10 +156,14 @@ _shapes: dict[mlir.Type, Shape] = {}
 
 def element_type(dtype: DType) -> mlir.Type:
     """The MLIR element type of a dtype."""
+    from rlx import mlir
+
     return mlir.ir.Type.parse(dtype.mlir, context=mlir.context())
 
 
 def _mlir_type(shape: Shape) -> mlir.Type:
+    from rlx import mlir
+
     key = (shape.dims, shape.dtype)
     type_ = _types.get(key)
     if type_ is None:
@@ -195,7 +202,8 @@ def shape_of(value: mlir.Value) -> Shape:
 
 
 def _read_type(type_: mlir.Type) -> Shape:
-    ir = mlir.ir
+    from rlx.mlir import ir
+
     if not isinstance(type_, ir.RankedTensorType):
         raise ShapeError(f"expected a ranked tensor type, got {type_}")
     element = dtype_from_mlir(str(type_.element_type))
@@ -213,6 +221,8 @@ def _read_type(type_: mlir.Type) -> Shape:
 
 
 def _encoded_dims(encoding: mlir.Attribute, type_: mlir.Type) -> list[Dim]:
+    from rlx import mlir
+
     text = str(encoding)
     if not text.startswith("#rlx.dims<"):
         raise ShapeError(f"{type_}: the encoding of an rlx tensor is #rlx.dims<[…]>, not {text}")

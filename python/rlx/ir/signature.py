@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
-from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, VerificationError
-from rlx.ir.guards import is_array, is_real, is_truth_value
+from rlx.ir.interface import KINDS, Argument, Output, initial_value
 from rlx.ir.location import describe
-from rlx.ir.shape import Shape, shape_of_type
+from rlx.ir.shape import shape_of_type
+from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rlx.mlir_types import AttributeDict
 
-KINDS = ("input", "param", "state")
 STAGES = ("hir", "mir", "lir")
 # Module attribute up to MIR: whether `rlx-fuse` makes fused ops of primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
@@ -26,26 +24,6 @@ POLICIES = ("direct", "fusable")
 PREPARES = "rlx.prepares"
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
 _OF_RESULTS = ("rlx.name", "rlx.updates")
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of the graph's function: an input, a parameter (weight) or a state."""
-
-    name: str
-    kind: str
-    shape: Shape
-    donate: bool = False
-    init: float = 0.0
-
-
-@dataclass(frozen=True)
-class Output:
-    """A result of the graph's function; `updates` names the state that it is written back to."""
-
-    name: str
-    shape: Shape
-    updates: str | None = None
 
 
 def functions(module: mlir.Module) -> list[mlir.FuncOp]:
@@ -236,26 +214,6 @@ def _check_names(entry: AttributeDict, known: Iterable[str]) -> None:
         name = getattr(named, "name", named)
         if name.startswith("rlx.") and name not in known:
             raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")
-
-
-def initial_value(init: Any, kind: DType) -> float:
-    """The number with which every element of a state starts.
-
-    Raises:
-        ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
-    """
-    if is_array(init) and not init.ndim:
-        init = init.item()
-    if not is_real(init) and not is_truth_value(init):
-        hint = "an array is given by set_state, or when it is run"
-        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
-    fitted(init, kind)
-    if init != init:
-        raise ShapeError("init must be a number, got NaN")
-    value = float(init)
-    if kind.is_integer and int(value) != init:
-        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
-    return value
 
 
 def _a(kind: str) -> str:

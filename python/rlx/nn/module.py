@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error, ShapeError
@@ -18,6 +17,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.guards import is_integer
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
+from rlx.ir.suggestions import suggestion
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.scope import Scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.calls import ADVICE
+from rlx.ir.suggestions import suggestion
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {

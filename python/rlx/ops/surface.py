@@ -13,8 +13,9 @@ from rlx.ir.builder import Builder, Tensor, method_of
 from rlx.ir.calls import CallError
 from rlx.ir.card import Card
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.location import describe, raised_at
+from rlx.ir.location import describe
 from rlx.ir.regions import IN_BODY
+from rlx.ir.traces import raised_at
 from rlx.ops import manual, operators, other_names, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.

@@ -25,10 +25,10 @@ from functools import cache
 from typing import Any, ClassVar
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_mapping, is_tuple
+from rlx.ir.suggestions import suggestion
 from rlx.passes import packages
 from rlx.passes.packages import PREFIX
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir import attributes, registry
-from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim, substitute
 from rlx.ir.errors import Error, PassError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of_type
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 
 _ENCODING = "#rlx.dims<"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rlx.ir import registry
-from rlx.ir.attributes import suggestion
 from rlx.ir.costs import Costs
 from rlx.ir.errors import Error, PassError
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import find, load
 
 

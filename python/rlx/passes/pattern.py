@@ -32,7 +32,8 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_sequence, is_tuple
-from rlx.ir.location import describe, raised_at
+from rlx.ir.location import describe
+from rlx.ir.traces import raised_at
 from rlx.ir.views import View
 from rlx.passes import rewrite_count
 from rlx.passes.rewrite import builder_before, check_types, collect, is_unread

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.guards import is_iterable
+from rlx.ir.suggestions import suggestion
 from rlx.passes import native
 from rlx.passes.base import OptionError, Pass, find, load
 

@@ -10,9 +10,10 @@ from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error
-from rlx.ir.location import describe, raised_at, within
+from rlx.ir.location import describe, within
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import POLICY_ATTRIBUTE
+from rlx.ir.traces import raised_at
 from rlx.passes import rewrite_count
 
 # Levels of composite ops that decompose into other composite ops; usual are fewer than five.

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from rlx import mlir
 from rlx.ir import signature
 from rlx.ir.errors import Error, PassError, VerificationError
-from rlx.ir.location import describe, raised_at
+from rlx.ir.location import describe
+from rlx.ir.traces import raised_at
 from rlx.passes.pipeline import Pipeline, Step
 from rlx.passes.rewrite_count import RewritesStopped
 

@@ -11,12 +11,12 @@ import numpy as np
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping
 from rlx.ir.location import describe
+from rlx.ir.suggestions import suggestion
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_sites import sites

@@ -8,11 +8,12 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import Argument, read_outputs, sign_function
+from rlx.ir.signature import read_outputs, sign_function
+from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme

@@ -9,9 +9,9 @@ from math import ceil
 
 from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
+from rlx.ir.interface import Argument, Output
 from rlx.ir.listing import GraphReport, OpReport
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, Output
 
 MOST = 60  # boxes of one drawing
 GROUP = "group"

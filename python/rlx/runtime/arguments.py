@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument
+from rlx.ir.suggestions import suggestion
 
 _LISTED = 20  # how many names a message lists
 _MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own

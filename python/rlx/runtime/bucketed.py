@@ -11,11 +11,10 @@ import numpy as np
 
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.ir.shape import Shape
 from rlx.ir.short import listed
-from rlx.ir.signature import Argument
 from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
 from rlx.runtime.compiled import CompiledGraph
 from rlx.weights import Weights, opened

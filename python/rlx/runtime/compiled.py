@@ -14,12 +14,9 @@ from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
-from rlx.ir.files import file_name
 from rlx.ir.given import given_array
+from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.requirements import Requirement
-from rlx.ir.signature import Argument
 from rlx.runtime.arguments import (
     checked_cast,
     checked_threads,
@@ -31,6 +28,7 @@ from rlx.runtime.arguments import (
 from rlx.runtime.content import Content
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.order import Order
+from rlx.runtime.saved import Saved
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from rlx.report.tuning import TuningReport
 
 
-class CompiledGraph:
+class CompiledGraph(Saved):
     """A compiled program. Made by `Session.compile` and `rlx.load`.
 
     Set its parameters, then run it: arrays in, arrays out. Any thread may call any method: runs, and whatever changes
@@ -333,9 +331,10 @@ class CompiledGraph:
             Error: An array does not fit, the target cannot be measured here, the program comes from a file, or its graph has
                 been changed since.
         """
+        compilation = self._made_of()
         from rlx.runtime.profiling import profile
 
-        return profile(self._made_of(), inputs, self._content.weights, runs=runs, threads=self._threads)
+        return profile(compilation, inputs, self._content.weights, runs=runs, threads=self._threads)
 
     def cost(self) -> Cost:
         """The work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
@@ -346,9 +345,10 @@ class CompiledGraph:
         Raises:
             Error: The program comes from a file, or its graph has been changed since.
         """
+        lir = self._made_of().lir
         from rlx.ir.listing import inspect_graph
 
-        return inspect_graph(self._made_of().lir).cost
+        return inspect_graph(lir).cost
 
     def _made_of(self) -> Compilation:
         if self._compilation is None:
@@ -408,38 +408,3 @@ class CompiledGraph:
         for name, argument in self._states.items():
             shape = argument.shape
             content.program.write_state(name, np.full(shape.static, argument.init, shape.dtype.numpy))
-
-    # --- keeping ----------------------------------------------------------------------------------
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the program (without weights) to a file that `rlx.load` and `rlx run` read."""
-        self.artifact.save(file_name(path))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled is the artifact, with weights and present states: a program of its own, here or in another process."""
-        self._settle()
-        weights, states = holding(self._lock, self._values)
-        return CompiledGraph._restored, (self.artifact.to_bytes(), self._threads, weights, states, self.tuning)
-
-    @classmethod
-    def _restored(cls, artifact: bytes, threads: Any, weights: Any, states: Any, tuning: Any) -> CompiledGraph:
-        """A program that was pickled. Whether this machine can run it is checked when it is loaded, as for one of a file."""
-        compiled = cls(Artifact.from_bytes(artifact, "the pickled program"), threads=threads)
-        compiled._content, compiled.tuning = Content(weights, states), tuning
-        return compiled
-
-    def _values(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        content = self._content
-        if content.program is None:
-            return dict(content.weights), dict(content.states)
-        return dict(content.weights), {name: content.program.read_state(name) for name in self._states}
-
-    def _repr_html_(self) -> str:
-        from rlx.runtime.shown import program_html
-
-        return program_html(self.artifact, self._content.weights, self.phases)
-
-    def __repr__(self) -> str:
-        from rlx.runtime.shown import program_line
-
-        return program_line(self.artifact, self._content.weights)

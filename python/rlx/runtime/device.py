@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
+from rlx.ir.suggestions import suggestion
 
 
 class Device(Enum):

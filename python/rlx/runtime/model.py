@@ -14,12 +14,11 @@ from rlx.ir.builder import Tensor
 from rlx.ir.current import emitting_into
 from rlx.ir.eager import is_eager, lifted
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.given import given_array
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.ir.locks import holding
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, signature_of, static_key

@@ -14,9 +14,8 @@ from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import argument_array
-from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
+from rlx.ir.interface import argument_array
 from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
@@ -239,29 +238,3 @@ def _cache(cache: Any) -> DiskCache | None:
     if isinstance(cache, DiskCache):
         return cache
     return DiskCache() if cache is True else DiskCache(cache)
-
-
-def load(
-    path: str | os.PathLike[str],
-    *,
-    params: Any = None,
-    cast: bool = False,
-    threads: int | None = None,
-    expected_sha256: str | None = None,
-) -> CompiledGraph:
-    """Load a compiled artifact. It is code: load those that you trust, or say which file you mean by its SHA-256.
-
-    Args:
-        path: What `CompiledGraph.save` or `rlx compile` wrote.
-        params: Weights, by name or as the path of a file; arrays are copied.
-        cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
-        threads: Threads that the program may use on the CPU.
-        expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
-
-    Raises:
-        Error: The file is missing or damaged, or is another one than expected, or a parameter does not fit.
-    """
-    compiled = CompiledGraph(Artifact.load(file_name(path), expected_sha256=expected_sha256), threads=threads)
-    if params is not None:
-        compiled.set_params(params, cast=cast)
-    return compiled

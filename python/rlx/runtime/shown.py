@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from rlx.backends.artifact import Artifact
 from rlx.ir.short import listed
-from rlx.report import html
 from rlx.report.text import bytes_text
 
 
@@ -29,6 +28,8 @@ def program_html(artifact: Artifact, given: Collection[str], phases: Mapping[str
         given: The names of the parameters that are set.
         phases: Seconds that each phase of compiling took.
     """
+    from rlx.report import html
+
     signature = artifact.signature
     rows = [(a.kind, a.name, str(a.shape)) for a in signature.arguments if a.kind != "param"]
     rows += [("output", o.name, str(o.shape)) for o in signature.outputs]

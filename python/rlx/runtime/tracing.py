@@ -8,9 +8,9 @@ from typing import Any
 
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.ir.location import defined_at
 from rlx.ir.locks import make_lock
 from rlx.ir.pytree import distinct
+from rlx.ir.traces import defined_at
 from rlx.runtime.compiled import CompiledGraph
 
 

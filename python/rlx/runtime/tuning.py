@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.cache import DiskCache
 from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
+from rlx.backends.hashes import fingerprint
 from rlx.backends.registry import backend_of, runtime_of, target_of
-from rlx.ir.attributes import suggestion
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
+from rlx.ir.evaluate import collect_arguments, evaluate
 from rlx.ir.graph import Graph
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument, argument_array, bind_symbols
+from rlx.ir.suggestions import suggestion
 from rlx.passes.checking.numerics import differs, draw, tolerances
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.compiled import CompiledGraph

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument
 from rlx.weights import safetensors
 
 _KIND = {"format": "rlx.train", "version": "1"}

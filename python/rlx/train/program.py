@@ -11,8 +11,9 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, sign_function
+from rlx.ir.signature import sign_function
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.train import loss_scale as scales

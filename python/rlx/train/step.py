@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.backends import stages
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import argument_array
+from rlx.ir.interface import Argument, argument_array
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import Argument
+from rlx.ir.suggestions import suggestion
 from rlx.runtime.arguments import checked_cast
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device

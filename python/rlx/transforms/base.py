@@ -10,14 +10,15 @@ from typing import Any, ClassVar
 from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
 from rlx.ir.graph import Graph, module_stage
 from rlx.ir.guards import is_iterable
+from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, Output, find_function
+from rlx.ir.signature import find_function
+from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.base import Pass
 from rlx.passes.levels import to_mir

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
+from rlx.ir.suggestions import suggestion
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of

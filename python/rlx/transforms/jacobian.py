@@ -8,8 +8,8 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import product
 from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument
 from rlx.transforms.base import Derived, arguments_of, cleaned, float_outputs, outputs_of
 from rlx.transforms.batching import Batching
 from rlx.transforms.jvp import Jvp

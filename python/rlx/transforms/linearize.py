@@ -10,7 +10,7 @@ from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.graph import Graph
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument
 from rlx.passes.rewrite import decompose
 from rlx.transforms.base import Derived, arguments_of, cleaned, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping, is_sequence
 from rlx.ir.shape import Shape
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, names_of, outputs_of
 from rlx.transforms.batching import Batching

@@ -10,10 +10,9 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import check_argument
 from rlx.ir.given import cast_array
 from rlx.ir.guards import is_array
-from rlx.ir.signature import Argument
+from rlx.ir.interface import Argument, check_argument
 from rlx.weights.arrays import check_no_nan, constant_bytes
 from rlx.weights.encoding import Encoding, Plain, Unreadable
 

@@ -6,6 +6,8 @@ tried. Only machine code that was tampered with is left out: it is code, and no 
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import io
 import json
 import random
@@ -24,37 +26,37 @@ _LARGEST = 1 << 22  # elements of an array that a run is tried with
 
 class Artifacts(Kind):
     name = "artifacts"
-    suffix = ".rlx"
+    suffix = ".rlxa"
 
     def prepare(self) -> None:
         if not hasattr(self, "files"):
-            self.files = [artifact.to_bytes() for artifact in artifacts()]
-            self.members = [_members(data) for data in self.files]
+            made = artifacts()
+            self.files = [artifact.to_bytes() for artifact in made] + [several(made)]
+            self.members = [members(data) for data in self.files]
 
     def make(self, rng: random.Random) -> bytes:
         which = rng.randrange(len(self.files))
         if rng.random() < 0.2:
             return damaged_bytes(self.files[which], rng, self.files)
-        manifest, program = self.members[which]
-        document = json.loads(manifest)
+        document, others = copy.deepcopy(self.members[which])
         if rng.random() < 0.85:
             document = mutated(document, rng)
-        elif document["info"].get("form") == "rlx":
-            program = damaged_bytes(program, rng)
+        elif document["programs"][0]["info"].get("form") == "rlx":
+            others = {name: damaged_bytes(data, rng) for name, data in others.items()}
         if isinstance(document, dict) and rng.random() < 0.9:
-            document["sha256"] = _checksum(document, program)
-        text = written(document, rng)
-        return _archive(text, program, rng)
+            document = sealed(document, others if rng.random() < 0.5 else {})
+        return _archive(written(document, rng), others, rng)
 
     def attempt(self, data: bytes) -> Any:
         """Everything that may be done with an artifact."""
-        from rlx.backends.artifact import Artifact
+        from rlx.backends.archive import Archive
         from rlx.runtime.compiled import CompiledGraph
 
-        artifact = Artifact.from_bytes(data)
-        again = Artifact.from_bytes(artifact.to_bytes())
-        assert again.signature.to_json() == artifact.signature.to_json() and again.info == artifact.info
-        use(CompiledGraph(artifact, threads=1))
+        archive = Archive.from_bytes(data)
+        again = Archive.from_bytes(archive.to_bytes())
+        assert again.to_bytes() == archive.to_bytes() and again.signature.to_json() == archive.signature.to_json()
+        values = {} if archive.parameters is None else archive.parameters.arrays(archive.signature)
+        use(CompiledGraph(archive.choose(), threads=1), values)
 
 
 def artifacts() -> list[Any]:
@@ -79,7 +81,15 @@ def artifacts() -> list[Any]:
     return found
 
 
-def use(compiled: Any) -> None:
+def several(made: list[Any]) -> bytes:
+    """A file with two programs of one graph, and a value for its parameter."""
+    from rlx.backends.archive import Archive, with_parameters
+
+    archive = Archive.of([a for a in made if a.signature.name == "fixed"])
+    return with_parameters(archive, "several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+
+
+def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:
     """Give a program weights, run it twice, and read its states."""
     import rlx
 
@@ -94,7 +104,7 @@ def use(compiled: Any) -> None:
             raise rlx.Error("too large to be tried")
         arrays[argument.name] = np.ones(shape, argument.shape.dtype.numpy)
     params = {a.name for a in compiled.artifact.signature.of_kind("param")}
-    compiled.set_params({name: arrays[name] for name in params})
+    compiled.set_params({name: arrays[name] for name in params} | (values or {}))
     inputs = {a.name: arrays[a.name] for a in compiled.inputs}
     for _ in range(2):
         compiled.run_named(inputs)
@@ -103,37 +113,46 @@ def use(compiled: Any) -> None:
     compiled.reset_state()
 
 
-def _members(data: bytes) -> tuple[bytes, bytes]:
+def members(data: bytes) -> tuple[Any, dict[str, bytes]]:
+    """The manifest of a file, and its other members."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return archive.read("manifest.json"), archive.read("program")
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    return json.loads(contents.pop("manifest.json")), contents
 
 
-def _checksum(document: dict[str, Any], program: bytes) -> str:
-    from rlx.backends.artifact import _checksum
+def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]:
+    """A manifest whose checksum is right, and so are those of the given members."""
+    from rlx.backends.archive import checksum
 
+    if others:
+        document["members"] = [[n, len(d), hashlib.sha256(d).hexdigest()] for n, d in others.items()]
     try:
-        return _checksum(document, program)
+        return document | {"sha256": checksum(document)}
     except ValueError:
-        return ""
+        return document
 
 
-def _archive(manifest: bytes, program: bytes, rng: random.Random) -> bytes:
+def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> bytes:
     """The members put together, now and then in a way that is none of ours."""
-    members = [("manifest.json", manifest), ("program", program)]
+    from rlx.backends.container import packed
+
+    contents = [("manifest.json", manifest), *others.items()]
     how = rng.randrange(30)
+    if how > 4:
+        return packed(dict(contents))
     compression = zipfile.ZIP_DEFLATED if how == 0 else zipfile.ZIP_STORED
     if how == 1:
-        members.append(rng.choice((("more", b"x"), ("../x", b""), ("a" * 60000, b""))))
+        contents.append(rng.choice((("more", b"x"), ("../x", b""), ("/etc/x", b""), ("a" * 60000, b""))))
     elif how == 2:
-        members = rng.sample(members, rng.randrange(3))
+        contents = rng.sample(contents, rng.randrange(len(contents)))
     elif how == 3:
-        members[1] = ("program", bytes(50 << 20))
+        contents[1] = (contents[1][0], bytes(50 << 20))
         compression = zipfile.ZIP_DEFLATED
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, data in members:
+        for name, data in contents:
             archive.writestr(name, data)
-    data = bytearray(buffer.getvalue())
+    data = bytearray(buffer.getvalue() if how < 4 else packed(dict(contents)))
     if how == 4:  # sizes and places that lie
         for _ in range(rng.randrange(1, 4)):
             at = data.rindex(b"PK\x01\x02" if rng.random() < 0.5 and b"PK\x01\x02" in data else b"PK\x05\x06")

@@ -102,8 +102,8 @@ class Files(Kind):
         return self._saved(arrays | {"h": np.ones((2,), ml_dtypes.bfloat16), "m": np.ones((1, 0), bool)})
 
     def _checkpoint(self) -> bytes:
+        from rlx.ir.interface import Argument
         from rlx.ir.shape import Shape
-        from rlx.ir.signature import Argument
 
         self._expected = {n: Argument(n, "state", Shape((3, "n"), "f32")) for n in ("w", "adam_m/w", "adam_v/w")}
         return self._saved({name: np.ones((3, 4), np.float32) for name in self._expected})

@@ -45,7 +45,7 @@ class Interrupts(Kind):
             "compile": lambda: self.session.compile(self._graph(), cache=False),
             "compile with cache": lambda: self.session.compile(self._graph(), cache=self.folder / "cache"),
             "run": self._run,
-            "save": lambda: self.program.save(self.folder / "saved.rlx"),
+            "save": lambda: self.program.save(self.folder / "saved.rlxa"),
             "checkpoint": self._checkpoint,
             "read and pass": self._read,
         }
@@ -111,11 +111,11 @@ class Interrupts(Kind):
                 fresh = self.doings[name]()
                 fresh.set_params({"w": self.x})
                 assert np.allclose(fresh.run({"x": self.x})[0], 0.25)
-            self.rlx.load(self.folder / "saved.rlx", params={"w": self.x})
+            self.rlx.load(self.folder / "saved.rlxa", params={"w": self.x})
             self.step.load(self.folder / "saved.safetensors")
             self.step.save(self.folder / "saved.safetensors")
-            program.save(self.folder / "saved.rlx")
-            left = {path.name for path in self.folder.iterdir()} - {"saved.rlx", "saved.safetensors", "cache"}
+            program.save(self.folder / "saved.rlxa")
+            left = {path.name for path in self.folder.iterdir()} - {"saved.rlxa", "saved.safetensors", "cache"}
             assert not left, f"left behind: {left}"
             found.append(True)
         except BaseException as problem:

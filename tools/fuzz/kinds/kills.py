@@ -36,7 +36,7 @@ print("ready", flush=True)
 for i in range(10**9):
     step()
     step.save(folder + "/saved.safetensors")
-    step.compiled.save(folder + "/saved.rlx")
+    step.compiled.save(folder + "/saved.rlxa")
     h = rlx.Graph("h")
     h.set_outputs([h.input("x", (4,)) * float(i % 3)])
     if i % 5 == 0:
@@ -128,9 +128,9 @@ class Kills(Kind):
             values = step.params()["w"]
             assert self.np.all(values == values[0]), "a mixture of two steps"
             step.save(saved)
-        if (self.folder / "saved.rlx").exists():
-            self.rlx.load(self.folder / "saved.rlx")
-            step.compiled.save(self.folder / "saved.rlx")
+        if (self.folder / "saved.rlxa").exists():
+            self.rlx.load(self.folder / "saved.rlxa")
+            step.compiled.save(self.folder / "saved.rlxa")
 
 
 def _children(pid: int) -> list[int]:

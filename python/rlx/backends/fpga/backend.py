@@ -36,7 +36,7 @@ from rlx.ir.dtype import dtype
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.evaluate import collect_arguments, evaluate_function
 from rlx.ir.graph import Graph
-from rlx.ir.signature import Output
+from rlx.ir.interface import Output
 from rlx.lower.fpga.design import Design, Network, port_bits
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.recognise import network_of

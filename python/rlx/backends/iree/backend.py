@@ -1,40 +1,31 @@
-"""The IREE back end: CPU, CUDA, ROCm, Vulkan and Metal through linalg."""
+"""The IREE back end: CPU, CUDA, ROCm, Vulkan and Metal through linalg. `program` runs what is compiled here."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact
 from rlx.backends.building import timed
-from rlx.backends.cache import fingerprint
 from rlx.backends.compilation import Compilation
-from rlx.backends.fields import Check, boolean, integer, listed, name, optional
 from rlx.backends.iree import targets
-from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.backends.iree.cpu import Cpu
-from rlx.backends.iree.devices import check_features, devices
-from rlx.backends.iree.executable import Executable, Function
-from rlx.backends.iree.names import state_getter, state_setter
 from rlx.backends.iree.passes.quantised_products import has_unsigned_products
 from rlx.backends.iree.pipeline import lower
-from rlx.backends.iree.targets import Target, device_names, target, target_names
+from rlx.backends.iree.program import DESCRIPTION_KEY, description, info_fields
+from rlx.backends.iree.targets import Target, target, target_names
 from rlx.backends.protocol import Compiled, Measurement
+from rlx.backends.signature import Signature
 from rlx.ir import opview
 from rlx.ir.dim import estimate
-from rlx.ir.errors import ExecutionError
 from rlx.ir.graph import Graph
-from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, bodies
-
-# Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
-PARALLEL_FLOPS = 20_000_000
+from rlx.ir.signature import bodies
 
 
 def estimated_flops(module: Any) -> int:
@@ -73,7 +64,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     with timed(phases, "lower"):
         lowered, target = compiler_input(lir, target)
         borrow = only_reads_arguments(lowered)
-        _seal(lowered, compilation.signature, _description(compilation.signature, borrow, requirements))
+        _seal(lowered, compilation.signature, description(compilation.signature, borrow, requirements))
         text = module_text(lowered)
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
@@ -103,39 +94,21 @@ def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
     return lowered, target
 
 
-_LARGEST_FLOPS = 10**300
-_DESCRIPTION_KEY = "rlx.described"
-
-
-def info_fields() -> dict[str, Check]:
-    """The entries of an artifact's `info`. The flags are only for information."""
-    return {
-        "flops": integer(0, _LARGEST_FLOPS),
-        "borrow": boolean,
-        "flags": listed(name),
-        "cpu": optional(Cpu.from_json),
-        "iree": name,
-    }
-
-
-def _description(signature: Signature, borrow: bool, requirements: Sequence[Sequence[str | None]]) -> str:
-    """A hash of the facts in an artifact, besides the program, that make a call safe: types, access and sizes of arguments."""
-    # Texts for users, the meanings and places of requirements, do not matter.
-    expressions = sorted({str(requirement[0]) for requirement in requirements})
-    return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
-
-
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
     """Store the hash of the description in the program: with another description it is refused when it is loaded."""
     with mlir.entered():
         for op in lowered.body.operations:
             if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == signature.name:
-                note = {_DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
+                note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
                 op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
-def emit(kind: str, compilation: Compilation) -> str | None:
-    """The linalg that IREE compiles, as text."""
+def emit(kind: str, compilation: Compilation) -> str | bytes | None:
+    """The linalg that IREE compiles, as text or as bytecode."""
+    if kind == "bytecode":
+        buffer = io.BytesIO()
+        compiler_input(compilation.lir, leveled(compilation))[0].operation.write_bytecode(buffer)
+        return buffer.getvalue()
     if kind != "linalg":
         return None
     with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
@@ -183,82 +156,6 @@ def only_reads_arguments(lowered: Any) -> bool:
     return not any(is_partial_write)
 
 
-class Program:
-    """A loaded artifact: its function, and its states."""
-
-    def __init__(
-        self,
-        artifact: Artifact,
-        parameters: Mapping[str, np.ndarray],
-        driver: str,
-        threads: int | None,
-        *,
-        takes_empty: bool = True,
-    ):
-        signature = artifact.signature
-        params = signature.of_kind("param")
-        self.executable = Executable(
-            artifact.program,
-            driver=driver,
-            parameters=parameters,
-            parameter_types={a.name: _tensor_type(a.shape) for a in params},
-            threads=threads,
-        )
-        self.in_host_memory = self.executable.local  # see `protocol.KeepingResults`
-        borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
-        if self.executable.note(signature.name, _DESCRIPTION_KEY) != _description(signature, borrow, requirements):
-            raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
-        self.states = {a.name: a for a in signature.of_kind("state")}
-        # A result may share the memory of a state, which the next run overwrites.
-        function = self.executable.function(
-            signature.name,
-            [_argument_type(a, borrow) for a in signature.of_kind("input")],
-            [_tensor_type(o.shape) for o in signature.outputs],
-            copy_results=bool(self.states),
-        )
-        self.call: Callable[[Sequence[np.ndarray]], list[np.ndarray]] = function
-        if not takes_empty and any(not a.shape.is_static for a in signature.of_kind("input")):
-            self.call = _refusing_empty(function, [a.name for a in signature.of_kind("input")])
-
-    def read_state(self, name: str) -> np.ndarray:
-        """A copy of the current value of a state."""
-        type_ = _tensor_type(self.states[name].shape)
-        return self.executable.function(state_getter(name), [], [type_], copy_results=True)([])[0]
-
-    def write_state(self, name: str, value: np.ndarray) -> None:
-        """Set the value of a state."""
-        shape = self.states[name].shape
-        type_ = ArgumentType(shape.dtype.numpy, shape.static)
-        self.executable.function(state_setter(name), [type_], [])([value])
-
-
-def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """A function that refuses empty inputs: some devices give wrong results or unclear errors for these (`empty-tensors`)."""
-
-    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for input_name, array in zip(names, arrays, strict=True):
-            if not array.size:
-                raise ExecutionError(
-                    f"input '{input_name}' is empty, {list(array.shape)}, which this device does not take"
-                )
-        return function(arrays)
-
-    return call
-
-
-def _sizes(shape: Shape) -> tuple[int | None, ...]:
-    return tuple(d if type(d) is int else None for d in shape.dims)
-
-
-def _tensor_type(shape: Shape) -> TensorType:
-    return TensorType(shape.dtype.numpy, _sizes(shape))
-
-
-def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
-    access = "donate" if argument.donate else "borrow" if borrow else "copy"
-    return ArgumentType(argument.shape.dtype.numpy, _sizes(argument.shape), access)
-
-
 def profile(
     compilation: Compilation,
     arrays: Sequence[np.ndarray],
@@ -273,37 +170,10 @@ def profile(
     return profiler.profile(compilation, arrays, parameters, runs=runs, threads=threads)
 
 
-def choose_driver(target: Target, flops: int, threads: int | None) -> str:
-    """The driver of the runtime; for the CPU, one with threads only if there is enough work."""
-    if "local-task" not in target.drivers:
-        return target.drivers[0]
-    return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
-
-
-def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
-    """Load an artifact on its device.
-
-    Raises:
-        ExecutionError: There is no such device, this machine's CPU lacks instructions that the code needs, or a parameter is
-            missing or does not fit.
-    """
-    if (cpu := artifact.info["cpu"]) is not None:
-        Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
-    target = targets.target(artifact.target, artifact.arch)
-    if target.device:
-        check_features(target.drivers[0])
-    driver = choose_driver(target, artifact.info["flops"], threads)
-    return Program(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
-
-
 __all__: Sequence[str] = [
-    "Program",
     "compile_program",
-    "device_names",
-    "devices",
     "emit",
     "info_fields",
-    "load",
     "module_text",
     "notes",
     "profile",

@@ -2,6 +2,10 @@
 
 IREE reports which CPU and features it compiles for. An instruction that the CPU does not have ends the process (SIGILL). So the
 features that code needs are stored with it, and checked before it is loaded.
+
+With `RLX_CPU_LEVEL=x86-64-v2` (or another level, or an architecture such as `aarch64`) this machine is taken for one that has
+no more: programs that need more are refused, and of a file with several the one for such a machine is chosen. So it can be
+tried here which program runs elsewhere. It gives the CPU no features that it has not.
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ _APPLE_ARM = _table(
     "bf16=BF16 i8mm=I8MM"
 )
 _RECORD = record({"architecture": name, "name": name, "features": listed(name), "host": text})
+_ARCHITECTURES = ("x86_64", "aarch64", "riscv64")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -114,11 +119,14 @@ class Cpu:
 
     def lacks(self) -> str | None:
         """Why this machine's CPU cannot run the code; None if it can, or if that is not known."""
-        this_machine = machine()
+        level_name = _assumed_level()
+        this_machine = machine() if not level_name or level_name in _LEVELS else level_name
         if self.architecture and this_machine and self.architecture != this_machine:
             return f"this machine is {this_machine}, not {self.architecture}"
         present = host_cpu()
-        if present is None or (self.host and self.host == host_features()):
+        if level_name in _LEVELS and this_machine == "x86_64":
+            present = (present or frozenset()) & _features_of(level_name)
+        elif present is None or (self.host and self.host == host_features()):
             return None
         missing = sorted((self.features & _names(this_machine).keys()) - present)
         return f"this machine's CPU lacks {', '.join(missing)}" if missing else None
@@ -137,6 +145,19 @@ class Cpu:
                 f"{program} is compiled for the CPU {self.name} ({self.level}), and {lacks}",
                 hint=f"compile it for this machine: `rlx compile --arch={_advice()}`, or rlx.Session(arch={_advice()!r})",
             )
+
+
+def _assumed_level() -> str:
+    """The value of `RLX_CPU_LEVEL`; empty if it is not set.
+
+    Raises:
+        ExecutionError: It is neither a level nor an architecture.
+    """
+    value = os.environ.get("RLX_CPU_LEVEL", "")
+    if value and value not in (*_LEVELS, *_ARCHITECTURES):
+        known = ", ".join((*_LEVELS, *_ARCHITECTURES))
+        raise ExecutionError(f"RLX_CPU_LEVEL is one of {known}, not {value!r:.60}")
+    return value
 
 
 def level(features: Iterable[str]) -> str:

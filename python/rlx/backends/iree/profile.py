@@ -26,11 +26,12 @@ import numpy as np
 
 from rlx.backends.compilation import Compilation
 from rlx.backends.host import usable_cpus
-from rlx.backends.iree.backend import choose_driver, compiler_input, estimated_flops, leveled, module_text
+from rlx.backends.iree.backend import compiler_input, estimated_flops, leveled, module_text
 from rlx.backends.iree.compiler import compile_module, ir_after
 from rlx.backends.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.backends.iree.memory import allocator_environment
 from rlx.backends.iree.names import PARAMETER_SCOPE
+from rlx.backends.iree.program import choose_driver
 from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.errors import Error, ExecutionError

@@ -233,7 +233,7 @@ QUIRKS = (
     Quirk(
         "empty-tensors",
         "tensors without elements fail on Vulkan when the program runs",
-        ("backends/iree/backend.py",),
+        ("backends/iree/program.py",),
         not_shown="it needs a Vulkan device",
     ),
     Quirk(

@@ -14,22 +14,23 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact
 from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
 from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import Check, listed, name, one_of, optional
 from rlx.backends.protocol import Compiled, DeviceInfo, Measurement
+from rlx.backends.signature import Signature
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable
 from rlx.backends.xla.options import option, with_threads
 from rlx.backends.xla.portable import VERSION, to_portable
 from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
 from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, bind_symbols
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import Argument, bodies, prepares
+from rlx.ir.signature import bodies, prepares
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.passes import run

@@ -20,8 +20,8 @@ from rlx.backends.xla.backend import laid_out, outlined, portable
 from rlx.backends.xla.options import with_threads
 from rlx.backends.xla.targets import Target, device_names
 from rlx.ir.errors import ExecutionError
-from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
+from rlx.ir.interface import bind_symbols
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(?P<name>\S+) = .*$", re.MULTILINE)

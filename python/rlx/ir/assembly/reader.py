@@ -9,9 +9,9 @@ from rlx.ir.assembly.generic import Generic, Op, Types
 from rlx.ir.assembly.grammar import COMMENT, LONGEST, PRINTED, SPACES, STRING, Layout, layout, run_sizes, runs, segments
 from rlx.ir.assembly.positions import Source
 from rlx.ir.assembly.scanner import CLOSING, Scanner, Span
-from rlx.ir.attributes import suggestion
 from rlx.ir.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS
 from rlx.ir.registry import SPECS
+from rlx.ir.suggestions import suggestion
 
 # The tokens that may begin an op or that decide where ops may be; `#rlx.dims` and `%rlx.x` are not ops. All text up to the
 # next character that may begin such a token is skipped in one match, which is the fast way to search.

@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 
 from rlx.ir.dtype import dtype
+from rlx.ir.interface import Argument, initial_value
 from rlx.ir.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument, initial_value
 from rlx.lower.c.grouping import Group, constant_of, is_view
 from rlx.lower.c.helpers import HELPERS, ordered
 from rlx.lower.c.program import Function, Program

@@ -14,10 +14,10 @@ from rlx.ir import opview
 from rlx.ir.dtype import DType
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.opview import name_of
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument
 from rlx.lower.c.grouping import Group, constant_of, groups_of, is_view
 from rlx.lower.c.helpers import HELPERS
 from rlx.lower.c.kernel import Kernel

@@ -9,9 +9,10 @@ from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.dim import LARGEST
 from rlx.ir.errors import ShapeError
+from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import PREPARES, Argument, bodies, declare, read_arguments, read_outputs
+from rlx.ir.signature import PREPARES, bodies, declare, read_arguments, read_outputs
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import TABLE
 from rlx.lower.table import empty_module

@@ -13,10 +13,11 @@ from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.dim import DimExpr, evaluate
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import bind_symbols, check_argument, evaluate_function
+from rlx.ir.evaluate import evaluate_function
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, bind_symbols, check_argument
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument, bodies, functions
+from rlx.ir.signature import bodies, functions
 
 # Relative to the largest element: a pass may change the order of sums, and fused ops round less often.
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "c64": 1e-4, "f16": 2e-2, "bf16": 1e-1}

@@ -9,7 +9,6 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import attributes, opview, registry, views
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
@@ -18,6 +17,7 @@ from rlx.ir.guards import is_list
 from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.precision_classes import OpClass, class_of
 from rlx.passes.pattern import producer

@@ -9,12 +9,12 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
 from rlx.ir.errors import PassError
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
 from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme

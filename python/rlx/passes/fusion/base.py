@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 from rlx import mlir
 from rlx.ir import opview, views
-from rlx.ir.attributes import suggestion
 from rlx.ir.costs import Costs
 from rlx.ir.errors import PassError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.suggestions import suggestion
 from rlx.ir.views import View
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.base import Pass

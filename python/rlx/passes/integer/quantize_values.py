@@ -10,13 +10,13 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview, registry, views
-from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
 from rlx.ir.errors import PassError
 from rlx.ir.location import describe, within
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import bodies, read_arguments
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import scale_of
 from rlx.passes.dtypes.quantization_sites import Site, sites

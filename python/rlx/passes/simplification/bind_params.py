@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.shape import Shape
 from rlx.ir.signature import bodies, prepares, read_arguments, read_outputs, sign_function
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before
 from rlx.weights.formats import open as open_weights

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.ir import opview, registry
+from rlx.ir.interface import Argument, Output
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import (
     PREPARES,
-    Argument,
-    Output,
     bodies,
     prepares,
     read_arguments,

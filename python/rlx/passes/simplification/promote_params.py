@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.signature import functions, read_arguments, read_outputs, sign_function
+from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 
 

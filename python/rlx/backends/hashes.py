@@ -1,0 +1,32 @@
+"""SHA-256 of files and of what things are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from rlx.ir.errors import Error
+
+
+def fingerprint(*parts: str | bytes) -> str:
+    """A key: SHA-256 over each part with its length, so ``"ab", "c"`` differs from ``"a", "bc"``."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def check_sha256(data: Any, expected: str, name: str) -> None:
+    """Check that the SHA-256 of a file is the expected one.
+
+    Raises:
+        Error: It is another one, or `expected` is not a SHA-256.
+    """
+    if not isinstance(expected, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
+        raise Error(f"a SHA-256 has 64 hexadecimal digits, got {expected!r}", hint=f"sha256sum {name} prints it")
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != expected.lower():
+        raise Error(f"{name} is another file than expected: its SHA-256 is {actual}, not {expected.lower()}")

@@ -1,0 +1,50 @@
+"""Files of compiled programs, loaded."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rlx.backends.archive import Archive
+from rlx.ir.checks import check_string
+from rlx.runtime.compiled import CompiledGraph
+from rlx.weights import opened
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    params: Any = None,
+    cast: bool = False,
+    target: str | None = None,
+    threads: int | None = None,
+    expected_sha256: str | None = None,
+) -> CompiledGraph:
+    """Load a compiled program. It is code: load those that you trust, or say which file you mean by its SHA-256.
+
+    Of a file with several programs it is the one for this machine: see `Archive.choose`. Parameters that are in the file, or in
+    one beside it that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
+
+    Args:
+        path: What `CompiledGraph.save` or `rlx compile` wrote.
+        params: Weights, by name or as the path of a file, instead of those of the file; arrays are copied.
+        cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
+        target: The name of the only target to choose among, such as `"cpu"`.
+        threads: Threads that the program may use on the CPU.
+        expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
+
+    Raises:
+        Error: The file is missing or damaged, or is another one than expected; it has no program that this machine can run; or
+            a parameter does not fit.
+    """
+    if target is not None:
+        check_string(target, "target")
+    archive = Archive.load(path, expected_sha256=expected_sha256)
+    compiled = CompiledGraph(archive.choose(target), threads=threads)
+    given = None if params is None else opened(params)
+    stored = archive.parameters
+    if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):
+        compiled.set_params(stored.arrays(archive.signature, archive.folder), copy=False)
+    if given is not None:
+        compiled.set_params(given, cast=cast)
+    return compiled

@@ -1,0 +1,175 @@
+"""What callers see of a compiled function: its arguments and outputs, and what arrays and sizes it takes.
+
+Programs are called where there is no compiler, so nothing here needs MLIR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlx.ir.dim import Bindings, DimExpr, parse
+from rlx.ir.dtype import DType, fitted
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.given import cast_array, given_array
+from rlx.ir.guards import is_array, is_real, is_truth_value
+from rlx.ir.shape import Shape
+
+KINDS = ("input", "param", "state")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the graph's function: an input, a parameter (weight) or a state."""
+
+    name: str
+    kind: str
+    shape: Shape
+    donate: bool = False
+    init: float = 0.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the graph's function; `updates` names the state that it is written back to."""
+
+    name: str
+    shape: Shape
+    updates: str | None = None
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """An expression that must not be negative, and what it means.
+
+    Attributes:
+        expression: An expression in symbols.
+        meaning: What is wrong if it is negative.
+        location: The line of the user's code.
+    """
+
+    expression: DimExpr
+    meaning: str
+    location: str | None = None
+
+    def check(self, bindings: Mapping[str, int]) -> None:
+        """Raise an error if the expression is negative.
+
+        Raises:
+            ShapeError: The expression is negative for these sizes.
+        """
+        if self.expression.symbols <= bindings.keys() and self.expression.evaluate(bindings) < 0:
+            sizes = ", ".join(f"{name} = {bindings[name]}" for name in sorted(self.expression.symbols))
+            raise ShapeError(f"{self.meaning} (for {sizes})", location=self.location)
+
+    def to_json(self) -> list[str | None]:
+        return [str(self.expression), self.meaning, self.location]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Requirement:
+        """The requirement that `to_json` was called on.
+
+        Raises:
+            Error: The expression has no symbols.
+        """
+        expression = parse(data[0])
+        if not isinstance(expression, DimExpr):
+            raise Error(f"{data[0]!r} has no symbols: nothing depends on it")
+        return cls(expression, data[1], data[2])
+
+
+def initial_value(init: Any, kind: DType) -> float:
+    """The number with which every element of a state starts.
+
+    Raises:
+        ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
+    """
+    if is_array(init) and not init.ndim:
+        init = init.item()
+    if not is_real(init) and not is_truth_value(init):
+        hint = "an array is given by set_state, or when it is run"
+        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
+    fitted(init, kind)
+    if init != init:
+        raise ShapeError("init must be a number, got NaN")
+    value = float(init)
+    if kind.is_integer and int(value) != init:
+        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
+    return value
+
+
+def argument_array(argument: Argument, value: object, *, cast: bool = False) -> np.ndarray:
+    """The array that a user gives for an argument: see `given_array` for what that may be.
+
+    Args:
+        argument: The argument.
+        value: The value.
+        cast: Whether numbers of another dtype are converted, as `cast_array` does.
+
+    Raises:
+        Error: It is not an array, or does not fit; the message names the argument.
+    """
+    what = f"{argument.kind} '{argument.name}'"
+    array = given_array(value, argument.shape.dtype, what)
+    if cast:
+        array = cast_array(array, argument.shape.dtype, what)
+    check_argument(argument, array)
+    return array
+
+
+class Described(Protocol):
+    """An object with a shape and a dtype: an array, or a tensor in a file that has not been read yet."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def check_argument(argument: Argument, array: Described) -> None:
+    """Check that an array fits an argument; a symbol fits any size.
+
+    Raises:
+        ShapeError: Rank, a static size or the dtype differs.
+    """
+    expected = argument.shape
+    what = f"{argument.kind} '{argument.name}'"
+    if array.dtype != expected.dtype.numpy:
+        raise ShapeError(
+            f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
+            hint=_conversion_hint(argument.kind, array.dtype, expected.dtype.numpy),
+        )
+    fits = len(array.shape) == expected.rank and all(
+        type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
+
+
+def _conversion_hint(kind: str, actual: np.dtype, expected: np.dtype) -> str:
+    if not actual.isnative:
+        return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
+    if actual.kind in "OSUTMm" or actual.names:
+        return f"make it an array of numbers, of dtype {expected}"
+    module = "ml_dtypes" if expected.kind == "V" else "numpy"
+    by_option = ", or give cast=True with the parameters" if kind == "param" else ""
+    return f"cast it with .astype({module}.{expected}){by_option}"
+
+
+def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
+    """The sizes of all symbols, from the shapes of the arrays.
+
+    Raises:
+        ShapeError: A symbol has two sizes; the message names both places.
+    """
+    if all(argument.shape.is_static for argument, _ in pairs):
+        return {}
+    bindings = Bindings()
+    for argument, shape in pairs:
+        for axis, (d, size) in enumerate(zip(argument.shape.dims, shape, strict=True)):
+            if type(d) is not int:
+                bindings.add(d, int(size), f"{argument.kind} '{argument.name}' dimension {axis}")
+    return bindings.solve()

@@ -1,0 +1,35 @@
+"""Places in the code of users, for hints: where an exception came from, where a function is defined. It needs no MLIR."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_NUMPY = str(Path(np.__file__).parent)
+
+
+def raised_at(problem: Exception) -> str | None:
+    """The innermost place where an exception came from outside this package, MLIR and NumPy: `see file:line`, for a hint."""
+    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+        if not frame.filename.startswith((_PACKAGE, _NUMPY, *_bindings())):
+            return f"see {frame.filename}:{frame.lineno}"
+    return None
+
+
+def defined_at(function: object) -> str | None:
+    """The place where a function outside this package is defined, as `see file:line` for a hint."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    if code is None or code.co_filename.startswith(_PACKAGE):
+        return None
+    return f"see {code.co_filename}:{code.co_firstlineno}"
+
+
+def _bindings() -> tuple[str, ...]:
+    """The folder of MLIR's bindings, if they are imported."""
+    mlir = sys.modules.get("rlx.mlir")
+    return () if mlir is None else (str(Path(mlir.ir.__file__).parent),)

@@ -1,0 +1,94 @@
+"""Builds the wheel of `rlx-deploy`: the files of RLX that running a compiled program takes, and no others.
+
+    python -m tools.deploy_wheel [-o DIR]
+
+The files are those that `rlx.deploy` imports, directly or not. What a function imports when it is called is not followed: it
+belongs to compiling, or is named in `LATER`. `tests/deploy/test_distribution.py` holds that to be so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "python"
+PROJECT = ROOT / "packaging" / "deploy"
+# What is imported by name, or when it is needed.
+LATER = ("rlx.version", "rlx.backends.iree.targets", "rlx.backends.iree.program", "rlx.runtime.shown")
+
+
+def module_file(name: str) -> Path | None:
+    """The file of a module of RLX; None if there is none of that name."""
+    base = SOURCE.joinpath(*name.split("."))
+    return next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.exists()), None)
+
+
+def imported(file: Path, *, later: bool = False) -> set[str]:
+    """The modules of RLX that a file imports.
+
+    Args:
+        file: The file.
+        later: Whether to take what functions import when they are called, instead of what importing the file does.
+    """
+    return set(_found(ast.parse(file.read_text()), later, False))
+
+
+def _found(node: ast.AST, later: bool, inside: bool) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.ImportFrom) and child.module and inside == later:
+            for alias in child.names:
+                name = f"{child.module}.{alias.name}"
+                yield name if module_file(name) else child.module
+        elif isinstance(child, ast.Import) and inside == later:
+            yield from (alias.name for alias in child.names)
+        else:
+            yield from _found(child, later, inside or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def modules() -> dict[str, Path]:
+    """The files of the distribution, by module."""
+    found: dict[str, Path] = {}
+    waiting = ["rlx.deploy", *LATER]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name.partition(".")[0] != "rlx" or (file := module_file(name)) is None:
+            continue
+        found[name] = file
+        waiting += imported(file)
+        waiting += [name.rpartition(".")[0]]  # packages have an `__init__.py` each
+    return dict(sorted(found.items()))
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel into a folder; returns its path. The build back end is that of this environment."""
+    with tempfile.TemporaryDirectory(prefix="rlx-deploy-") as temporary:
+        stage = Path(temporary)
+        for file in modules().values():
+            target = stage / file.relative_to(SOURCE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+        for name in ("pyproject.toml", "README.md"):
+            shutil.copyfile(PROJECT / name, stage / name)
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--no-build-isolation", "--wheel-dir", folder, stage], check=True)
+    (wheel,) = folder.glob("rlx_deploy-*.whl")
+    return wheel
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", metavar="DIR", help="default: dist")
+    print(build(parser.parse_args().output))
+
+
+if __name__ == "__main__":
+    main()
