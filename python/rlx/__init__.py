@@ -75,7 +75,7 @@ _HOMES = {
     "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "train", "mlir")
+_MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "train", "models", "mlir")
 
 
 def public_names() -> dict[str, str]:
