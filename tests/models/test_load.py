@@ -16,6 +16,10 @@ from tests.models.references import NAMES, arrays, reference, weights, write_mod
 
 Arrays = dict[str, np.ndarray]
 
+# The others differ from these in constants alone, or in what the evaluator shows as well.
+COMPILED = [n for n in NAMES if n not in ("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral")]
+COMPILED = [n for n in COMPILED if not n.startswith("llama_") or n == "llama_biases"]
+
 
 def sizes_of(content: dict[str, Any]) -> dict[str, Any]:
     """What a graph is built for: the sizes of the inputs, and options."""
@@ -79,8 +83,8 @@ def of_inputs_alone(graph: Any) -> Any:
 
 @at_any_level()
 def test_compiled(models: dict[str, Model], level: str | None) -> None:
-    graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in NAMES]
-    for name, program in zip(NAMES, compile_graphs(graphs, level=level), strict=True):
+    graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in COMPILED]
+    for name, program in zip(COMPILED, compile_graphs(graphs, level=level), strict=True):
         assert program.problem is None, f"{name}: {program.problem}"
         if program.lacks is not None:
             continue

@@ -127,6 +127,11 @@ class Scope:
         """Whether the checkpoint has a tensor."""
         return self.checkpoint is not None and self.checkpoint.find(self.prefix + name) is not None
 
+    def rows(self, name: str) -> int:
+        """The rows of a matrix in the checkpoint, whose number the configuration does not say; 0 if there is none."""
+        weight = None if self.checkpoint is None else self.checkpoint.find(self.prefix + name)
+        return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
+
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """A parameter, as f32: one that is stored in 16 bits stays so, and is widened in the graph."""
         full_name = self.prefix + name

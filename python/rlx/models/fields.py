@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlx.ir.attributes import suggestion
@@ -70,15 +70,15 @@ class Fields:
             raise self.refusal(name, f"at most {most}")
         return value
 
-    def number(self, name: str, default: float | None = None, *, positive: bool = False) -> float:
-        """A number that is not negative, or the default if the field is absent.
+    def number(self, name: str, default: float | None = None, *, least: float = 0) -> float:
+        """A number, or the default if the field is absent.
 
         Raises:
-            Error: It is something else, is absent without a default, or is zero and has to be positive.
+            Error: It is no number of at least `least`, or absent without a default.
         """
         value = self._get(name, default)
-        if type(value) not in (int, float) or not 0 <= value <= _LARGEST_NUMBER or (positive and value == 0):
-            raise self.refusal(name, "a positive number" if positive else "a number that is not negative")
+        if type(value) not in (int, float) or not least <= value <= _LARGEST_NUMBER:
+            raise self.refusal(name, f"a number of at least {least:g}" if least else "a number that is not negative")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -98,6 +98,10 @@ class Fields:
     def activation(self, name: str, default: str) -> str:
         """A name of an activation function: a key of `ACTIVATIONS`."""
         return self.choice(name, tuple(ACTIVATIONS), default)
+
+    def optional(self, name: str, read: Callable[[str, Any], Any], default: Any) -> Any:
+        """What `read` gives for a field; None if it is null, which stands for something else than its absence."""
+        return None if self.data.get(name, default) is None else read(name, default)
 
     def within(self, name: str) -> Fields | None:
         """The object in a field; None if the field is absent or null.

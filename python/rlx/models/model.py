@@ -12,14 +12,15 @@ from typing import Any
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
-from rlx.models import bert, distilbert, roberta
+from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
 from rlx.models.checkpoint import Checkpoint, Scope
 from rlx.models.family import Family
 from rlx.models.fields import Fields
 from rlx.weights import Weight
 from rlx.weights import open as open_weights
 
-FAMILIES: Mapping[str, Family] = {f.model_type: f for m in (bert, roberta, distilbert) for f in m.FAMILIES}
+_MODULES = (bert, roberta, distilbert, mpnet, modernbert, vit, llama, qwen, gemma)
+FAMILIES: Mapping[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 
 @dataclass(frozen=True)
