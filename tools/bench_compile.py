@@ -32,11 +32,12 @@ def measure(model: Path) -> Iterator[Figure]:
 
 
 def _compile(model: Path, cache: str) -> dict[str, float]:
-    from rlx.models.bert import BertConfig, sentence_encoder
+    from rlx.models.model import load_config
+    from rlx.models.sentence import sentence_encoder
     from rlx.runtime.session import Session
     from rlx.weights import open as open_weights
 
-    config, session = BertConfig.load(model / "config.json"), Session()
+    config, session = load_config(model / "config.json")[1], Session()
     weights = {name: weight.numpy() for name, weight in open_weights(model).items()}
     cpu_started, started = time.process_time(), time.perf_counter()
     graph = sentence_encoder(config, *_SHAPE)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.models.bert import BertConfig
+from rlx.models.encoder import EncoderConfig
 
 _MASKED = -1e9
 
 
-def jax_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray]) -> Callable[..., np.ndarray]:
+def jax_sentence_encoder(config: EncoderConfig, weights: Mapping[str, np.ndarray]) -> Callable[..., np.ndarray]:
     """A function from `ids` and `mask`, `[B, S]` i32, to unit vectors `[B, E]` f32.
 
     It is compiled once for each shape; the weights are device arrays that are passed at each call.
@@ -24,7 +24,7 @@ def jax_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray]) 
     return lambda ids, mask: np.asarray(compiled(device_weights, ids, mask))
 
 
-def _forward(config: BertConfig, w: Mapping[str, Any], ids: Any, mask: Any) -> Any:
+def _forward(config: EncoderConfig, w: Mapping[str, Any], ids: Any, mask: Any) -> Any:
     import jax.numpy as jnp
 
     length = ids.shape[1]
@@ -38,7 +38,7 @@ def _forward(config: BertConfig, w: Mapping[str, Any], ids: Any, mask: Any) -> A
     return mean / jnp.maximum(jnp.linalg.norm(mean, axis=-1, keepdims=True), 1e-12)
 
 
-def _layer(config: BertConfig, w: Mapping[str, Any], layer: str, x: Any, bias: Any) -> Any:
+def _layer(config: EncoderConfig, w: Mapping[str, Any], layer: str, x: Any, bias: Any) -> Any:
     import jax
 
     batch, length, width = x.shape
@@ -60,7 +60,7 @@ def _dense(w: Mapping[str, Any], name: str, x: Any) -> Any:
     return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
-def _norm(config: BertConfig, w: Mapping[str, Any], name: str, x: Any) -> Any:
+def _norm(config: EncoderConfig, w: Mapping[str, Any], name: str, x: Any) -> Any:
     import jax
 
     centred = x - x.mean(-1, keepdims=True)

@@ -101,16 +101,16 @@ def _rlx(model: Path) -> Callable[[int, int], Encode]:
 
     def make(batch: int, length: int) -> Encode:
         program = embedder.program(batch, length)
-        return lambda ids, mask: program.run({"ids": ids, "mask": mask})[0]
+        return lambda ids, mask: program.run({"input_ids": ids, "attention_mask": mask})[0]
 
     return make
 
 
 def _other(peer: str, model: Path) -> Callable[[int, int], Encode]:
-    from rlx.models.bert import BertConfig
+    from rlx.models.model import load_config
     from rlx.weights import open as open_weights
 
-    config = BertConfig.load(model / "config.json")
+    config = load_config(model / "config.json")[1]
     weights = {name: weight.numpy() for name, weight in open_weights(model).items()}
     if peer == "jax":
         from tools.bench_jax import jax_sentence_encoder

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlx.models.bert import BertConfig
+from rlx.models.encoder import EncoderConfig
 
 Style = Literal["standard", "fused"]
 _OPSET = 20
@@ -57,7 +57,7 @@ class _Model:
         return self.node("LayerNormalization", [x, *parameters], axis=-1, epsilon=eps)
 
 
-def onnx_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray], style: Style) -> bytes:
+def onnx_sentence_encoder(config: EncoderConfig, weights: Mapping[str, np.ndarray], style: Style) -> bytes:
     """A model from `ids` and `mask`, `[B, S]` i32 with free sizes, to unit vectors `embedding`, `[B, E]` f32.
 
     Args:
@@ -79,7 +79,7 @@ def onnx_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray],
     return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
 
 
-def _standard_layers(m: _Model, config: BertConfig) -> str:
+def _standard_layers(m: _Model, config: EncoderConfig) -> str:
     e, heads = config.hidden_size, config.num_attention_heads
     length = m.node("Slice", [m.node("Shape", ["ids"]), *(m.constant(f"at{i}", [i], np.int64) for i in (1, 2))])
     start = m.constant("at0", [0], np.int64)
@@ -118,7 +118,7 @@ def _standard_layers(m: _Model, config: BertConfig) -> str:
     return x
 
 
-def _fused_layers(m: _Model, config: BertConfig) -> str:
+def _fused_layers(m: _Model, config: EncoderConfig) -> str:
     eps = config.layer_norm_eps
     tables = [f"embeddings.{n}_embeddings.weight" for n in ("word", "position", "token_type")]
     norm = ["embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]

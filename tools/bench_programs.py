@@ -48,9 +48,10 @@ def _block(name: str, scale: int, differentiated: bool) -> Workload:
 
 
 def _minilm(model: Path, batch: int, length: int) -> Workload:
-    from rlx.models.bert import BertConfig, sentence_encoder
+    from rlx.models.model import load_config
+    from rlx.models.sentence import sentence_encoder
 
-    graph = sentence_encoder(BertConfig.load(model / "config.json"), batch, length)
+    graph = sentence_encoder(load_config(model / "config.json")[1], batch, length)
     ids = np.random.default_rng(0).integers(1000, 20000, (batch, length)).astype(np.int32)
     given = {a.name: ids if "ids" in a.name else np.ones((batch, length), a.shape.dtype.numpy) for a in graph.inputs}
     return Workload(f"MiniLM, {batch}×{length} tokens", graph, rlx.weights.open(model / "model.safetensors"), given)

@@ -67,8 +67,8 @@ def main() -> None:
 
 def minilm(model: Path | None, rounds: int) -> Iterator[Row]:
     """Cosines to f32 and the ratio of times, by scheme."""
-    from rlx.models.bert import sentence_encoder
     from rlx.models.embedder import SentenceEmbedder
+    from rlx.models.sentence import sentence_encoder
     from tools.fetch_minilm import fetch
 
     embedder = SentenceEmbedder(model or fetch())
@@ -116,10 +116,10 @@ def sentences(count: int) -> list[str]:
 
 def padded(ids: list[list[int]]) -> Arrays:
     """Token ids and mask of a batch."""
-    result = {name: np.zeros((BATCH, LENGTH), np.int32) for name in ("ids", "mask")}
+    result = {name: np.zeros((BATCH, LENGTH), np.int32) for name in ("input_ids", "attention_mask")}
     for row, tokens in enumerate(ids):
         count = min(len(tokens), LENGTH)
-        result["ids"][row, :count], result["mask"][row, :count] = tokens[:count], 1
+        result["input_ids"][row, :count], result["attention_mask"][row, :count] = tokens[:count], 1
     return result
 
 

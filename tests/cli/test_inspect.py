@@ -122,7 +122,7 @@ def test_svg(command: Command, encoder_file: Path, tmp_path: Path) -> None:
     found = boxes((tmp_path / "encoder.svg").read_text())
     blocks = [box for title, box in found.items() if "transformer_encoder_block(" in title]
     assert len(blocks) == 2
-    assert found["input ids"][1] < blocks[0][1] < blocks[1][1] < found["output embedding"][1]
+    assert found["input input_ids"][1] < blocks[0][1] < blocks[1][1] < found["output embedding"][1]
 
 
 def test_memory(command: Command, encoder_file: Path, tmp_path: Path) -> None:

@@ -59,9 +59,10 @@ def test_a_missing_file(directory: Path, name: str) -> None:
         (b"{", "cannot read"),
         (b"\xff\xfe\x00", "cannot read"),
         (b"[" * 100_000, "cannot read"),
-        (b"[]", "a model of type 'list'; expected 'bert'"),
-        (b"{}", "a model of type None; expected 'bert'"),
-        (b'{"model_type": "llama"}', "a model of type 'llama'; expected 'bert'"),
+        (b"[]", "expected an object with a 'model_type', got list"),
+        (b"{}", "a model of type None; known are "),
+        (b'{"model_type": "gpt_neox"}', "a model of type 'gpt_neox'; known are "),
+        (b'{"model_type": ["bert"]}', "a model of type ['bert']; known are "),
     ],
 )
 def test_a_config_that_is_none(directory: Path, content: bytes, message: str) -> None:
@@ -158,7 +159,8 @@ def test_nan_weights(directory: Path) -> None:
 
 
 def test_tensors_that_the_encoder_does_not_use_are_no_mistake(directory: Path) -> None:
-    change_weights(directory, {"pooler.dense.weight": np.zeros((32, 32), np.float32)})
+    pooler = {"pooler.dense.weight": np.zeros((32, 32), np.float32), "pooler.dense.bias": np.zeros(32, np.float32)}
+    change_weights(directory, {**pooler, "classifier.weight": np.zeros((2, 32), np.float32)})
     assert "pooler.dense.weight" not in SentenceEmbedder(directory).weights
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.graph import Graph
-from rlx.models.bert import BertConfig, sentence_encoder
+from rlx.models.encoder import EncoderConfig
+from rlx.models.sentence import sentence_encoder
 
 CONFIG: dict[str, Any] = {
     "model_type": "bert",
@@ -30,8 +31,8 @@ WORDS = ["the", "a", "man", "woman", "cat", "dog", "eats", "drinks", "sleeps", "
 
 def encoder(batch: Any = 2, length: Any = 8) -> Graph:
     """The model as a graph of blocks."""
-    fields = {name: value for name, value in CONFIG.items() if name in BertConfig.__dataclass_fields__}
-    return sentence_encoder(BertConfig(**fields), batch, length)
+    fields = {name: value for name, value in CONFIG.items() if name in EncoderConfig.__dataclass_fields__}
+    return sentence_encoder(EncoderConfig(**fields), batch, length)
 
 
 def write_model(directory: Path, seed: int = 0) -> Path:

@@ -23,7 +23,7 @@ _PAGES = {
     "graphs": ("Graphs and types", ("ir", "mlir", "tick", "version", "transforms.call")),
     "running": ("Compile and run", ("runtime", "backends", "blocks")),
     "transforms": ("Transforms", ("transforms",)),
-    "models": ("Models in, quantisation", ("importers", "quantization", "passes")),
+    "models-in": ("Models in, quantisation", ("importers", "quantization", "passes")),
 }
 _FAMILIES = {"index": "indexing"}  # a page `index` is the address of its folder
 _NOT_SHOWN = {"mlir": "MLIR's own bindings, for extensions"}

@@ -13,11 +13,12 @@ import numpy as np
 from rlx.ir.errors import Error
 from rlx.ir.files import read_json
 from rlx.ir.locks import holding, make_lock
-from rlx.models.bert import BertConfig, check_weights, sentence_encoder
+from rlx.models.encoder import EncoderConfig
+from rlx.models.model import FAMILIES, load, load_config
+from rlx.models.sentence import sentence_encoder
 from rlx.report.text import bytes_text
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
-from rlx.weights import open as open_weights
 from rlx.weights.weight import finite
 
 # Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter
@@ -29,10 +30,10 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class SentenceEmbedder:
-    """A BERT sentence encoder compiled for one device. Any thread may use it.
+    """A sentence encoder (BERT, RoBERTa, DistilBERT, …) compiled for one device. Any thread may use it.
 
     Args:
-        directory: Holds `config.json`, `tokenizer.json` and `model.safetensors`.
+        directory: Holds `config.json`, `tokenizer.json` and `model.safetensors` (or the index of several files).
         session: Where to compile; the CPU by default.
         max_length: Longer sentences are truncated to this many tokens. By default the number in
             `sentence_bert_config.json` if there is one, else the number of the model's positions.
@@ -57,7 +58,7 @@ class SentenceEmbedder:
         if not self.directory.is_dir():
             raise Error(f"no such directory: {self.directory}")
         self.session = session or Session()
-        self.config = BertConfig.load(self.directory / "config.json")
+        self.config = _config(self.directory / "config.json")
         self.max_length = _max_length(self.directory, self.config, max_length)
         self.tokenizer = _tokenizer(self.directory / "tokenizer.json", self.config, self.max_length)
         self._progress = progress
@@ -66,7 +67,7 @@ class SentenceEmbedder:
         self._programs: dict[tuple[int, int], CompiledGraph] = {}
         self._lock = make_lock()
         with self._progress("read the weights"):
-            self.weights = _weights(self.directory / "model.safetensors", self.config)
+            self.weights = _weights(self.directory, self.config)
 
     def __repr__(self) -> str:
         config, size = self.config, sum(weight.nbytes for weight in self.weights.values())
@@ -148,7 +149,7 @@ class SentenceEmbedder:
                 raise Error(f"sentence {row} has a token id outside 0 … {self.config.vocab_size - 1}")
             tokens[row, : len(sentence)] = sentence
             mask[row, : len(sentence)] = 1
-        (embedding,) = self.program(batch, length).run({"ids": tokens, "mask": mask})
+        (embedding,) = self.program(batch, length).run({"input_ids": tokens, "attention_mask": mask})
         return embedding[: len(ids)]
 
 
@@ -173,18 +174,26 @@ def _strings(texts: Iterable[str]) -> list[str]:
     return texts
 
 
-def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
+def _config(path: Path) -> EncoderConfig:
+    family, config = load_config(path)
+    if family.encode is None:
+        encoders = ", ".join(sorted(name for name, other in FAMILIES.items() if other.encode is not None))
+        raise Error(f"{path} describes a model of type '{family.model_type}'; sentences are embedded by {encoders}")
+    return config
+
+
+def _weights(directory: Path, config: EncoderConfig) -> dict[str, np.ndarray]:
     """The parameters of the encoder, read-only, for all programs together. Those in f32 are mapped from the file."""
-    tensors = open_weights(path)
+    tensors = load(directory).weights
     weights = {}
-    for name in check_weights(config, tensors, str(path)):
+    for name in (a.name for a in sentence_encoder(config, 1, 1).params):
         weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # halves have the same numbers in f32
         weights[name].flags.writeable = False
     return weights
 
 
-def _max_length(directory: Path, config: BertConfig, max_length: int | None) -> int:
-    positions = config.max_position_embeddings
+def _max_length(directory: Path, config: EncoderConfig, max_length: int | None) -> int:
+    positions = config.max_length
     path = directory / "sentence_bert_config.json"
     if max_length is None and path.is_file():
         data = read_json(path)
@@ -198,7 +207,7 @@ def _max_length(directory: Path, config: BertConfig, max_length: int | None) -> 
     return max_length
 
 
-def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
+def _tokenizer(path: Path, config: EncoderConfig, longest: int) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:

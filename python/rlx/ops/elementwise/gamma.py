@@ -179,8 +179,8 @@ def digamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0.
 
     The asymptotic series from 7.5 on, before it the Taylor series at 2 and the recurrence, at the positive root a series of its
-    own, below -1/2 the reflection, in f64. For f64 arguments below -1/4 it is the distance from the nearest root times a series,
-    and below -64 the reflection in sums of two floats (`gamma_below`).
+    own, below -1/2 the reflection, in f64. For f64 arguments below -1/4 the distance from the nearest root times a series, and
+    below -64 the reflection in sums of two floats (`gamma_below`).
     """
     own, x = _wide(b, x)
     parts = _Parts(b, x)

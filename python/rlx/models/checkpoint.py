@@ -1,0 +1,164 @@
+"""The tensors of a checkpoint under the names that graphs use, and `Scope`, which declares them as parameters.
+
+A checkpoint of a whole model has the tensors of its base under a prefix (`bert.`, `model.`), one of the base alone has not,
+and old ones call the weights of norms `gamma` and `beta`. Graphs have the names of the base model, whatever file their weights
+come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error
+from rlx.ir.shape import Shape
+from rlx.weights import Weight
+
+_NAMED = 10  # how many problems a message lists
+_DTYPES = ("float32", "float16", "bfloat16")
+_OLD_NAMES = ((".weight", ".gamma"), (".bias", ".beta"))
+# What implementations of models have stored beside weights: it is known without the file.
+_BUFFERS = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias|rotary_emb\.\w+)$")
+
+
+class Checkpoint:
+    """The tensors of a model's files.
+
+    Args:
+        tensors: By name.
+        name: What messages call it: the file or folder.
+        prefixes: Prefixes that the tensors of the base model may have.
+    """
+
+    def __init__(self, tensors: Mapping[str, Weight], name: str, prefixes: Sequence[str]):
+        self.tensors, self.name = tensors, name
+        self.prefix = next((p for p in prefixes if any(tensor.startswith(p) for tensor in tensors)), "")
+        self.taken: dict[str, Weight] = {}
+        self._files_names: set[str] = set()
+        self._problems: list[str] = []
+
+    def find(self, name: str) -> Weight | None:
+        """The tensor that graphs call `name`."""
+        for prefix in dict.fromkeys((self.prefix, "")):
+            for new, old in ((name, name), *_OLD_NAMES):
+                found = self.tensors.get(f"{prefix}{name.removesuffix(new)}{old}") if name.endswith(new) else None
+                if found is not None:
+                    return found
+        return None
+
+    def take(self, name: str, shape: Shape) -> Weight | None:
+        """The tensor for a parameter. If it is missing, or has another shape or dtype, `check` will say so."""
+        weight = self.find(name)
+        if weight is None:
+            self._problems.append(f"'{name}' ({shape}) is missing")
+            return None
+        self._files_names.add(weight.name)
+        if weight.shape != shape.static or weight.dtype.name not in _DTYPES:
+            self._problems.append(f"'{weight.name}' is {weight.dtype}{list(weight.shape)}, expected {shape}")
+            return None
+        self.taken[name] = weight
+        return weight
+
+    def check_layers(self, num_layers: int) -> None:
+        """Refuse more layers than there are tensors: to build them, and to compare each, would take too long.
+
+        Raises:
+            Error: There are more.
+        """
+        if num_layers > len(self.tensors):
+            layers = f"num_hidden_layers is {num_layers}"
+            raise Error(f"{self.name} does not fit config.json: {layers}, and it has {len(self.tensors)} tensors")
+
+    def check(self, layers: str, num_layers: int) -> tuple[str, ...]:
+        """Check, after a graph has taken its parameters, that each was there, and that none of the base model is left.
+
+        Args:
+            layers: What tensors of layers are called: `"encoder.layer."`, before the number.
+            num_layers: The number of layers.
+
+        Returns:
+            The names of other tensors, such as those of a head for another task.
+
+        Raises:
+            Error: Tensors are missing, have another shape or dtype, or are unknown. The message names them.
+        """
+        left = [n for n in self.tensors if n not in self._files_names and not _BUFFERS.search(n)]
+        own = [n for n in left if self._is_own(n)]
+        pattern = re.compile(rf"{re.escape(self.prefix + layers)}(\d{{1,9}})\.")
+        layer_of = {n: int(match[1]) for n in own if (match := pattern.match(n))}
+        beyond = sorted({i for i in layer_of.values() if i >= num_layers})
+        problems = [
+            *self._problems,
+            *(f"there is a layer '{layers}{i}', but num_hidden_layers is {num_layers}" for i in beyond),
+            *(f"'{n}' is no tensor of this model" for n in own if layer_of.get(n, -1) < num_layers),
+        ]
+        if problems:
+            more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+            listed = "\n  ".join(problems[:_NAMED])
+            raise Error(f"{self.name} does not fit config.json:\n  {listed}{more}")
+        return tuple(n for n in left if not self._is_own(n))
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a tensor is one of the base model: under its prefix or, without one, in a part that it has."""
+        if self.prefix:
+            return name.startswith(self.prefix)
+        return name.split(".")[0] in {other.split(".")[0] for other in self._files_names}
+
+
+class Scope:
+    """Parameters of a graph under a prefix.
+
+    Args:
+        g: The graph.
+        checkpoint: Where their values are; without it, parameters are f32 and have no value.
+        prefix: What their names begin with.
+    """
+
+    def __init__(self, g: Any, checkpoint: Checkpoint | None = None, prefix: str = ""):
+        self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
+
+    def at(self, name: str) -> Scope:
+        """The parameters of a part."""
+        return Scope(self.g, self.checkpoint, f"{self.prefix}{name}.")
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint has a tensor."""
+        return self.checkpoint is not None and self.checkpoint.find(self.prefix + name) is not None
+
+    def rows(self, name: str) -> int:
+        """The rows of a matrix in the checkpoint, whose number the configuration does not say; 0 if there is none."""
+        weight = None if self.checkpoint is None else self.checkpoint.find(self.prefix + name)
+        return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
+
+    def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A parameter, as f32: one that is stored in 16 bits stays so, and is widened in the graph."""
+        full_name = self.prefix + name
+        weight = None if self.checkpoint is None else self.checkpoint.take(full_name, Shape(shape, "f32"))
+        if weight is None:
+            return self.g.param(full_name, shape)
+        tensor = self.g.param(full_name, shape, weight.dtype, value=weight)
+        return tensor if weight.dtype.name == "float32" else self.g.cast(tensor, "f32")
+
+    def table(self, name: str, rows: int, size: int) -> Tensor:
+        """The rows of an embedding."""
+        return self.param(f"{name}.weight", (rows, size))
+
+    def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
+        """The weight of a linear layer, `[in, out]`; it is stored `[out, in]`."""
+        return self.g.transpose(self.param(f"{name}.weight", (size_out, size_in)))
+
+    def dense(self, name: str, size_in: int, size_out: int) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a linear layer."""
+        return self.matrix(name, size_in, size_out), self.param(f"{name}.bias", (size_out,))
+
+    def linear(self, x: Tensor, name: str, size_out: int, bias: bool = True) -> Tensor:
+        """`x·w (+ bias)` over the last axis of `x`."""
+        size_in: Any = x.shape.dims[-1]
+        weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
+        return self.g.linear(x, *weights)
+
+    def norm(self, name: str, size: int) -> tuple[Tensor, Tensor]:
+        """Scale and bias of a norm."""
+        return self.param(f"{name}.weight", (size,)), self.param(f"{name}.bias", (size,))

@@ -1,0 +1,272 @@
+"""Decoders of text with rotary positions, RMS norms and gated feed-forward networks: what Llama, Mistral, Qwen and Gemma share.
+
+Sources: Touvron et al., Llama (2023), §2.2; grouped heads: Ainslie et al., GQA (2023); windows: Jiang et al., Mistral 7B
+(2023), §2; norms of queries and keys: Qwen3 (2025), §2; soft caps and norms behind each part: Gemma 2 (2024), §2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.models.checkpoint import Scope
+from rlx.models.family import Family
+from rlx.models.fields import ACTIVATIONS, Fields
+from rlx.models.rope import Rope, read_rope
+
+SIZES: Mapping[str, int | bool] = {
+    "batch": 1,
+    "sequence": 128,
+    "past": 0,
+    "cache": False,
+    "attention_mask": False,
+    "last": False,
+}
+_LARGEST_HEAD = 4096
+_LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes and options of a decoder; names as in `config.json`.
+
+    Attributes:
+        layer_types: For each layer whether it has a window; empty if all are alike.
+        sliding_window: How many tokens a token sees, itself included, in layers with a window; None without windows.
+        biases: Which parts have biases: `"qkv"`, `"o"`, `"mlp"`.
+        qk_norm: Whether queries and keys are normalised.
+        offset_norm: Whether norms multiply by 1 + their weights, and embeddings are scaled, as in Gemma.
+        post_norms: Whether there is a norm behind attention and feed-forward network as well.
+        score_scale: The factor of attention scores; None is `head_dim**-0.5`.
+        head: Whether the graph has logits; else it ends with the last norm.
+    """
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    max_position_embeddings: int
+    rope: Rope
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    layer_types: tuple[str, ...] = ()
+    sliding_window: int | None = None
+    biases: frozenset[str] = frozenset()
+    qk_norm: bool = False
+    offset_norm: bool = False
+    post_norms: bool = False
+    score_scale: float | None = None
+    attn_logit_softcapping: float | None = None
+    final_logit_softcapping: float | None = None
+    head: bool = True
+
+    def window(self, layer: int) -> int | None:
+        """The window of a layer."""
+        alike = not self.layer_types or self.layer_types[layer] == "sliding_attention"
+        return self.sliding_window if alike else None
+
+    @classmethod
+    def read(
+        cls,
+        fields: Fields,
+        model_type: str,
+        *,
+        head_dim: int | None = None,
+        tied: bool = False,
+        act: str = "silu",
+        positions: int = 2048,
+        **more: Any,
+    ) -> DecoderConfig:
+        """The fields that all decoders have.
+
+        Args:
+            fields: The file.
+            model_type: The family.
+            head_dim: Lanes of a head where the file does not say; by default the width divided by the heads.
+            tied: Whether logits are products with the embeddings where the file does not say.
+            act: The activation where the file does not say.
+            positions: `max_position_embeddings` where the file does not say.
+            **more: What only some have.
+        """
+        heads, width = fields.size("num_attention_heads"), fields.size("hidden_size")
+        kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
+        if heads % kv_heads:
+            raise fields.refusal("num_key_value_heads", f"a divisor of the {heads} heads")
+        if fields.has("head_dim"):
+            head_dim = fields.size("head_dim", most=_LARGEST_HEAD)
+        elif head_dim is None:
+            head_dim = fields.divided("num_attention_heads", width, heads)
+        if head_dim > _LARGEST_HEAD:
+            raise fields.refusal(
+                "num_attention_heads", f"at least {-(-width // _LARGEST_HEAD)}, so that heads are narrower"
+            )
+        length = fields.size("max_position_embeddings", positions)
+        num_layers = fields.size("num_hidden_layers")
+        architectures = fields.data.get("architectures")
+        return cls(
+            model_type,
+            fields.size("vocab_size"),
+            width,
+            num_layers,
+            heads,
+            kv_heads,
+            head_dim,
+            fields.size("intermediate_size"),
+            length,
+            read_rope(fields, head_dim, length),
+            hidden_act=fields.activation("hidden_activation" if fields.has("hidden_activation") else "hidden_act", act),
+            rms_norm_eps=fields.number("rms_norm_eps", 1e-6),
+            tie_word_embeddings=fields.flag("tie_word_embeddings", tied),
+            head=not isinstance(architectures, list) or not architectures or "For" in str(architectures[0]),
+            **more,
+        )
+
+
+def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str, ...]:
+    """Which layers have windows: the field `layer_types` or, for files without one, a rule.
+
+    Raises:
+        Error: The field has another number of layers, or an unknown kind.
+    """
+    num_layers = fields.size("num_hidden_layers")
+    if not fields.has("layer_types"):
+        return tuple(
+            default(i) for i in range(min(num_layers, 1 << 16))
+        )  # no checkpoint has more: `check_layers` refuses
+    kinds = fields.data["layer_types"]
+    if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
+        raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
+    return tuple(kinds)
+
+
+def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -> Family:
+    """A family of decoders.
+
+    Its graphs have an input `input_ids` `[batch, sequence]` i32 and an output `logits` `[batch, sequence, vocab_size]` (or
+    `last_hidden_state`, if the checkpoint is of a model without a head). With `cache=True` keys and values of each layer are
+    outputs `key_<layer>` and `value_<layer>`, `[batch, past + sequence, num_key_value_heads · head_dim]`, and with `past` other
+    than 0 those of the tokens before are inputs `past_key_<layer>` and `past_value_<layer>`. With `attention_mask=True` there
+    is an input `attention_mask` `[batch, past + sequence]` i32. With `last=True` logits are those of the last token alone.
+    """
+    return Family(model_type, config, _build, SIZES, "layers.", ("model.",))
+
+
+def _build(scope: Scope, config: DecoderConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    g, e = scope.g, config.hidden_size
+    ids = g.input("input_ids", (sizes["batch"], sizes["sequence"]), "i32")
+    run = _Run(scope, config, ids, sizes)
+    embedded = scope.table("embed_tokens", config.vocab_size, e)
+    x = g.embedding(embedded, ids)
+    if config.offset_norm:
+        x = x * e**0.5
+    outputs: dict[str, Tensor] = {}
+    for i in range(config.num_hidden_layers):
+        with g.named(f"layer{i}"):
+            x, key, value = run.layer(x, i)
+        if sizes["cache"]:
+            outputs |= {f"key_{i}": key, f"value_{i}": value}
+    if sizes["last"]:
+        x = g.narrow(x, 1, run.length - 1, 1)
+    x = run.norm(scope, "norm", x)
+    if not config.head:
+        return {"last_hidden_state": x} | outputs
+    with g.named("head"):
+        w = g.transpose(embedded) if config.tie_word_embeddings else scope.matrix("lm_head", e, config.vocab_size)
+        logits = g.matmul(x, w)
+        cap = config.final_logit_softcapping
+        return {"logits": logits if cap is None else g.tanh(logits / cap) * cap} | outputs
+
+
+class _Run:
+    """The layers of one graph, with what they share: rotary tables and masks."""
+
+    def __init__(self, scope: Scope, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
+        self.scope, self.config, self.g = scope, config, scope.g
+        self.batch, self.length = ids.shape.dims
+        self.past = sizes["past"]
+        past: Any = 0
+        width = config.num_key_value_heads * config.head_dim
+        self.cached: dict[str, Tensor] = {}
+        if self.past != 0:
+            for i in range(config.num_hidden_layers):
+                for name in (f"past_key_{i}", f"past_value_{i}"):
+                    self.cached[name] = self.g.input(name, (self.batch, self.past, width))
+            past = self.cached["past_key_0"].shape.dims[1]
+        self.total = past + self.length
+        self.mask = self.g.input("attention_mask", (self.batch, self.total), "i32") if sizes["attention_mask"] else None
+        self.tables = config.rope.tables(self.g, past, self.length)
+
+    def layer(self, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One layer; also the keys and values of all tokens."""
+        part, config = self.scope.at(f"layers.{i}"), self.config
+        update, key, value = self._attention(part, self.norm(part, "input_layernorm", x), i)
+        if config.post_norms:
+            x = x + self.norm(part, "post_attention_layernorm", update)
+            update = self._feed_forward(part, self.norm(part, "pre_feedforward_layernorm", x))
+            return x + self.norm(part, "post_feedforward_layernorm", update), key, value
+        x = x + update
+        return x + self._feed_forward(part, self.norm(part, "post_attention_layernorm", x)), key, value
+
+    def norm(self, scope: Scope, name: str, x: Tensor) -> Tensor:
+        """An RMS norm over the last axis."""
+        size: Any = x.shape.dims[-1]
+        weight = scope.param(f"{name}.weight", (size,))
+        return self.g.rms_norm(x, 1.0 + weight if self.config.offset_norm else weight, eps=self.config.rms_norm_eps)
+
+    def _attention(self, layer: Scope, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
+        config, part, g = self.config, layer.at("self_attn"), self.g
+        heads, kv_heads, lanes = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        widths = {"q": heads * lanes, "k": kv_heads * lanes, "v": kv_heads * lanes}
+        q, k, v = (part.linear(x, f"{n}_proj", width, "qkv" in config.biases) for n, width in widths.items())
+        if config.qk_norm:
+            q, k = self._normed_heads(part, "q_norm", q, heads), self._normed_heads(part, "k_norm", k, kv_heads)
+        q, k = g.rope(q, *self.tables, lanes), g.rope(k, *self.tables, lanes)
+        if self.cached:
+            k = g.concat([self.cached[f"past_key_{i}"], k], 1)
+            v = g.concat([self.cached[f"past_value_{i}"], v], 1)
+        attended = g.attention(
+            q,
+            k,
+            v,
+            **self._mask(config.window(i)),
+            num_heads=heads,
+            head_dim=lanes,
+            score_scale=config.score_scale,
+            softcap=config.attn_logit_softcapping,
+        )
+        return part.linear(attended, "o_proj", config.hidden_size, "o" in config.biases), k, v
+
+    def _normed_heads(self, part: Scope, name: str, x: Tensor, heads: int) -> Tensor:
+        """Each head normalised by itself."""
+        split = self.g.reshape(x, (self.batch, self.length, heads, self.config.head_dim))
+        return self.g.reshape(self.norm(part, name, split), x.shape.dims)
+
+    def _mask(self, window: int | None) -> dict[str, Any]:
+        """Which tokens a token sees, for `attention`, whose window does not count the token itself."""
+        if self.mask is None:
+            return {"mask_kind": "causal"} if window is None else {"mask_kind": "sliding_window", "window": window - 1}
+        g, square = self.g, (self.length, self.total)
+        start = self.total - self.length
+        own = g.reshape(g.arange(start, start + self.length), (self.length, 1))
+        distance = g.iota(square, axis=1, dtype="i32") - own
+        keep = distance <= 0
+        if window is not None:
+            keep = keep & (distance > -window)
+        rows = g.reshape(g.ne(self.mask, 0), (self.batch, 1, 1, self.total))
+        return {"mask_kind": "custom", "mask": rows & g.reshape(keep, (1, 1, *square))}
+
+    def _feed_forward(self, layer: Scope, x: Tensor) -> Tensor:
+        config, part, g = self.config, layer.at("mlp"), self.g
+        e, f, has_bias = config.hidden_size, config.intermediate_size, "mlp" in config.biases
+        if config.hidden_act == "silu" and not has_bias:
+            matrices = [part.matrix(*m) for m in (("up_proj", e, f), ("gate_proj", e, f), ("down_proj", f, e))]
+            return g.swiglu_ffn(x, *matrices)
+        gate = g.activation(ACTIVATIONS[config.hidden_act], part.linear(x, "gate_proj", f, has_bias))
+        return part.linear(gate * part.linear(x, "up_proj", f, has_bias), "down_proj", e, has_bias)

@@ -1,0 +1,43 @@
+"""DistilBERT (Sanh et al., 2019): a BERT without kinds of tokens and pooler, under names of its own."""
+
+from __future__ import annotations
+
+from rlx.ir.builder import Tensor
+from rlx.models.checkpoint import Scope
+from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
+from rlx.models.fields import Fields
+
+_NAMES = LayerNames(
+    "transformer.layer.",
+    "attention.q_lin",
+    "attention.k_lin",
+    "attention.v_lin",
+    "attention.out_lin",
+    "sa_layer_norm",
+    "ffn.lin1",
+    "ffn.lin2",
+    "output_layer_norm",
+)
+
+
+def _read(fields: Fields) -> EncoderConfig:
+    fields.only(pruned_heads={})  # sinusoidal positions are stored as others are
+    heads, width = fields.size("n_heads"), fields.size("dim")
+    fields.divided("n_heads", width, heads)
+    return EncoderConfig(
+        "distilbert",
+        vocab_size=fields.size("vocab_size"),
+        hidden_size=width,
+        num_hidden_layers=fields.size("n_layers"),
+        num_attention_heads=heads,
+        intermediate_size=fields.size("hidden_dim"),
+        max_position_embeddings=fields.size("max_position_embeddings"),
+        hidden_act=fields.activation("activation", "gelu"),
+    )
+
+
+def _encode(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    return layers(scope, config, _NAMES, embeddings(scope, config, ids, None), mask, "custom")
+
+
+FAMILIES = (encoder_family("distilbert", _read, _encode, _NAMES.layers, ("distilbert.",)),)

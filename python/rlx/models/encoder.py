@@ -1,0 +1,193 @@
+"""Encoders of text with a norm behind each residual (BERT and its kin): what they share, and what they are told apart by.
+
+Source: Devlin et al., BERT (2018), §3; the layer is Vaswani et al., Attention Is All You Need (2017), §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ShapeError
+from rlx.models.checkpoint import Scope
+from rlx.models.family import Encode, Family
+from rlx.models.fields import ACTIVATIONS, Fields
+
+SIZES: Mapping[str, int | bool] = {"batch": 1, "sequence": 128}
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes of an encoder of text; names as in BERT's `config.json`.
+
+    Attributes:
+        type_vocab_size: Kinds of tokens; 0 in models that do not tell any.
+        pad_token_id: The token that fills up a batch, where positions depend on it: they count the others, from
+            `pad_token_id + 1`.
+        num_buckets: Kinds of distances of the relative attention bias; 0 in models without one.
+    """
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int = 0
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int | None = None
+    num_buckets: int = 0
+
+    @property
+    def max_length(self) -> int:
+        """The most tokens that there are positions for."""
+        return self.max_position_embeddings - (0 if self.pad_token_id is None else self.pad_token_id + 1)
+
+    @classmethod
+    def read(cls, fields: Fields, model_type: str, **more: Any) -> EncoderConfig:
+        """The fields that BERT, RoBERTa and MPNet call alike; `more` are those that only some have."""
+        fields.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False, pruned_heads={})
+        sizes = {
+            name: fields.size(name)
+            for name in (
+                "vocab_size",
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+                "max_position_embeddings",
+            )
+        }
+        config = cls(
+            model_type,
+            **sizes,
+            hidden_act=fields.activation("hidden_act", "gelu"),
+            layer_norm_eps=fields.number("layer_norm_eps", 1e-12),
+            **more,
+        )
+        fields.divided("num_attention_heads", config.hidden_size, config.num_attention_heads)
+        if config.max_length < 1:
+            raise Error(f"{fields.file}: {config.max_position_embeddings} positions leave none behind 'pad_token_id'")
+        return config
+
+
+@dataclass(frozen=True)
+class LayerNames:
+    """What the parameters of a layer are called."""
+
+    layers: str
+    query: str
+    key: str
+    value: str
+    output: str
+    attention_norm: str
+    up: str
+    down: str
+    norm: str
+
+
+BERT_NAMES = LayerNames(
+    "encoder.layer.",
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "attention.output.LayerNorm",
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
+)
+
+
+def embeddings(scope: Scope, config: EncoderConfig, ids: Tensor, types: Tensor | None) -> Tensor:
+    """Words, positions and kinds of tokens, added and normalised.
+
+    Args:
+        scope: The parameters.
+        config: Sizes.
+        ids: Token ids `[B, S]`, i32.
+        types: Kinds of tokens `[B, S]`, i32; without them all are of kind 0.
+
+    Returns:
+        `[B, S, E]`, f32.
+
+    Raises:
+        ShapeError: There are more tokens than positions.
+    """
+    g, part = scope.g, scope.at("embeddings")
+    e, length = config.hidden_size, ids.shape.dims[1]
+    if type(length) is int and length > config.max_length:
+        raise ShapeError(f"{length} tokens are more than the model's {config.max_length} positions")
+    with g.named("embeddings"):
+        x = g.embedding(part.table("word_embeddings", config.vocab_size, e), ids)
+        positions = part.table("position_embeddings", config.max_position_embeddings, e)
+        if config.pad_token_id is None:
+            x = x + g.narrow(positions, 0, 0, length)
+        else:
+            is_token = g.cast(g.ne(ids, config.pad_token_id), "i32")
+            x = x + g.embedding(positions, g.cumsum(is_token, 1) * is_token + config.pad_token_id)
+        if config.type_vocab_size:
+            kinds = part.table("token_type_embeddings", config.type_vocab_size, e)
+            x = x + (kinds[0] if types is None else g.embedding(kinds, types))
+        return g.layer_norm(x, *part.norm("LayerNorm", e), eps=config.layer_norm_eps)
+
+
+def layers(scope: Scope, config: EncoderConfig, names: LayerNames, x: Tensor, mask: Tensor, mask_kind: str) -> Tensor:
+    """All layers: `[B, S, E]` to `[B, S, E]`; the mask is that of `attention`."""
+    g, e, f = scope.g, config.hidden_size, config.intermediate_size
+    for i in range(config.num_hidden_layers):
+        part = scope.at(f"{names.layers}{i}")
+        with g.named(f"layer{i}"):
+            operands = [
+                *part.dense(names.query, e, e),
+                *part.dense(names.key, e, e),
+                *part.dense(names.value, e, e),
+                *part.dense(names.output, e, e),
+                *part.norm(names.attention_norm, e),
+                *part.dense(names.up, e, f),
+                *part.dense(names.down, f, e),
+                *part.norm(names.norm, e),
+            ]
+            x = g.transformer_encoder_block(
+                x,
+                *operands,
+                mask,
+                num_heads=config.num_attention_heads,
+                activation=ACTIVATIONS[config.hidden_act],
+                eps=config.layer_norm_eps,
+                mask_kind=mask_kind,
+            )
+    return x
+
+
+def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, prefixes: tuple[str, ...]) -> Family:
+    """A family of encoders of text.
+
+    Its graphs have inputs `input_ids`, `attention_mask` and, if there are several kinds of tokens, `token_type_ids`, all
+    `[batch, sequence]` i32; outputs `last_hidden_state` `[batch, sequence, hidden_size]` and, if the checkpoint has a pooler,
+    `pooler_output` `[batch, hidden_size]`.
+    """
+
+    def build(scope: Scope, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+        g, shape = scope.g, (sizes["batch"], sizes["sequence"])
+        ids, mask = g.input("input_ids", shape, "i32"), g.input("attention_mask", shape, "i32")
+        types = g.input("token_type_ids", shape, "i32") if getattr(values, "type_vocab_size", 0) > 1 else None
+        outputs = {"last_hidden_state": encode(scope, values, ids, mask, types)}
+        return outputs | pooled(scope, outputs["last_hidden_state"])
+
+    return Family(model_type, config, build, SIZES, layers, prefixes, encode)
+
+
+def pooled(scope: Scope, tokens: Tensor) -> dict[str, Tensor]:
+    """The first token's representation through a layer with tanh, if the checkpoint has that layer."""
+    if not scope.has("pooler.dense.weight"):
+        return {}
+    batch, _, width = tokens.shape.dims
+    e: Any = width
+    first = scope.g.reshape(scope.g.narrow(tokens, 1, 0, 1), (batch, e))
+    with scope.g.named("pooler"):
+        return {"pooler_output": scope.g.tanh(scope.linear(first, "pooler.dense", e))}

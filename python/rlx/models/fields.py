@@ -1,0 +1,145 @@
+"""The fields of a `config.json`, each read with a check: the file may come from anybody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error
+from rlx.ir.files import read_json
+
+# No published model comes near these. What is larger would only fail later, in arithmetic on sizes or for want of memory.
+_LARGEST_SIZE = 1 << 24
+_LARGEST_NUMBER = 1e30
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_approx",
+    "gelu_pytorch_tanh": "gelu_approx",
+    "gelu_fast": "gelu_approx",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+class Fields:
+    """An object of a configuration file.
+
+    Args:
+        data: Its values by name.
+        file: The name of the file, for messages.
+        place: Where in the file the object is: `"rope_scaling."`.
+    """
+
+    def __init__(self, data: Mapping[str, Any], file: str, place: str = ""):
+        self.data, self.file, self.place = data, file, place
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Fields:
+        """The fields of a file.
+
+        Raises:
+            Error: The file is missing, or is not a JSON object.
+        """
+        name, data = os.fspath(path), read_json(path)
+        if not isinstance(data, dict):
+            raise Error(f"cannot read {name}: expected an object with a 'model_type', got {type(data).__name__}")
+        return cls(data, name)
+
+    def has(self, name: str) -> bool:
+        """Whether a field is there and not null."""
+        return self.data.get(name) is not None
+
+    def refusal(self, name: str, expected: str) -> Error:
+        """The error for a field with a value that is not expected."""
+        return Error(f"{self.file}: '{self.place}{name}' must be {expected}, got {self.data.get(name)!r:.80}")
+
+    def size(self, name: str, default: int | None = None, *, least: int = 1, most: int = _LARGEST_SIZE) -> int:
+        """A size, or the default if the field is absent.
+
+        Raises:
+            Error: It is no integer from `least` to `most`, or absent without a default.
+        """
+        value = self._get(name, default)
+        if type(value) is not int or value < least:
+            raise self.refusal(name, "a positive integer" if least == 1 else f"an integer of at least {least}")
+        if value > most:
+            raise self.refusal(name, f"at most {most}")
+        return value
+
+    def number(self, name: str, default: float | None = None, *, least: float = 0) -> float:
+        """A number, or the default if the field is absent.
+
+        Raises:
+            Error: It is no number of at least `least`, or absent without a default.
+        """
+        value = self._get(name, default)
+        if type(value) not in (int, float) or not least <= value <= _LARGEST_NUMBER:
+            raise self.refusal(name, f"a number of at least {least:g}" if least else "a number that is not negative")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false; the default if the field is absent."""
+        value = self._get(name, default)
+        if type(value) is not bool:
+            raise self.refusal(name, "true or false")
+        return value
+
+    def choice(self, name: str, among: Sequence[str], default: str) -> str:
+        """One of some words; the default if the field is absent."""
+        value = self._get(name, default)
+        if not isinstance(value, str) or value not in among:
+            raise self.refusal(name, f"one of {', '.join(among)}")
+        return value
+
+    def activation(self, name: str, default: str) -> str:
+        """A name of an activation function: a key of `ACTIVATIONS`."""
+        return self.choice(name, tuple(ACTIVATIONS), default)
+
+    def optional(self, name: str, read: Callable[[str, Any], Any], default: Any) -> Any:
+        """What `read` gives for a field; None if it is null, which stands for something else than its absence."""
+        return None if self.data.get(name, default) is None else read(name, default)
+
+    def within(self, name: str) -> Fields | None:
+        """The object in a field; None if the field is absent or null.
+
+        Raises:
+            Error: It is no object.
+        """
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.refusal(name, "an object")
+        return Fields(value, self.file, f"{self.place}{name}.")
+
+    def only(self, **expected: Any) -> None:
+        """Check fields of which a single value is supported, if they are there.
+
+        Raises:
+            Error: One has another value: what the model computes would be something else.
+        """
+        for name, value in expected.items():
+            if self.has(name) and (type(self.data[name]) is not type(value) or self.data[name] != value):
+                given, wanted = repr(self.data[name]), repr(value)
+                raise Error(f"{self.file}: {self.place}{name} {given:.80} is not supported; expected {wanted}")
+
+    def divided(self, name: str, size: int, heads: int) -> int:
+        """The lanes of each head: `size / heads`.
+
+        Raises:
+            Error: They do not divide.
+        """
+        if size % heads:
+            raise Error(f"{self.file}: {size} lanes do not divide into {heads} heads ('{name}')")
+        return size // heads
+
+    def _get(self, name: str, default: Any) -> Any:
+        if name in self.data:
+            return self.data[name]
+        if default is None:
+            raise Error(f"{self.file} has no '{self.place}{name}'{suggestion(name, self.data)}")
+        return default

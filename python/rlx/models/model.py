@@ -1,0 +1,130 @@
+"""`load`: a folder as published on the Hugging Face hub, as a `Model` that gives graphs with their weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Graph
+from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
+from rlx.models.checkpoint import Checkpoint, Scope
+from rlx.models.family import Family
+from rlx.models.fields import Fields
+from rlx.weights import Weight
+from rlx.weights import open as open_weights
+
+_MODULES = (bert, roberta, distilbert, mpnet, modernbert, vit, llama, qwen, gemma)
+FAMILIES: Mapping[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a folder: its configuration, and graphs of it for any sizes.
+
+    Attributes:
+        model_type: What `config.json` calls the family: `"bert"`, `"llama"`.
+        config: Sizes and options, as attributes with names as in `config.json`.
+        weights: The tensors, by the names of the graphs' parameters. They are read when they are used.
+        unused: The names of tensors that no graph uses, such as those of a head for another task.
+        sizes: What `graph` takes, with defaults.
+    """
+
+    model_type: str
+    config: Any
+    weights: Mapping[str, Weight] = field(repr=False)
+    unused: tuple[str, ...] = field(repr=False)
+    sizes: Mapping[str, int | bool]
+    _family: Family = field(repr=False)
+    _checkpoint: Checkpoint = field(repr=False)
+
+    def graph(self, **sizes: Any) -> Graph:
+        """A graph of the model, with its weights.
+
+        Args:
+            **sizes: Sizes by name, each an integer or the name of a symbol: `batch=2, sequence="sequence"`. Which there are,
+                and options of the family, is in `sizes`.
+
+        Returns:
+            A graph at HIR; its inputs and outputs have the names that the transformers package has for them.
+
+        Raises:
+            Error: A size is unknown, is not one, or is more than the model has positions for.
+        """
+        return _build(self._family, self.config, self._checkpoint, _checked_sizes(self._family, sizes))
+
+
+def load(folder: str | os.PathLike[str]) -> Model:
+    """A model from a folder with `config.json` and `model.safetensors` (or the index of several files).
+
+    Nothing is read of the weights but the headers of their files, which are mapped: see `rlx.weights`.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        Error: A file is missing or damaged, `config.json` has a value that no such model has, or weights do not fit it.
+        UnsupportedError: The model is of a family that is not known, or quantised; the message says which are known.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise Error(f"no such directory: {path}", hint="give a folder with config.json and model.safetensors")
+    family, config = load_config(path / "config.json")
+    tensors = open_weights(path)
+    checkpoint = Checkpoint(tensors, tensors.origin, family.prefixes)
+    checkpoint.check_layers(config.num_hidden_layers)
+    _build(family, config, checkpoint, {n: v if isinstance(v, bool) else min(v, 1) for n, v in family.sizes.items()})
+    unused = checkpoint.check(family.layers, config.num_hidden_layers)
+    weights = MappingProxyType(checkpoint.taken)
+    return Model(family.model_type, config, weights, unused, family.sizes, family, checkpoint)
+
+
+def load_config(path: str | os.PathLike[str]) -> tuple[Family, Any]:
+    """The family and the configuration that a `config.json` describes.
+
+    Raises:
+        Error: The file is missing, is not JSON, lacks a size, or has a value that no such model has.
+        UnsupportedError: The family is not known, or the weights are quantised.
+    """
+    fields = Fields.load(path)
+    model_type = fields.data.get("model_type")
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
+        known = ", ".join(sorted(FAMILIES))
+        raise UnsupportedError(f"{fields.file} describes a model of type {model_type!r:.80}; known are {known}")
+    if fields.has("quantization_config"):
+        raise UnsupportedError(
+            f"{fields.file}: 'quantization_config' says that the weights are quantised",
+            hint="load the model in f32, f16 or bf16, and quantise it with rlx.quantize",
+        )
+    family = FAMILIES[model_type]
+    return family, family.config(fields)
+
+
+def _build(family: Family, config: Any, checkpoint: Checkpoint, sizes: Mapping[str, Any]) -> Graph:
+    graph = Graph(family.model_type.replace("-", "_"), stage="hir")
+    graph.set_outputs(family.build(Scope(graph, checkpoint), config, sizes))
+    return graph
+
+
+def _checked_sizes(family: Family, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in sizes.items():
+        if name not in family.sizes:
+            known = ", ".join(f"{n}={v}" for n, v in family.sizes.items())
+            raise Error(
+                f"graph has no size '{name}'{suggestion(name, family.sizes)}; a {family.model_type} has {known}"
+            )
+        default = family.sizes[name]
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise Error(f"graph: '{name}' must be True or False, got {value!r:.60}")
+        elif not isinstance(value, str) and (type(value) is not int or value < min(default, 1)):
+            least = min(default, 1)
+            raise Error(
+                f"graph: '{name}' must be an integer of at least {least} or the name of a symbol, got {value!r:.60}"
+            )
+    return {**family.sizes, **sizes}

@@ -1,0 +1,72 @@
+"""MPNet (Song et al., 2020): a RoBERTa whose attention also knows how far apart two tokens are.
+
+The bias of a pair depends on their distance only, up to 7 tokens exactly and further off in steps that grow by a constant
+factor (Raffel et al., T5, 2020, §2.1); all layers share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Tensor
+from rlx.models.checkpoint import Scope
+from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
+from rlx.models.fields import Fields
+
+_NAMES = LayerNames(
+    "encoder.layer.",
+    "attention.attn.q",
+    "attention.attn.k",
+    "attention.attn.v",
+    "attention.attn.o",
+    "attention.LayerNorm",
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
+)
+_FARTHEST = 128  # from here on all distances are alike
+
+
+def _read(fields: Fields) -> EncoderConfig:
+    buckets = fields.size("relative_attention_num_buckets", 32, least=4, most=4 * _FARTHEST)
+    if buckets % 4:
+        raise fields.refusal("relative_attention_num_buckets", "a multiple of 4")
+    padding = fields.size("pad_token_id", 1, least=0)
+    return EncoderConfig.read(fields, "mpnet", pad_token_id=padding, num_buckets=buckets)
+
+
+def _buckets(num_buckets: int) -> np.ndarray:
+    """The kind of each distance from `-_FARTHEST` to `_FARTHEST` (of the token that is seen from the one that sees), i32."""
+    distance = np.arange(-_FARTHEST, _FARTHEST + 1)
+    half = num_buckets // 2
+    exact, far = half // 2, np.abs(distance)
+    steps = np.log(np.maximum(far, 1) / exact) / np.log(_FARTHEST / exact) * (half - exact)
+    # Distances at which a step ends are powers whose logarithms may come out a little too small.
+    coarse = np.minimum(exact + np.floor(steps + 1e-9).astype(np.int64), half - 1)
+    return (np.where(far < exact, far, coarse) + half * (distance > 0)).astype(np.int32)
+
+
+def _bias(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Tensor:
+    """What is added to the scores: `[B, H, S, S]`, and -inf at padding."""
+    g, heads = scope.g, config.num_attention_heads
+    batch, length = ids.shape.dims
+    table = scope.table("encoder.relative_attention_bias", config.num_buckets, heads)
+    square: Any = (length, length)
+    distance = g.iota(square, axis=1, dtype="i32") - g.iota(square, axis=0, dtype="i32")
+    place = g.minimum(g.maximum(distance, -_FARTHEST), _FARTHEST) + _FARTHEST
+    kinds = g.gather(g.constant(_buckets(config.num_buckets)), place)
+    bias = g.transpose(g.embedding(table, kinds), (2, 0, 1))
+    keep = g.reshape(g.ne(mask, 0), (batch, 1, 1, length))
+    return g.where(keep, g.reshape(bias, (1, heads, length, length)), float("-inf"))
+
+
+def _encode(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    x = embeddings(scope, config, ids, None)
+    with scope.g.named("relative_attention_bias"):
+        bias = _bias(scope, config, ids, mask)
+    return layers(scope, config, _NAMES, x, bias, "bias")
+
+
+FAMILIES = (encoder_family("mpnet", _read, _encode, _NAMES.layers, ("mpnet.",)),)

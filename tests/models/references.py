@@ -1,0 +1,56 @@
+"""What the transformers package computes with small models: `references/*.json`, which `tools/model_references.py` writes.
+
+A file holds a configuration as that package saves it, the names and shapes of its tensors, inputs and outputs. Weights are made
+from the names of the tensors, here and there.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "references"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def reference(name: str) -> dict[str, Any]:
+    """The content of a file."""
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The values of a tensor, f32: large enough for every part of a model to matter."""
+    values = np.random.default_rng(zlib.crc32(name.encode())).normal(0, 0.3, shape)
+    return (values + ("norm" in name.lower() and name.endswith("weight"))).astype(np.float32)
+
+
+def weights(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
+    """Tensors by name."""
+    return {name: weight(name, tuple(shape)) for name, shape in shapes.items()}
+
+
+def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Inputs or outputs of a file: integers as i32, floats as f32."""
+    result = {name: np.asarray(value) for name, value in values.items()}
+    return {name: a.astype(np.int32 if a.dtype.kind == "i" else np.float32) for name, a in result.items()}
+
+
+def write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], num_files: int = 1) -> Path:
+    """Write a folder as models are published: weights in one file, or in several with an index."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    if num_files == 1:
+        save_file(dict(tensors), folder / "model.safetensors")
+        return folder
+    places = {name: f"model-{i % num_files + 1:05}-of-{num_files:05}.safetensors" for i, name in enumerate(tensors)}
+    for file in set(places.values()):
+        save_file({name: tensors[name] for name, place in places.items() if place == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    return folder

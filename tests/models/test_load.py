@@ -1,0 +1,94 @@
+"""`rlx.models.load` against what the transformers package computes with the same weights (`references.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.models import Model, load
+from rlx.models.model import FAMILIES
+from tests.conformance.compiled import compile_graphs, contiguous
+from tests.conformance.levels import at_any_level
+from tests.models.references import NAMES, arrays, reference, weights, write_model
+
+Arrays = dict[str, np.ndarray]
+
+# The others differ from these in constants alone, or in what the evaluator shows as well.
+COMPILED = [n for n in NAMES if n not in ("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral")]
+COMPILED = [n for n in COMPILED if not n.startswith("llama_") or n == "llama_biases"]
+
+
+def sizes_of(content: dict[str, Any]) -> dict[str, Any]:
+    """What a graph is built for: the sizes of the inputs, and options."""
+    shape: Any = next(iter(arrays(content["inputs"]).values())).shape
+    sizes = {"batch": shape[0]} if len(shape) > 2 else {"batch": shape[0], "sequence": shape[1]}
+    return sizes | content["options"]
+
+
+def all_inputs(content: dict[str, Any], graph: Any) -> Arrays:
+    """The inputs that the graph takes; a mask that the reference was not given hides nothing."""
+    given = arrays(content["inputs"])
+    ids = next(iter(given.values()))
+    return {a.name: given.get(a.name, np.ones(ids.shape, np.int32)) for a in graph.inputs}
+
+
+def check(content: dict[str, Any], outputs: dict[str, np.ndarray], tolerance: float) -> None:
+    """Hold outputs to those of the reference. What stands at padding means nothing."""
+    expected = arrays(content["outputs"])
+    assert set(outputs) >= set(expected)
+    for name, array in expected.items():
+        assert outputs[name].shape == array.shape
+        seen = np.ones(array.shape, bool)
+        if "attention_mask" in content["inputs"] and array.ndim == 3:
+            seen = np.broadcast_to(np.array(content["inputs"]["attention_mask"])[:, :, None] == 1, array.shape)
+        scale = np.abs(array[seen]).max()
+        np.testing.assert_allclose(outputs[name][seen], array[seen], rtol=0, atol=tolerance * scale, err_msg=name)
+
+
+def named(graph: Any, results: list[np.ndarray]) -> Arrays:
+    return {output.name: array for output, array in zip(graph.outputs, results, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
+    """The models of all references; every other one is in two files."""
+    folder = tmp_path_factory.mktemp("models")
+    written = {}
+    for i, name in enumerate(NAMES):
+        content = reference(name)
+        written[name] = write_model(folder / name, content["config"], weights(content["tensors"]), 1 + i % 2)
+    return {name: load(path) for name, path in written.items()}
+
+
+def test_every_family_has_a_reference() -> None:
+    alike = {"camembert": "roberta", "xlm-roberta": "roberta"}
+    assert {alike.get(name, name) for name in FAMILIES} == {reference(name)["config"]["model_type"] for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_evaluated(models: dict[str, Model], name: str) -> None:
+    content = reference(name)
+    graph = models[name].graph(**sizes_of(content))
+    check(content, named(graph, rlx.evaluate(graph, all_inputs(content, graph))), 2e-6)
+
+
+def of_inputs_alone(graph: Any) -> Any:
+    """The graph at MIR with its parameters as inputs, since many graphs in one module have no place for weights."""
+    lowered = rlx.passes.run(graph, "builtin.module(rlx-lower-blocks)")
+    return rlx.parse(str(lowered).replace('rlx.kind = "param"', 'rlx.kind = "input"'))
+
+
+@at_any_level()
+def test_compiled(models: dict[str, Model], level: str | None) -> None:
+    graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in COMPILED]
+    for name, program in zip(COMPILED, compile_graphs(graphs, level=level), strict=True):
+        assert program.problem is None, f"{name}: {program.problem}"
+        if program.lacks is not None:
+            continue
+        content, graph = reference(name), models[name].graph(**sizes_of(reference(name)))
+        given = all_inputs(content, graph) | {n: w.numpy() for n, w in models[name].weights.items()}
+        results = program.run(contiguous([given[a.name] for a in graph.arguments]))
+        check(content, named(graph, results), 2e-5)
