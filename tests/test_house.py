@@ -48,6 +48,8 @@ ALLOWED = {
     ("rlx.ops.operators", "rlx.array_api"): "what x.__array_namespace__() gives",
     ("rlx.ir.graph", "rlx.blocks.graph_module"): "Graph.define gives a GraphModule",
     ("rlx.ir.evaluate", "rlx.blocks.graph_module"): "an annotation",
+    ("rlx.ir.exports", "rlx.runtime.jax"): "Graph.to_jax is a method",
+    ("rlx.ir.exports", "rlx.runtime.jax.exported"): "an annotation",
     ("rlx.blocks.graph_module", "rlx.passes"): "GraphModule.lower is a method",
     ("rlx.passes.claims", "rlx.backends.registry"): "which fusions pay is a fact of the target",
     ("rlx.passes.packages", "rlx.transforms"): "where passes are looked for",

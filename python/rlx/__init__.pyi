@@ -65,6 +65,8 @@ from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
 from rlx.runtime.compiled import CompiledGraph as CompiledGraph
 from rlx.runtime.device import Device as Device
 from rlx.runtime.device_array import DeviceArray as DeviceArray
+from rlx.runtime.jax import JaxFunction as JaxFunction
+from rlx.runtime.jax import jax_function as jax_function
 from rlx.runtime.jit import Jit as Jit
 from rlx.runtime.jit import jit as jit
 from rlx.runtime.model import Input as Input

@@ -141,6 +141,9 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(lambda x: x + "a", f(2)), "JAX cannot trace the function"),
         (lambda: rlx.from_jax(lambda x: x, "text"), "JAX cannot trace the function"),
         (lambda: rlx.from_jax(lambda x: x, f(2), static_argnums=4), "name no argument"),
+        (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=1), "param_argnums 1 name no argument"),
+        (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=0, static_argnums=0), "name the same argument"),
+        (lambda: rlx.from_jax(lambda x: x, {"a": "text"}, param_argnums=0), "no array, but str"),
         (lambda: rlx.from_jax(jnp.linalg.eigh, f(3, 3)), "eigh"),
         (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3)), "custom_call of 'Qr'"),
         (lambda: rlx.from_jax(lambda x: x, np.zeros(3, np.uint16)), "ui16"),
@@ -149,3 +152,19 @@ NO_FUNCTION: Any = 5
 def test_what_is_refused(call: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         call()
+
+
+def test_parameters_are_arguments_that_the_caller_names_with_their_values() -> None:
+    params = {"w": f(64, 32), "key": jax.random.key(3), "open": jax.ShapeDtypeStruct((32,), jnp.float32)}
+    table = f(64, 32)  # large, but no parameter of the user's
+
+    def function(scale: Any, p: Any, x: Any) -> Any:
+        return (x @ (p["w"] + table) * scale + p["open"]) * jax.random.uniform(p["key"], (32,))
+
+    g = rlx.from_jax(function, 2.0, params, f(2, 64), param_argnums=1)
+    assert [i.name for i in g.inputs] == ["arg0", "arg2"]
+    assert [p.name for p in g.params] == ['arg1["key"]', 'arg1["open"]', 'arg1["w"]']
+    assert sorted(g.weights) == ['arg1["key"]', 'arg1["w"]']
+    x, bias = f(2, 64), f(32)
+    found = rlx.evaluate(g, {"arg0": np.float32(2), "arg2": x, 'arg1["open"]': bias})
+    np.testing.assert_allclose(found[0], function(2.0, params | {"open": bias}, x), rtol=1e-3, atol=1e-4)

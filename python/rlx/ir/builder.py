@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,21 +27,13 @@ from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.suggestions import suggestion
-from rlx.ir.traced import no_value
+from rlx.ir.traced import NumElements, no_value
 from rlx.ir.traces import raised_at
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec
     from rlx.ir.card import Card
-
-
-class _Count(int):
-    """A number of elements, which PyTorch's users call."""
-
-    def __call__(self, axis: int | None = None) -> NoReturn:
-        instead = "x.shape" if axis is None else f"x.shape[{axis}]"
-        raise TypeError(f"size is the number of elements, no function; did you mean {instead}?")
 
 
 class Tensor(TensorMethods):
@@ -78,7 +70,7 @@ class Tensor(TensorMethods):
     def size(self) -> Dim:
         """The number of elements."""
         count = self.shape.num_elements
-        return _Count(count) if isinstance(count, int) else count
+        return NumElements(count) if isinstance(count, int) else count
 
     @property
     def name(self) -> str:

@@ -17,10 +17,10 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
+from rlx.ir.exports import Exports
 from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
-from rlx.ir.pickled import Copied
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.short import listed
 from rlx.ir.signature import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
 
-class Graph(Copied, Builder):
+class Graph(Exports, Builder):
     """A tensor program: one function whose arguments are inputs, parameters and states.
 
     Every op is a method (see the op reference); tensors come first, other arguments are passed by keyword.

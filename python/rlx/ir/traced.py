@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 
@@ -15,3 +17,11 @@ def no_value(tensor: object, consequence: str = "") -> Error:
     """The error that Python code asks for the value of a tensor while it is traced."""
     message = f"{tensor!r} has no value while it is traced{consequence}"
     return Error(message, location=describe(caller_location()), hint=_HINT)
+
+
+class NumElements(int):
+    """A number of elements, which PyTorch's users call."""
+
+    def __call__(self, axis: int | None = None) -> NoReturn:
+        instead = "x.shape" if axis is None else f"x.shape[{axis}]"
+        raise TypeError(f"size is the number of elements, no function; did you mean {instead}?")

@@ -27,7 +27,7 @@ from rlx.ops.lift import tensor_like
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
-from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key
+from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Jit:
         self.__name__: str = name_of(function)
         self._function = function
         self._what = f"jit function '{self.__name__}'"
-        self._static = _static_names(static, self._signature, self._what)
+        self._static = static_names(static, self._signature, self._what)
         self._made_of: tuple[Any, ...] = (function, tuple(self._static), device, threads)
         self._session = Session(device, threads=threads)
         self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
@@ -330,16 +330,6 @@ _shapes: dict[Any, Shape] = {}
 
 def _kind(value: Any) -> str:
     return "None" if value is None else f"an object of {type(value).__qualname__}"
-
-
-def _static_names(static: Any, signature: Any, what: str) -> frozenset[str]:
-    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    for name in names:
-        if not isinstance(name, str) or (name not in signature.parameters and not takes_any):
-            known = ", ".join(signature.parameters) or "none"
-            raise Error(f"{what}: static= takes names of arguments, got {name!r:.60}; the function has {known}")
-    return frozenset(names)
 
 
 def jit(

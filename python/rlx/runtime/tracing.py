@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rlx.ir.errors import Error
@@ -55,6 +55,21 @@ def bound_to(
         return signature.bind(*args, **kwargs).arguments
     except TypeError as problem:
         raise Error(f"{what}: {problem}") from None
+
+
+def static_names(static: Any, signature: inspect.Signature, what: str) -> frozenset[str]:
+    """The names of the arguments that are not traced, from one name or several.
+
+    Raises:
+        Error: The function has no such argument.
+    """
+    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for name in names:
+        if not isinstance(name, str) or (name not in signature.parameters and not takes_any):
+            known = ", ".join(signature.parameters) or "none"
+            raise Error(f"{what}: static= takes names of arguments, got {name!r:.60}; the function has {known}")
+    return frozenset(names)
 
 
 def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[str, Any], ...]:

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.importers.stablehlo.function import from_module, usable_names
+from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
 from rlx.ir.text import decoded, parse_module
 
 
-def from_jax(function: Callable[..., Any], *args: Any, static_argnums: int | Sequence[int] = ()) -> Graph:
+def from_jax(
+    function: Callable[..., Any],
+    *args: Any,
+    static_argnums: int | Sequence[int] = (),
+    param_argnums: int | Sequence[int] = (),
+) -> Graph:
     """The graph of a JAX function for arguments of certain shapes and dtypes.
 
-    JAX traces the function once, as `jax.jit` does. What it closes over are constants; those of more than 1024 elements become
-    parameters with values, in `weights`.
+    JAX traces the function once, as `jax.jit` does. What it closes over are constants. Without `param_argnums`, those of more
+    than 1024 elements are parameters with values, in `weights`.
 
     Args:
         function: A function of arrays and pytrees of them, jitted or not.
         args: Its arguments: arrays, numbers, `jax.ShapeDtypeStruct`s, and pytrees of these. Their values do not matter,
-            except for static ones.
+            except for static ones. Typed keys (`jax.random.key`) are their bits in the graph, as results too.
         static_argnums: The positions of arguments that are Python values for the trace.
+        param_argnums: The positions of arguments whose leaves are parameters of the graph. Arrays among them are their values,
+            `weights`; `jax.ShapeDtypeStruct`s leave them open.
 
     Returns:
-        Inputs are called by the path of each leaf (`arg0`, `arg1["w"]`, `arg1[0].bias`), outputs `out0`, `out1`, … in the
-        order of `jax.tree.leaves`.
+        Inputs and parameters are called by the path of each leaf (`arg0`, `arg1["w"]`, `arg1[0].bias`), outputs `out0`,
+        `out1`, … in the order of `jax.tree.leaves`.
 
     Raises:
         UnsupportedError: The function computes what RLX has no meaning for: it lists all ops of that kind.
@@ -36,40 +47,120 @@ def from_jax(function: Callable[..., Any], *args: Any, static_argnums: int | Seq
     jax = required("jax", "rlx.from_jax")
     if not callable(function):
         raise Error(f"expected a function, got {type(function).__name__}", hint="rlx.from_jax(function, *arguments)")
-    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    static = tuple(n + len(args) if n < 0 else n for n in static)
-    if any(not 0 <= n < len(args) for n in static):
-        raise Error(f"static_argnums {static_argnums!r} name no argument: there are {len(args)}")
-    traced = [a for n, a in enumerate(args) if n not in static]
+    static = _positions(static_argnums, "static_argnums", args)
+    params = _positions(param_argnums, "param_argnums", args)
+    if set(static) & set(params):
+        raise Error(f"param_argnums {param_argnums!r} and static_argnums {static_argnums!r} name the same argument")
+    dynamic = [a for n, a in enumerate(args) if n not in static]
 
-    def of_traced(*values: Any) -> Any:
+    def of_dynamic(*values: Any) -> Any:
         given = iter(values)
         return function(*(a if n in static else next(given) for n, a in enumerate(args)))
 
-    jitted = jax.jit(of_traced, keep_unused=True)
     positions = [n for n in range(len(args)) if n not in static]
-    names = _names(jax, traced, positions)
+    names = _names(jax, dynamic, positions)
+    leaves = [(n, leaf) for n in positions for leaf in jax.tree_util.tree_leaves(args[n])]
+    values = {name: leaf for name, (n, leaf) in zip(names, leaves, strict=True) if n in params}
+    known = {name: _value(jax, leaf) for name, leaf in values.items()}
+    return traced(of_dynamic, dynamic, names, known if params else None)[0]
+
+
+def traced(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    names: Sequence[str] | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> tuple[Graph, Any]:
+    """The graph of a JAX function for arguments, and the structure of its result as `jax.tree_util` has it.
+
+    Args:
+        function: The function.
+        args: Its arguments, as for `from_jax`.
+        names: For each leaf of the arguments; None calls them `arg0`, `arg1`, ….
+        params: The names of those that are parameters, with their values, or None for parameters without. Then no constant is
+            a parameter.
+
+    Raises:
+        Error: As for `from_jax`.
+    """
+    jax = required("jax", "rlx.from_jax")
+    function, args = _of_key_data(jax, function, args)
+    jitted = jax.jit(function, keep_unused=True)
     problem: UnsupportedError | None = None
     # A platform that JAX does not know gets what is right for all; what it has for some alone, it has for TPUs as one op.
     for platform in ("rlx", "tpu"):
         try:
-            module = parse_module(decoded(_exported(jax, jitted, traced, platform), "<jax>"), "<jax>")
-            return from_module(module, names=names)
+            exported = _exported(jitted, args, platform)
+            names = names or [f"arg{n}" for n in range(len(exported.in_avals))]
+            module = parse_module(decoded(exported.mlir_module_serialized, "<jax>"), "<jax>")
+            # Where the user says what the parameters are, constants are none: they would be trained.
+            largest_literal = LARGEST_LITERAL if params is None else math.inf
+            return from_module(module, None, largest_literal, names, params), exported.out_tree
         except UnsupportedError as found:
             problem = problem or found
     assert problem is not None
     raise problem
 
 
-def _exported(jax: Any, jitted: Any, args: Sequence[Any], platform: str) -> bytes:
-    """The portable artifact of a function.
+def _positions(argnums: int | Sequence[int], what: str, args: Sequence[Any]) -> tuple[int, ...]:
+    """Positions of arguments, counted from the start.
+
+    Raises:
+        Error: There is no such argument.
+    """
+    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = tuple(n + len(args) if n < 0 else n for n in given)
+    if any(not 0 <= n < len(args) for n in positions):
+        raise Error(f"{what} {argnums!r} name no argument: there are {len(args)}")
+    return positions
+
+
+def _is_key(jax: Any, leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _key_data(jax: Any, leaf: Any) -> Any:
+    """The bits of a typed key; anything else as it is."""
+    return jax.random.key_data(leaf) if _is_key(jax, leaf) else leaf
+
+
+def _of_key_data(
+    jax: Any, function: Callable[..., Any], args: Sequence[Any]
+) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """A function that takes and gives the bits of typed keys, and the arguments so: JAX exports keys with ops of Shardy."""
+    tree = jax.tree_util
+    leaves, structure = tree.tree_flatten(tuple(args))
+    kinds = {i: jax.random.key_impl(leaf) for i, leaf in enumerate(leaves) if _is_key(jax, leaf)}
+
+    def of_data(*given: Any) -> Any:
+        values = [
+            jax.random.wrap_key_data(leaf, impl=kinds[i]) if i in kinds else leaf
+            for i, leaf in enumerate(tree.tree_leaves(given))
+        ]
+        return tree.tree_map(lambda r: _key_data(jax, r), function(*tree.tree_unflatten(structure, values)))
+
+    return of_data, tree.tree_unflatten(structure, [_key_data(jax, leaf) for leaf in leaves])
+
+
+def _value(jax: Any, leaf: Any) -> np.ndarray | None:
+    """The value of a parameter as the trace takes it; None for a leaf that has only a shape."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return None
+    try:
+        return np.asarray(jax.numpy.asarray(_key_data(jax, leaf)))
+    except Exception as problem:
+        raise Error(f"param_argnums: a leaf of the argument is no array, but {type(leaf).__name__}") from problem
+
+
+def _exported(jitted: Any, args: Sequence[Any], platform: str) -> Any:
+    """What JAX exports of a function.
 
     Raises:
         Error: JAX cannot trace or export it.
     """
     export = required("jax.export", "rlx.from_jax")
     try:
-        return export.export(jitted, platforms=[platform])(*args).mlir_module_serialized
+        return export.export(jitted, platforms=[platform])(*args)
     except NotImplementedError as problem:  # a primitive that the platform does not have
         raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
     except Exception as problem:

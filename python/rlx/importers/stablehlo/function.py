@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,7 @@ def from_module(
     entry: str | None = None,
     largest_literal: float = LARGEST_LITERAL,
     names: Sequence[str] | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Graph:
     """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
@@ -101,10 +102,11 @@ def from_module(
         module: The module.
         entry: Name of the function; None takes the first public one.
         largest_literal: The number of elements up to which a constant does not become a parameter.
-        names: Of the inputs; None takes those that the module has.
+        names: Of the arguments; None takes those that the module has.
+        params: The names of arguments that are parameters, each with its value or None; the others are inputs.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal).graph_of(find_function(module, entry), names)
+    return _Import(module, largest_literal).graph_of(find_function(module, entry), names, params or {})
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
@@ -128,7 +130,7 @@ class _Import:
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
 
-    def graph_of(self, function: mlir.FuncOp, names: Sequence[str] | None) -> Graph:
+    def graph_of(self, function: mlir.FuncOp, names: Sequence[str] | None, params: Mapping[str, Any]) -> Graph:
         self._measure(function, (), None)
         g = Graph(function.name.value)
         with mlir.entered():
@@ -137,8 +139,11 @@ class _Import:
                 _shape(a, a.location) for a in block.arguments
             ]  # before ops: those that ask for sizes follow from these
             imports.check(self.nodes)
-            inputs = [g.input(n, shape) for n, shape in zip(names or _names(block.arguments), shapes, strict=True)]
-            results = self._inlined(g, function, inputs)
+            arguments = [
+                g.param(n, shape, value=params[n]) if n in params else g.input(n, shape)
+                for n, shape in zip(names or _names(block.arguments), shapes, strict=True)
+            ]
+            results = self._inlined(g, function, arguments)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
         return g
 

@@ -1,0 +1,28 @@
+"""Graphs elsewhere: copies, pickles, and functions of other libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.pickled import Copied
+
+if TYPE_CHECKING:
+    from rlx.runtime.jax.exported import JaxGraph
+
+
+class Exports(Copied):
+    """The methods of a graph that give it to another library."""
+
+    def to_jax(self: Any) -> JaxGraph:
+        """The graph, as it is now, as a pure function that JAX calls, compiles, differentiates and batches.
+
+        Inputs are given in order or by name, parameters by `params={name: array}`; those that are not given have the values
+        that came with the graph. The result is a tuple of the outputs.
+
+        Raises:
+            StageError: The graph is at LIR.
+            Error: JAX is not installed, the graph has no outputs, or one is of 64 bits and JAX has none of these.
+        """
+        from rlx.runtime.jax import to_jax
+
+        return to_jax(self)

@@ -1,0 +1,12 @@
+"""Graphs as functions of JAX, and functions of JAX in graphs.
+
+A graph is one primitive of JAX (`primitive.py`), whose parameter is a program (`programs.py`). JAX asks the primitive for
+derivatives and for batches; the answer is the same primitive with another program, made by RLX's own transforms.
+"""
+
+from __future__ import annotations
+
+from rlx.runtime.jax.exported import to_jax
+from rlx.runtime.jax.function import JaxFunction, jax_function
+
+__all__ = ["JaxFunction", "jax_function", "to_jax"]

@@ -1,0 +1,160 @@
+"""`Graph.to_jax`: a graph as a function that JAX calls, compiles, differentiates and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.arrays import as_array
+from rlx.ir.attributes import suggestion
+from rlx.ir.dtype import fitted
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.guards import is_mapping
+from rlx.ir.interface import Argument, bind_symbols, check_argument
+from rlx.ir.packages import required
+from rlx.ir.weak import NUMBERS
+from rlx.passes import run
+from rlx.runtime.jax.primitive import apply, check_width, primitive
+from rlx.runtime.jax.programs import Given
+from rlx.transforms.base import tensor_graph
+
+
+class JaxGraph:
+    """A graph as a pure function of arrays of JAX. Made by `Graph.to_jax`.
+
+    Called inside of a function that JAX traces, it becomes a part of that function's program. Its derivatives and batches are
+    those of RLX's transforms, of any order, in both modes.
+
+    Args:
+        source: A graph at MIR, which nobody changes any more.
+    """
+
+    def __init__(self, source: Graph):
+        self.__name__ = source.name
+        self._source = source
+        self._what = f"graph '{source.name}'"
+        self._programs: dict[tuple[tuple[str, int], ...], Given] = {}
+        self._values: dict[str, Any] = {}
+        jax = required("jax", "Graph.to_jax")
+        self._numpy, self._jax = required("jax.numpy", "Graph.to_jax"), jax
+
+    def __call__(
+        self,
+        /,
+        *inputs: Any,
+        params: Mapping[str, Any] | None = None,
+        states: Mapping[str, Any] | None = None,
+        **named: Any,
+    ) -> Any:
+        """The outputs of the graph.
+
+        Args:
+            inputs: Arrays for the inputs, in order; Python numbers take the dtype of the input.
+            params: Arrays for parameters, by name. Those that are not given have the values that came with the graph.
+            states: Arrays for states, by name. Those that are not given have their initial values.
+            named: Inputs by name.
+
+        Returns:
+            A tuple of the outputs, in order. Of a graph with states, this tuple and a dictionary of their next values.
+
+        Raises:
+            ShapeError: An array has another shape or dtype; nothing is cast.
+            UnsupportedError: An op has no StableHLO.
+            Error: An argument is missing, unknown or given twice, or is of 64 bits and JAX has none of these.
+        """
+        given = self._given(inputs, params, states, named)
+        values = [self._value(a, given.get(a.name)) for a in self._source.arguments]
+        for a, value in zip(self._source.arguments, values, strict=True):
+            check_argument(a, value)
+        shapes = [(a, value.shape) for a, value in zip(self._source.arguments, values, strict=True)]
+        if any(type(size) is not int for _, shape in shapes for size in shape):
+            raise Error(f"{self._what}: RLX computes with sizes that are known when JAX traces the function")
+        results = apply(self._program(tuple(sorted(bind_symbols(shapes).items()))), values)
+        pairs = list(zip(self._source.results, results, strict=True))
+        outputs = tuple(r for o, r in pairs if o.updates is None)
+        if not self._source.states:
+            return outputs
+        kept = {a.name: value for a, value in zip(self._source.arguments, values, strict=True) if a.kind == "state"}
+        return outputs, kept | {o.updates: r for o, r in pairs if o.updates is not None}
+
+    def _program(self, sizes: tuple[tuple[str, int], ...]) -> Given:
+        """The program for these sizes of symbols."""
+        program = self._programs.get(sizes)
+        if program is None:
+            text = " ".join(f"{name}={size}" for name, size in sizes)
+            bound = run(self._source, f"rlx-bind{{{text}}}") if sizes else self._source
+            program = self._programs.setdefault(sizes, Given(bound))
+        return program
+
+    def _given(self, inputs: tuple[Any, ...], params: Any, states: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+        """What the caller gives, by the names of arguments."""
+        names = [a.name for a in self._source.inputs]
+        if len(inputs) > len(names):
+            listed = ", ".join(names) or "none"
+            hint = "parameters are given by name: f(x, params={…})"
+            raise Error(f"{self._what}: {len(inputs)} arrays for {len(names)} inputs ({listed})", hint=hint)
+        given = dict(zip(names, inputs, strict=False))
+        for kind, what in (("input", named), ("param", params), ("state", states)):
+            if what is None:
+                continue
+            if not is_mapping(what):
+                raise Error(f"{self._what}: {kind}s must be a mapping of names to arrays, got {type(what).__name__}")
+            known = [a.name for a in self._source.arguments if a.kind == kind]
+            for name, value in what.items():
+                if name not in known:
+                    listed = ", ".join(known) or "none"
+                    close = suggestion(name, known)
+                    raise Error(f"{self._what} has no {kind} {name!r:.60}{close}; its {kind}s are: {listed}")
+                if name in given:
+                    raise Error(f"{self._what}: {kind} '{name}' is given twice")
+                given[name] = value
+        return given
+
+    def _value(self, argument: Argument, value: Any) -> Any:
+        """An array of JAX for an argument.
+
+        Raises:
+            Error: There is none.
+        """
+        what = f"{self._what}: {argument.kind} '{argument.name}'"
+        check_width(what, argument.shape)
+        if value is None:
+            return self._value_of_its_own(argument, what)
+        if isinstance(value, NUMBERS) and not argument.shape.rank:
+            value = fitted(value, argument.shape.dtype)
+        elif isinstance(value, NUMBERS):
+            raise Error(f"{what} must be {argument.shape}, got the number {value!r}")
+        if not isinstance(value, self._jax.Array):
+            value = as_array(value, what)
+            check_argument(argument, value)  # before JAX makes 32 bits of 64
+        return self._numpy.asarray(value)
+
+    def _value_of_its_own(self, argument: Argument, what: str) -> Any:
+        """The value of an argument that is not given: it came with the graph, or is what a state begins with."""
+        shape = argument.shape
+        if argument.kind == "state":
+            return self._numpy.full(shape.static, argument.init, shape.dtype.numpy)
+        if argument.name not in self._source.weights:
+            hint = "give it by name: f(x, params={…})" if argument.kind == "param" else None
+            raise Error(f"{what} ({shape}) is missing", hint=hint)
+        if argument.name not in self._values:
+            with self._jax.ensure_compile_time_eval():  # an array, also where this is being traced
+                value = np.asarray(self._source.weights[argument.name])
+                self._values[argument.name] = self._numpy.asarray(value)
+        return self._values[argument.name]
+
+    def __repr__(self) -> str:
+        return f"<{self._source!r:.200} for JAX>"
+
+
+def to_jax(graph: Any) -> JaxGraph:
+    """See `Graph.to_jax`."""
+    source = tensor_graph(graph)
+    primitive()  # says at once if JAX is not there
+    function = JaxGraph(source.clone())
+    for output in source.results:
+        check_width(f"graph '{source.name}': output '{output.name}'", output.shape)
+    return function

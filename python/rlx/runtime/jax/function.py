@@ -1,0 +1,148 @@
+"""`@rlx.jax_function`: a function of JAX that is called with tensors of a graph."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.jax.function import traced
+from rlx.ir.arrays import as_array
+from rlx.ir.builder import Tensor
+from rlx.ir.current import builder_of, current_builder
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.location import caller_location, describe
+from rlx.ir.packages import required
+from rlx.ir.weak import NUMBERS
+from rlx.runtime.jax.primitive import check_width
+from rlx.runtime.tracing import bound_to, name_of, signature_of, static_key, static_names
+from rlx.transforms.call import call
+
+_PURPOSE = "rlx.jax_function"
+
+
+class JaxFunction:
+    """A function of JAX that takes tensors of RLX as well. Made by `rlx.jax_function`."""
+
+    def __init__(self, function: Callable[..., Any], static: Any = ()):
+        self._signature = signature_of(function, "rlx.jax_function")
+        functools.update_wrapper(self, function)
+        self.__name__: str = name_of(function)
+        self._function = function
+        self._what = f"JAX function '{self.__name__}'"
+        self._static = static_names(static, self._signature, self._what)
+        self._traced: dict[Any, tuple[Graph | None, Any]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results, in the pytree that the function returns.
+
+        With tensors among the arguments, or inside of a function that RLX traces, they are tensors: the ops of the function go
+        where these are. Otherwise JAX computes them.
+
+        Raises:
+            UnsupportedError: The function computes what RLX has no meaning for.
+            Error: A tensor has a symbolic size, or JAX cannot trace the function.
+        """
+        tree = required("jax.tree_util", _PURPOSE)
+        bound = bound_to(self._signature, args, kwargs, self._what)
+        static = {name: value for name, value in bound.items() if name in self._static}
+        dynamic = {name: value for name, value in bound.items() if name not in static}
+        leaves, structure = tree.tree_flatten(dynamic)
+        builder = builder_of(leaves) or current_builder()
+        if builder is None:
+            return self._function(*args, **kwargs)
+        graph, results = self._graph(leaves, structure, static)
+        if graph is None:
+            return tree.tree_unflatten(results, [])
+        values = [
+            leaf if isinstance(leaf, Tensor) else builder.constant(_array(leaf, a.shape.dtype.numpy))
+            for leaf, a in zip(leaves, graph.inputs, strict=True)
+        ]
+        found = call(graph, *values)
+        return tree.tree_unflatten(results, [found] if isinstance(found, Tensor) else found)
+
+    def _graph(self, leaves: Sequence[Any], structure: Any, static: Mapping[str, Any]) -> tuple[Graph | None, Any]:
+        """The graph of the function for arguments like these, None without results, and the pytree of its results."""
+        specs = [self._spec(leaf) for leaf in leaves]
+        known = [(s.shape, s.dtype, s.weak_type) if hasattr(s, "weak_type") else type(s) for s in specs]
+        key = static_key(static, self._what, "arrays are no static arguments"), structure, tuple(known)
+        found = self._traced.get(key)
+        if found is None:
+            found = self._traced.setdefault(key, self._imported(specs, structure, static))
+        return found
+
+    def _imported(self, specs: Sequence[Any], structure: Any, static: Mapping[str, Any]) -> tuple[Graph | None, Any]:
+        tree = required("jax.tree_util", _PURPOSE)
+
+        def of_leaves(*values: Any) -> Any:
+            bound = self._signature.bind_partial()
+            given = tree.tree_unflatten(structure, values) | static
+            # `args` and `kwargs` go by the order of the arguments.
+            bound.arguments = {name: given[name] for name in self._signature.parameters if name in given}
+            return self._function(*bound.args, **bound.kwargs)
+
+        try:
+            graph, results = traced(of_leaves, specs, params={})
+        except Error as problem:
+            place = problem.location or describe(caller_location())
+            raise type(problem)(f"{self._what}: {problem.message}", location=place, hint=problem.hint) from problem
+        graph.name = self.__name__
+        return (graph if graph.results else None), results
+
+    def _spec(self, leaf: Any) -> Any:
+        """What JAX traces in the place of a leaf."""
+        jax = required("jax", _PURPOSE)
+        if not isinstance(leaf, Tensor):
+            if isinstance(leaf, (*NUMBERS, jax.Array)):
+                return (
+                    jax.ShapeDtypeStruct((), jax.dtypes.canonicalize_dtype(type(leaf)), weak_type=True)
+                    if isinstance(leaf, NUMBERS)
+                    else leaf
+                )
+            leaf = as_array(leaf, f"{self._what}: an argument")
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+        if not leaf.shape.is_static:
+            hint = 'bind its symbols before: rlx.passes.run(g, "rlx-bind{batch=8}"), or build the graph with sizes'
+            raise Error(
+                f"{self._what}: JAX traces sizes that are known, got {leaf.shape}",
+                location=describe(caller_location()),
+                hint=hint,
+            )
+        check_width(self._what, leaf.shape)
+        return jax.ShapeDtypeStruct(leaf.shape.static, leaf.dtype.numpy, weak_type=leaf.beside is not None)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<rlx.jax_function {self.__name__}{self._signature}>"
+
+
+def _array(leaf: Any, kind: np.dtype) -> np.ndarray:
+    return np.asarray(leaf, kind) if isinstance(leaf, NUMBERS) else as_array(leaf, "the value")
+
+
+def jax_function(function: Callable[..., Any] | None = None, *, static: str | Iterable[str] = ()) -> Any:
+    """Let a function of JAX be called with tensors of RLX.
+
+    It is traced by JAX for the shapes and dtypes of a call, once for each, and its ops go where the tensors are: they are
+    compiled, differentiated and batched with all others. A derivative that it defines by `jax.custom_vjp` is not used. Arrays
+    among the arguments, and what it closes over, are constants there.
+
+    Args:
+        function: A function of arrays and pytrees of them, as JAX defines pytrees, that returns such.
+        static: Names of arguments that are Python values for the trace. They must be hashable.
+
+    Returns:
+        A `JaxFunction`. Called without tensors, outside of what RLX traces, it is the function itself.
+
+    Raises:
+        Error: It is no function, or has no argument of a name in `static`.
+    """
+    if function is None:
+        return functools.partial(jax_function, static=static)
+    return JaxFunction(function, static)

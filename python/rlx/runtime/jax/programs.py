@@ -1,0 +1,252 @@
+"""What the primitive of JAX computes: a graph, or what RLX's transforms make of one. Nothing here knows JAX.
+
+A derived graph is made when it is first asked for: JAX asks for the tangents of all that it differentiates, and then mostly
+transposes them, so that the graph of the tangents itself is never needed. A program is the same object each time that it is
+derived, so that JAX, whose caches compare by identity, compiles it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
+from rlx.backends.xla.backend import portable
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+from rlx.runtime.jax.splitting import split
+from rlx.transforms.base import Derived, cleaned, with_outputs
+from rlx.transforms.jvp import Jvp
+from rlx.transforms.vjp import Vjp
+from rlx.transforms.vmap import Vmap
+
+T = TypeVar("T")
+
+
+class Program:
+    """A function of tensors of static sizes.
+
+    Attributes:
+        name: Of the function, for the text of JAX's programs.
+        arguments: The shapes of its arguments.
+        results: The shapes of its results.
+        linear: The positions of the arguments in which it is linear, taken together; it may be linear in others too.
+    """
+
+    name: str
+    arguments: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+    linear: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        self._derived: dict[Any, Any] = {}
+
+    def _graph(self) -> Graph:
+        raise NotImplementedError(f"{type(self).__name__} has no graph")
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph at MIR, whose arguments are inputs.
+
+        Raises:
+            Error: An op has no rule for the transform; the message names it.
+        """
+        return self._graph()
+
+    @cached_property
+    def artifact(self) -> bytes:
+        """StableHLO, as a portable artifact.
+
+        Raises:
+            UnsupportedError: Ops have neither a lowering nor a decomposition: the message lists them with their places.
+        """
+        return portable(Compilation(self.graph, target_of("stablehlo")).lir)
+
+    def linearized(self, wrt: Sequence[int]) -> Linearized:
+        """The program and its derivative by some arguments.
+
+        Args:
+            wrt: The positions of the arguments that have tangents.
+        """
+        return self._once(("linearized", *wrt), lambda: _linearized(self, tuple(wrt)))
+
+    def cotangents(self, wrt: Sequence[int]) -> Cotangents:
+        """See `Cotangents`.
+
+        Args:
+            wrt: The positions of the arguments that get cotangents.
+        """
+        return self._once(("cotangents", *wrt), lambda: Cotangents(self, tuple(wrt)))
+
+    def batched(self, axes: Sequence[int | None], size: int) -> Batched:
+        """The same for a batch of arguments; all results have the batch as their first axis.
+
+        Args:
+            axes: The axis of the batch of each argument, None for those that all share.
+            size: The size of the batch.
+        """
+        return self._once(("batched", *axes, size), lambda: Batched(self, tuple(axes), size))
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        found = self._derived.get(key)
+        return self._derived.setdefault(key, make()) if found is None else found
+
+    @property
+    def float_results(self) -> tuple[int, ...]:
+        """The positions of the results that have derivatives."""
+        return tuple(i for i, shape in enumerate(self.results) if shape.dtype.is_inexact)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Given(Program):
+    """The graph of a user: all its arguments are inputs here, and the next values of its states are results."""
+
+    def __init__(self, source: Graph):
+        super().__init__()
+        self.name = source.name
+        self.arguments = tuple(a.shape for a in source.arguments)
+        self.results = tuple(o.shape for o in source.results)
+        self._source = source
+
+    def _graph(self) -> Graph:
+        source = self._source
+        graph = Graph(source.name_symbol)
+        derived = Derived(source, graph, {a.name: graph.input(a.name, a.shape) for a in source.arguments})
+        results = derived.graph_results()
+        graph.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
+        return cleaned(graph)
+
+
+class Graphed(Program):
+    """A part of a derivative, whose graph is known."""
+
+    def __init__(self, name: str, graph: Graph, linear: tuple[int, ...] = ()):
+        super().__init__()
+        self.name, self.linear = name, linear
+        self.arguments = tuple(a.shape for a in graph.arguments)
+        self.results = tuple(o.shape for o in graph.outputs)
+        self._known = graph
+
+    def _graph(self) -> Graph:
+        return self._known
+
+
+class Tangents(Program):
+    """The tangents of the results that are floats: of the arguments, tangents of some of them, and residuals.
+
+    Args:
+        of: What is differentiated.
+        wrt: The positions of the arguments that have tangents.
+        residuals: The shapes of the residuals, which are there for the transpose only.
+        transpose: The transpose: of the arguments, the cotangents of the results, and the residuals.
+    """
+
+    def __init__(self, of: Program, wrt: tuple[int, ...], residuals: tuple[Shape, ...], transpose: Program):
+        super().__init__()
+        self.of, self.wrt, self.residuals, self.transpose = of, wrt, residuals, transpose
+        self.name = f"{of.name}_jvp"
+        tangents = tuple(of.arguments[i] for i in wrt)
+        self.arguments = (*of.arguments, *tangents, *residuals)
+        self.results = tuple(of.results[i] for i in of.float_results)
+        self.linear = tuple(range(len(of.arguments), len(of.arguments) + len(wrt)))
+
+    def _graph(self) -> Graph:
+        of = self.of
+        graph = Jvp(tangents=_names(of.graph, self.wrt)).apply(of.graph)
+        graph = _last_outputs(graph, len(of.results), len(self.results))
+        for shape in self.residuals:
+            graph.input(graph.new_name("residual"), shape)
+        return graph
+
+
+class Cotangents(Program):
+    """The cotangents of some arguments: of the arguments, and of cotangents of the results that are floats.
+
+    Args:
+        of: What is differentiated.
+        wrt: The positions of the arguments that get cotangents.
+    """
+
+    def __init__(self, of: Program, wrt: tuple[int, ...]):
+        super().__init__()
+        self.of, self.wrt, self.name = of, wrt, f"{of.name}_vjp"
+        self.arguments = (*of.arguments, *(of.results[i] for i in of.float_results))
+        self.results = tuple(of.arguments[i] for i in wrt)
+        self.linear = tuple(range(len(of.arguments), len(self.arguments)))
+
+    @cached_property
+    def with_results(self) -> Graph:
+        """The graph that gives the results before the cotangents.
+
+        Raises:
+            Error: An op has no derivative in reverse mode.
+        """
+        return cleaned(Vjp(wrt=_names(self.of.graph, self.wrt)).apply(self.of.graph))
+
+    def _graph(self) -> Graph:
+        return _last_outputs(self.with_results.clone(), len(self.of.results), len(self.results))
+
+
+@dataclass(frozen=True)
+class Linearized:
+    """A program and its derivative.
+
+    Attributes:
+        forward: Gives the results, and behind them the residuals, which the transpose of `tangents` need not compute again.
+        tangents: The derivative.
+    """
+
+    forward: Program
+    tangents: Tangents
+
+
+def _linearized(of: Program, wrt: tuple[int, ...]) -> Linearized:
+    cotangents = of.cotangents(wrt)
+    try:
+        parts = split(cotangents.with_results, len(of.arguments), len(of.results))
+    except Error:  # in forward mode there may be one, and the transpose says why there is none
+        return Linearized(of, Tangents(of, wrt, (), cotangents))
+    forward = Graphed(f"{of.name}_forward", parts.forward)
+    residuals = forward.results[len(of.results) :]
+    return Linearized(
+        forward, Tangents(of, wrt, residuals, Graphed(f"{of.name}_backward", parts.backward, cotangents.linear))
+    )
+
+
+class Batched(Program):
+    """See `Program.batched`."""
+
+    def __init__(self, of: Program, axes: tuple[int | None, ...], size: int):
+        super().__init__()
+        self.of, self.axes, self.size, self.name = of, axes, size, f"{of.name}_vmap"
+        self.arguments = tuple(
+            shape if axis is None else _with_axis(shape, axis, size)
+            for shape, axis in zip(of.arguments, axes, strict=True)
+        )
+        self.results = tuple(_with_axis(shape, 0, size) for shape in of.results)
+        self.linear = of.linear
+
+    def _graph(self) -> Graph:
+        source = self.of.graph
+        names = [a.name for a in source.arguments]
+        entries = tuple(f"{n}:{axis}" for n, axis in zip(names, self.axes, strict=True) if axis is not None)
+        return cleaned(Vmap(batched=entries, size=str(self.size)).apply(source))
+
+
+def _names(graph: Graph, positions: Sequence[int]) -> tuple[str, ...]:
+    return tuple(graph.arguments[i].name for i in positions)
+
+
+def _last_outputs(graph: Graph, before: int, count: int) -> Graph:
+    """A graph of the outputs that a transform has added behind those of its source, and what they are computed of."""
+    return cleaned(with_outputs(graph, {f"result{i}": before + i for i in range(count)}))
+
+
+def _with_axis(shape: Shape, axis: int, size: int) -> Shape:
+    return shape.with_dims((*shape.dims[:axis], size, *shape.dims[axis:]))
