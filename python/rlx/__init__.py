@@ -111,7 +111,7 @@ def _loaded(name: str) -> Any:
     else:
         if name.startswith("_"):
             raise AttributeError(f"module 'rlx' has no attribute '{name}'")
-        raise importlib.import_module("rlx.ops.other_names").module_problem("rlx", name, (*_HOMES, *_MODULES))
+        raise importlib.import_module("rlx.ops.other_modules").module_problem("rlx", name, (*_HOMES, *_MODULES))
     globals()[name] = value
     return value
 

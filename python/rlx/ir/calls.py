@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from rlx.ir.errors import ShapeError
+from rlx.ir.location import caller_location, describe
 from rlx.ir.suggestions import suggestion
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
 _SYNONYMS = (
@@ -39,6 +45,22 @@ _SYNONYMS = (
     ("end_axis", "end_dim"),
     ("indices_or_sections", "split_size", "split_size_or_sections", "num_or_size_splits"),
     ("num_classes", "depth"),
+    ("wrt", "argnums", "argnames"),
+    ("static", "static_argnames", "static_argnums"),
+    ("batched", "in_axes", "in_dims"),
+    ("out_axes", "out_dims"),
+    ("size", "axis_size"),
+    ("learning_rate", "lr"),
+    ("b1", "betas", "beta1"),
+    ("b2", "beta2"),
+    ("clip_norm", "max_norm", "max_grad_norm"),
+    ("accumulate", "every_k_schedule", "gradient_accumulation_steps"),
+    ("embed_dim", "d_model", "hidden_size"),
+    ("num_heads", "nhead", "heads"),
+    ("in_features", "input_size", "in_channels"),
+    ("out_features", "output_size", "out_channels", "features"),
+    ("causal", "is_causal"),
+    ("device", "backend", "target"),
 )
 
 
@@ -79,3 +101,48 @@ class CallError(ShapeError):
         error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
         error.reason, error.parameters = reason, tuple(parameters)
         return error
+
+
+def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check that a function takes these arguments.
+
+    Args:
+        what: What it is called, for the message and for `ADVICE`.
+        function: The function; its first parameters stand for `args`.
+        args: Arguments in order.
+        kwargs: Arguments by name.
+
+    Raises:
+        CallError: It does not; the message suggests what may be meant.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        names = [name for name in signature.parameters if name != "self"]
+        unknown = next((name for name in kwargs if name not in names), None)  # which says more than what is missing
+        reason = str(problem) if unknown is None else f"got an unexpected keyword argument '{unknown}'"
+        raise CallError.of(what, reason, names, describe(caller_location())) from None
+
+
+def answered(function: Function) -> Function:
+    """A decorator: calls with arguments that the function does not take are answered as those of ops are."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            check_call(function.__name__, function, args, kwargs)
+            raise
+
+    return cast("Function", call)
+
+
+class Answered:
+    """A class whose constructor answers to arguments that it does not take as ops do."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if args or kwargs:  # else a copy may be made, which has its attributes later
+            check_call(cls.__name__, cls.__init__, (None, *args), kwargs)
+        return super().__new__(cls)

@@ -1,4 +1,4 @@
-"""Graphs elsewhere: copies, pickles, and functions of other libraries."""
+"""Graphs elsewhere: text, copies, pickles, and functions of other libraries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ if TYPE_CHECKING:
 
 
 class Exports(Copied):
-    """The methods of a graph that give it to another library."""
+    """The methods of a graph that give it in another form."""
+
+    def __str__(self: Any) -> str:
+        return self.text()
+
+    def text(self: Any, *, locations: bool = False) -> str:
+        """The graph as MLIR text, which `rlx.parse` and all commands read.
+
+        Args:
+            locations: Whether to write the lines and scopes of ops as well, so that reports about the text name these.
+        """
+        from rlx.ir.text import print_op
+
+        return print_op(self.module, debug_info=locations)
 
     def to_jax(self: Any) -> JaxGraph:
         """The graph, as it is now, as a pure function that JAX calls, compiles, differentiates and batches.

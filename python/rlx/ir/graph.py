@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.calls import answered
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.exports import Exports
@@ -135,6 +136,7 @@ class Graph(Exports, Builder):
 
     # --- arguments --------------------------------------------------------------------------------
 
+    @answered
     def input(self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False) -> Tensor:
         """A tensor that the caller passes in every run.
 
@@ -148,6 +150,7 @@ class Graph(Exports, Builder):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
 
+    @answered
     def param(self, name: str, shape: ShapeLike, dtype: object = None, *, value: Any = None) -> Tensor:
         """A weight: bound once before the first run, by name.
 
@@ -182,6 +185,7 @@ class Graph(Exports, Builder):
         values = source.weights
         self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and _fits(a, values[a.name])}
 
+    @answered
     def state(self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
 
@@ -288,6 +292,7 @@ class Graph(Exports, Builder):
 
     # --- outputs ----------------------------------------------------------------------------------
 
+    @answered
     def set_outputs(self, outputs: Iterable[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
         """Set the outputs of the graph.
 
@@ -402,19 +407,6 @@ class Graph(Exports, Builder):
     @property
     def name_symbol(self) -> str:
         return self._function.name.value
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self, *, locations: bool = False) -> str:
-        """The graph as MLIR text, which `rlx.parse` and all commands read.
-
-        Args:
-            locations: Whether to write the lines and scopes of ops as well, so that reports about the text name these.
-        """
-        from rlx.ir.text import print_op
-
-        return print_op(self.module, debug_info=locations)
 
     def __repr__(self) -> str:
         arguments = listed(f"{a.name}: {a.shape}" for a in self._arguments)

@@ -30,7 +30,7 @@ from rlx.nn.module import Module
 from rlx.nn.norms import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, LayerNorm, RMSNorm
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sequence import GRU, LSTM, MultiHeadAttention
-from rlx.ops.other_names import module_problem
+from rlx.ops.other_modules import module_problem
 
 __all__ = [
     "GELU",

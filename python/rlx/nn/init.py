@@ -14,12 +14,13 @@ import hashlib
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from rlx.ir.dtype import f64
 from rlx.ir.errors import Error
+from rlx.ops.other_modules import module_problem
 from rlx.ops.random import RngNormal
 from rlx.ops.random import words as random_words
 
@@ -194,3 +195,9 @@ def _normal(key: int, shape: tuple[int, ...]) -> np.ndarray:
 
 def _words(key: int, shape: tuple[int, ...]) -> np.ndarray:
     return random_words(np.asarray(key, np.int64), math.prod(shape)).reshape(shape)
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'rlx.nn.init' has no attribute '{name}'")
+    raise module_problem("rlx.nn.init", name, [n for n in globals() if not n.startswith("_")])

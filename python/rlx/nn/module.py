@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import Answered
 from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
@@ -28,7 +29,7 @@ _NAMED = 10  # how many names a message lists
 _COUNTERS = "num_batches_tracked"  # PyTorch's BatchNorm stores a count that nothing reads
 
 
-class Module:
+class Module(Answered):
     """A part of a network. Subclasses set submodules and `Parameter`s as attributes, and compute in `forward`.
 
     Called on a tensor of a graph, a module declares its parameters there, with the names that PyTorch's state dicts have:

@@ -118,7 +118,8 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
         ShapeError: It is not an integer or out of range.
     """
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
-        raise ShapeError(f"{name} must be an integer, got {axis!r}")
+        hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
+        raise ShapeError(f"{name} must be an integer, got {axis!r}", hint=hint)
     if not -rank <= axis < rank:
         raise ShapeError(f"{name} {axis} is out of range for rank {rank}")
     return int(axis) % rank

@@ -146,6 +146,9 @@ def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bi
 
 def _over_axes(b: Builder, name: str, x: Tensor, scale: Any, bias: Any, axis: Any, eps: float) -> Tensor:
     """`layer_norm` or `rms_norm` over one axis or several, which are joined; weights have the shape of these axes."""
+    if isinstance(scale, (tuple, list)) and tuple(scale) == x.shape.dims[-len(scale) :]:
+        hint = f"g.{name}(x, scale{', bias' if name == 'layer_norm' else ''}, axis={tuple(range(-len(scale), 0))})"
+        raise ShapeError(f"'scale' must be a tensor of weights, got the sizes {tuple(scale)}", hint=hint)
     axes = axes_of(axis, x.rank, "axis")
     dims = [x.shape.dims[a] for a in axes]
     size, needs_bias = product(dims), name == "layer_norm"

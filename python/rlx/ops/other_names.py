@@ -38,6 +38,10 @@ METHOD_OF = {
     "amax": "max",
     "amin": "min",
     "permute_dims": "transpose",
+    "degrees": "rad2deg",
+    "radians": "deg2rad",
+    "gammaln": "lgamma",
+    "expit": "sigmoid",
     "cumulative_sum": "cumsum",
     "cumulative_prod": "cumprod",
     "bitwise_invert": "bitwise_not",
@@ -55,6 +59,10 @@ CALLS = {
     "softsign": "g.soft_sign(x)",
     "logsigmoid": "g.log_sigmoid(x)",
     "log_softplus": "g.softplus(x)",
+    "tanhshrink": "x - g.tanh(x)",
+    **dict.fromkeys(("lerp", "lerp_"), "x + weight * (y - x)"),
+    "log_ndtr": "g.log(g.erfc(-x / 2**0.5) / 2)",
+    "ndtr": "g.erfc(-x / 2**0.5) / 2",
     "clamp_min": "g.clamp(x, low=…)",
     "clamp_max": "g.clamp(x, high=…)",
     "aminmax": "g.min(x, axis=…) and g.max(x, axis=…)",
@@ -65,6 +73,8 @@ CALLS = {
     "product": "g.prod(x, axis=…)",
     "cumlogsumexp": "g.logcumsumexp(x, axis)",
     "top_k": "g.topk(x, k)",
+    "histc": "g.histogram(x, bins=n, range=(low, high))",
+    **dict.fromkeys(("ctc_loss", "CTCLoss"), "a g.scan over the frames of the logits: there is no op for it"),
     "msort": "g.sort(x, axis=0)",
     "kthvalue": "g.sort(x, axis=…) and an index",
     "bucketize": "g.searchsorted(boundaries, x)",
@@ -234,7 +244,38 @@ CALLS = {
     "cov": "x = x - g.mean(x, axis=1, keepdims=True); x @ x.T / (x.shape[1] - 1)",
     "scatter_add_": "g.put_along_axis(x, indices, values, axis, reduction='add')",
     "multiply_": "x * y: tensors are values and are never changed",
-    "numel": "x.size",
+    **dict.fromkeys(("numel", "nelement"), "x.size"),
+    **dict.fromkeys(("H", "mH", "adjoint"), "g.conjugate(x).mT"),
+    **dict.fromkeys(("parameter", "variable", "get_parameter", "Variable", "Parameter"), "g.param(name, shape)"),
+    **dict.fromkeys(("placeholder", "Placeholder", "Input"), "g.input(name, shape)"),
+    **dict.fromkeys(("outputs", "output", "ret", "return_"), "g.set_outputs({name: x})"),
+    **dict.fromkeys(("print", "debug_print"), "print(x) of a tensor that has a value: with rlx.eager(): …"),
+    **dict.fromkeys(
+        ("all_gather", "all_reduce", "psum", "pmean", "all_to_all", "reduce_scatter", "ppermute"),
+        "nothing: a graph computes on one device, or is split by those who run it",
+    ),
+    "unflatten": "g.reshape(x, shape)",
+    "ndimension": "x.ndim",
+    "pdist": "g.pairwise_distance of pairs, or g.norm(g.expand_dims(a, -2) - g.expand_dims(a, -3), axis=-1)",
+    "rnn": "g.scan(lambda h, x: …, h, xs), or g.lstm(…), g.gru(…)",
+    **dict.fromkeys(("segment_max", "segment_min"), "g.full(…).at[segment_ids].max(data), or .min"),
+    "piecewise": "g.where(condition, a, g.where(other, b, c))",
+    **dict.fromkeys(("tril_indices", "triu_indices"), "g.tril(x) and g.triu(x), or np.tril_indices(n) as an index"),
+    **dict.fromkeys(("indices", "mgrid", "ogrid"), "g.iota(shape, axis=…), g.meshgrid(…)"),
+    **dict.fromkeys(("gcd", "lcm"), "g.while_(cond, body, a, b) with the remainder of the two"),
+    **dict.fromkeys(
+        ("i0", "i1", "i0e", "i1e", "bessel_j0", "bessel_j1", "zeta", "polygamma", "betainc", "gammainc", "igamma"),
+        "rlx.jax_function of that in jax.scipy.special",
+    ),
+    **dict.fromkeys(("hann_window", "hamming_window", "hanning", "hamming"), "g.constant(np.hanning(n)), as f32"),
+    "result_type": "rlx.promote(a.dtype, b.dtype)",
+    "choice": "x[g.argsort(g.rng_uniform(x.shape, seed))[:n]] without replacement",
+    "exponential": "-g.log(1 - g.rng_uniform(shape, seed))",
+    **dict.fromkeys(("to_mlir", "as_text", "mlir", "to_text", "lower"), "str(g), or g.text() with all lines"),
+    **dict.fromkeys(("parameters", "named_parameters", "num_parameters"), "g.params"),
+    **dict.fromkeys(("state_dict", "load_state_dict"), "g.weights, and compiled.set_params(mapping)"),
+    **dict.fromkeys(("const", "as_constant", "literal"), "g.constant(array)"),
+    "assign": "g.update(state, value)",
     "dim": "x.ndim",
     "set_item": "x.at[index].set(values)",
     **dict.fromkeys(("inv", "pinv"), "g.dense_solve(a, g.eye(n))"),
@@ -300,6 +341,37 @@ ADVICE.update(
         "g.embedding(table.at[row].set(g.stop_gradient(table[row])), indices)",
         ("embedding", "max_norm"): "scale the rows of the table before",
         **dict.fromkeys((("attention", "causal"), ("attention", "is_causal")), "mask_kind='causal'"),
+        ("LSTM", "batch_first"): "leave it out: x is [B, S, input_size]",
+        ("GRU", "batch_first"): "leave it out: x is [B, S, input_size]",
+        ("MultiHeadAttention", "batch_first"): "leave it out: x is [B, S, embed_dim]",
+        ("Linear", "device"): "leave it out: rlx.Session(device) says where a graph runs",
+        ("Conv2d", "padding_mode"): "rlx.ops.pad(x, padding, mode='reflect') before it",
+        ("Adam", "weight_decay"): "rlx.train.AdamW(learning_rate, weight_decay=…)",
+        ("Adam", "betas"): "rlx.train.Adam(learning_rate, b1=0.9, b2=0.999)",
+        ("AdamW", "betas"): "rlx.train.AdamW(learning_rate, b1=0.9, b2=0.999)",
+        (
+            "vmap",
+            "",
+        ): "rlx.vmap(graph, batched={'x': 0}, size=8); of a Python function, rlx.jit(f).graph_for(…) is a graph",
+        ("vmap", "in_axes"): "rlx.vmap(graph, batched={'x': 0}, size=8), by the names of arguments",
+        ("param", "init"): "g.param(name, shape, value=array), or set_params of the compiled graph",
+        ("set_outputs", ""): "g.set_outputs([a, b]), or g.set_outputs({'a': a, 'b': b})",
+        ("compile", "target"): "rlx.Session(target).compile(graph)",
+        (
+            "jit",
+            "donate_argnums",
+        ): "leave it out: arguments are never changed; g.input(name, shape, donate=True) of a graph",
+        ("scaled_dot_product_attention", "dropout_p"): "g.dropout of what it gives",
+        ("rfft", "n"): "g.rfft(g.pad(x, …)), or of a slice",
+        ("fft", "n"): "g.fft(g.pad(x, …)), or of a slice",
+        ("leaky_relu", "alpha"): "g.leaky_relu(x, negative_slope=0.1)",
+        ("index_add", ""): "g.index_add(x, indices, values, axis)",
+        ("LayerNorm", "elementwise_affine"): "rlx.nn.LayerNorm(4, affine=False)",
+        ("Embedding", "padding_idx"): "its row is trained like others; set it to 0 in params",
+        ("MultiHeadAttention", "dropout"): "rlx.nn.Dropout(rate) behind it",
+        ("MultiHeadAttention", "qkv_features"): "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
+        ("stft", ""): "g.stft(x, frame_length=n_fft, hop=hop_length, window=None)",
+        ("layer_norm", ""): "g.layer_norm(x, scale, bias, axis=-1), without weights g.layer_norm(x)",
         ("repeat", ""): "g.tile(x, (2, 1)) is PyTorch's x.repeat(2, 1)",
         **dict.fromkeys((("round", ""), ("round", "decimals")), "g.round(x * 100) / 100 keeps two decimals"),
         (
@@ -328,48 +400,6 @@ ADVICE.update(
         ("", "where"): "g.where(mask, a, b) chooses before, or after: what is left out may be 0 in a sum",
     }
 )
-
-# Names of modules of other libraries: what `rlx` and `rlx.nn` have in their place.
-MODULES = {
-    **dict.fromkeys(
-        ("MaxPool1d", "MaxPool2d", "MaxPool3d"), "a function in Sequential: lambda x: rlx.ops.max_pool(x, kernel)"
-    ),
-    **dict.fromkeys(
-        ("AvgPool1d", "AvgPool2d", "AvgPool3d"), "a function in Sequential: lambda x: rlx.ops.avg_pool(x, kernel)"
-    ),
-    **dict.fromkeys(
-        ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"), "lambda x: rlx.ops.adaptive_avg_pool(x, size)"
-    ),
-    **dict.fromkeys(("ModuleList", "ModuleDict"), "a Python list or dict as the attribute of a module"),
-    "CrossEntropyLoss": "rlx.ops.cross_entropy(logits, target)",
-    "MSELoss": "rlx.ops.mse_loss(prediction, target)",
-    "L1Loss": "rlx.ops.l1_loss(prediction, target)",
-    "NLLLoss": "rlx.ops.nll_loss(log_probs, target)",
-    "BCEWithLogitsLoss": "rlx.ops.binary_cross_entropy_with_logits(logits, targets)",
-    "MultiheadAttention": "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
-    "functional": "rlx.ops: rlx.ops.relu(x) …",
-    "Upsample": "lambda x: rlx.ops.resize(x, size=…)",
-    "compile": "rlx.Session().compile(graph), or rlx.jit(function)",
-    **dict.fromkeys(("tensor", "array", "asarray"), "NumPy's arrays are the values: rlx.jit(function)(array)"),
-    **dict.fromkeys(
-        ("zeros", "ones", "randn", "rand", "arange"), "rlx.ops has the functions of tensors, NumPy makes arrays"
-    ),
-    "no_grad": "nothing: derivatives are taken where rlx.grad or rlx.jit(f).grad() is called",
-    "value_and_grad": "rlx.jit(f).value_and_grad(), or rlx.grad_with_loss(graph, wrt=[…])",
-    "optim": "rlx.train: rlx.train.Adam(1e-3) …",
-    **{
-        name: f"rlx.{short}"
-        for name, short in {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}.items()
-    },
-    **{f"int{n}": f"rlx.i{n}" for n in (8, 16, 32, 64)},
-    **{f"uint{n}": f"rlx.u{n}" for n in (8, 32)},
-}
-
-
-def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a module has not."""
-    instead = f"; instead: {MODULES[name]}" if name in MODULES else suggestion(name, known)
-    return AttributeError(f"module '{module}' has no attribute '{name}'{instead}")
 
 
 def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:

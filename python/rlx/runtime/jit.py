@@ -13,6 +13,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.current import builder_of, emitting_into
 from rlx.ir.dtype import dtype
 from rlx.ir.eager import EAGER, is_eager, lifted
@@ -332,6 +333,7 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"an object of {type(value).__qualname__}"
 
 
+@answered
 def jit(
     function: Callable[..., Any] | None = None,
     *,

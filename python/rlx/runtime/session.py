@@ -13,6 +13,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
+from rlx.ir.calls import Answered, answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.interface import argument_array
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rlx.runtime.bucketed import BucketedGraph
 
 
-class Session:
+class Session(Answered):
     """Compiles graphs for one device.
 
     Args:
@@ -98,6 +99,7 @@ class Session:
         timeout: float | None = ...,
     ) -> BucketedGraph: ...
 
+    @answered
     def compile(
         self,
         graph: Any,

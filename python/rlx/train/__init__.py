@@ -1,6 +1,9 @@
 """Training: optimisers, a compiled training step, checkpoints and a loop."""
 
+from typing import NoReturn
+
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
+from rlx.ops.other_modules import module_problem
 from rlx.train.forces import force_energy_loss
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
 from rlx.train.loggers import CSVLogger, TensorBoardLogger
@@ -32,3 +35,9 @@ __all__ = [
     "force_energy_loss",
     "linear",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'rlx.train' has no attribute '{name}'")
+    raise module_problem("rlx.train", name, __all__)

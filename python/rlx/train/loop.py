@@ -14,6 +14,7 @@ from itertools import count, islice
 from numbers import Real
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
 from rlx.train.loggers import Logger
@@ -26,6 +27,7 @@ Entry = dict[str, Any]
 Place = tuple[int, int, int]  # steps, epoch, batches of the epoch
 
 
+@answered
 def fit(
     step: TrainStep,
     batches: Batches,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.calls import Answered
 from rlx.ir.shape import Shape
 from rlx.train.schedules import Schedule, check_count, check_flag, check_number, check_share
 
@@ -19,7 +20,7 @@ Updated = tuple[Tensor, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class Optimizer(ABC):
+class Optimizer(Answered, ABC):
     """A rule that updates parameters from their gradients. Subclass it for another optimiser.
 
     Attributes:

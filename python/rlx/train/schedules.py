@@ -12,18 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.calls import answered
 from rlx.ir.dtype import f32
 from rlx.ir.errors import Error
 
 Schedule = Callable[[Any, Tensor], Any]
 
 
+@answered
 def constant(value: float) -> Schedule:
     """The same learning rate at every step."""
     check_number("value", value, least=0)
     return lambda b, step: value
 
 
+@answered
 def linear(init_value: float, end_value: float, transition_steps: int, *, transition_begin: int = 0) -> Schedule:
     """A straight line from one value to another, then constant.
 
@@ -44,6 +47,7 @@ def linear(init_value: float, end_value: float, transition_steps: int, *, transi
     return schedule
 
 
+@answered
 def cosine(
     peak_value: float,
     decay_steps: int,
@@ -78,6 +82,7 @@ def cosine(
     return schedule
 
 
+@answered
 def exponential(
     init_value: float,
     transition_steps: int,

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.backends import stages
+from rlx.ir.calls import Answered
 from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.locks import holding, make_lock
@@ -28,7 +29,7 @@ from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 
-class TrainStep:
+class TrainStep(Answered):
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
     Loss, gradients and update are one compiled program. The parameters and the values that the optimiser keeps are states of

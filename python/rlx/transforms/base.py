@@ -75,10 +75,11 @@ def tensor_graph(graph: Any) -> Graph:
     """
     bare = getattr(graph, "_graph", graph)
     if not isinstance(bare, Graph):
-        hint = "f.grad(…) and f.value_and_grad(…) differentiate it, f.graph_for(…) is a graph"
+        name = "f" if hasattr(graph, "graph_for") else "rlx.jit(f)"
+        hint = f"{name}.grad(…) and {name}.value_and_grad(…) differentiate it, {name}.graph_for(…) is a graph"
         raise Error(
             f"expected a Graph or a GraphModule, got {type(graph).__name__}",
-            hint=hint if hasattr(graph, "graph_for") else None,
+            hint=hint if callable(graph) else None,
         )
     if not bare.results:
         raise Error(f"graph '{bare.name}' has no outputs", hint="call set_outputs first")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ir.suggestions import suggestion
@@ -87,6 +88,7 @@ class Grad(Transform, name="rlx-grad"):
             )
 
 
+@answered
 def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
     """A graph that gives the gradient of a scalar output by arguments.
 
@@ -106,6 +108,7 @@ def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "z
     return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
 
 
+@answered
 def grad_with_loss(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
     """As `grad`, with the loss before the gradients, and the other outputs of the graph after them."""
     return Grad(wrt=names_of(wrt, "wrt"), with_loss=True, loss=loss, unused=unused)(graph)

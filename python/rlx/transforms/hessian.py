@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.passes.base import option
 from rlx.transforms import jacobian
@@ -30,6 +31,7 @@ class Hessian(Transform, name="rlx-hessian"):
         return with_outputs(dense, {name: i for i, name in enumerate(pairs)})
 
 
+@answered
 def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     """A graph that gives the dense second derivatives of a scalar output.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.passes.base import option
 from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
@@ -33,6 +34,7 @@ class Hvp(Transform, name="rlx-hvp"):
         return with_outputs(with_tangents, outputs | {f"hvp_{name}": first + i for i, name in enumerate(names)})
 
 
+@answered
 def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     """A graph that gives the loss, its gradient, and the product of its Hessian with a direction.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.passes.base import option
 from rlx.transforms import jacobian
@@ -24,6 +25,7 @@ class Jacfwd(Transform, name="rlx-jacfwd"):
         return jacobian.forward(graph, self.wrt, self.name)
 
 
+@answered
 def jacfwd(graph: Any, wrt: Any = ()) -> Any:
     """A graph that gives the dense derivatives of the outputs by arguments: forward mode, for few elements of arguments.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.passes.base import option
 from rlx.transforms import jacobian
@@ -24,6 +25,7 @@ class Jacrev(Transform, name="rlx-jacrev"):
         return jacobian.reverse(graph, self.wrt, self.name)
 
 
+@answered
 def jacrev(graph: Any, wrt: Any = ()) -> Any:
     """A graph that gives the dense derivatives of the outputs by arguments: reverse mode, for few elements of outputs.
 

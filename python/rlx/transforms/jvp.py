@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
@@ -39,6 +40,7 @@ class Jvp(Transform, name="rlx-jvp"):
         return derived.finish([*outputs_of(graph, results), *tangents], results)
 
 
+@answered
 def jvp(graph: Any, tangents: Any = ()) -> Any:
     """A graph with the directional derivatives of the outputs of another: forward mode.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
@@ -56,6 +57,7 @@ def pulled_back(
     return results, [engine.cotangent(t) for t in wrt]
 
 
+@answered
 def vjp(graph: Any, wrt: Any = ()) -> Any:
     """A graph with the cotangents of arguments of another: reverse mode.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
@@ -121,6 +122,7 @@ def _moved(x: Tensor, source: int, destination: int) -> Tensor:
     return x.builder.transpose(x, order)
 
 
+@answered
 def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
     """A graph that computes another one for a batch of arguments at once.
 

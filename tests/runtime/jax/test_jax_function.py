@@ -26,7 +26,7 @@ BIG, OTHER = f(40, 40) / 6, f(40, 40) / 6  # as constants they are large enough 
 
 @rlx.jax_function(static="power")
 def block(layers: list[Layer], *xs: Any, power: int, scale: Any = 2.0) -> dict[str, Any]:
-    x = sum(xs)
+    x: Any = sum(xs)
     for layer in layers:
         x = jnp.tanh(x @ layer.w + layer.b) @ BIG
     return {"y": scale * x**power, "rest": (x.sum(), None, jnp.argmax(x, -1))}

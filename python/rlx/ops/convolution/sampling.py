@@ -295,7 +295,8 @@ def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0,
     """
     x = tensor_like(b, x, f32)
     if x.rank != 4:
-        raise ShapeError(f"x must be [N, C, H, W], got {x.shape}")
+        hint = "windows along one axis: g.stack([x[:, i : i + size] for i in range(0, n, step)], axis=1)"
+        raise ShapeError(f"x must be [N, C, H, W], got {x.shape}", hint=hint)
     n, channels, *sizes = x.shape.dims
     blocks = _Blocks(sizes, kernel, dilation, padding, stride)
     (top, bottom, left, right), (rows, columns) = blocks.padding, blocks.counts
