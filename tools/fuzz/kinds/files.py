@@ -46,7 +46,7 @@ class Files(Kind):
         if name.endswith(".json") and rng.random() < 0.8:
             data = written(mutated(json.loads(data), rng), rng)
         elif (name.endswith("safetensors") or name in ("weights", "checkpoint")) and rng.random() < 0.8:
-            data = _damaged_tensors(data, rng)
+            data = damaged_tensors(data, rng)
         else:
             data = damaged_bytes(data, rng, list(self.files.values()))
         if name == "entry" and rng.random() < 0.5:
@@ -144,7 +144,7 @@ def _names() -> frozenset[bytes]:
     return frozenset(name.encode() for name in (*_MODEL, *_OTHERS))
 
 
-def _damaged_tensors(data: bytes, rng: random.Random) -> bytes:
+def damaged_tensors(data: bytes, rng: random.Random) -> bytes:
     """A safetensors file whose header is damaged where it means something, and mostly as long as it says."""
     (size,) = struct.unpack("<Q", data[:8])
     header = written(mutated(json.loads(data[8 : 8 + size]), rng), rng)
