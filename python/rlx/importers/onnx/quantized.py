@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.network import padding_of
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.network import padded, padding_of, spatial_axes
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
 
 def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
     """Scales or zero points, so that they broadcast with the tensor: one, one for each place of an axis, or of its blocks."""
-    if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.static[0] == 1):
+    if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.dims[0] == 1):
         return g.reshape(values, ())
     axis = axis % x.shape.rank
     if block_size:
         repeated = g.repeat(values, block_size, axis)
-        return g.narrow(repeated, axis, 0, x.shape.static[axis])
+        return g.narrow(repeated, axis, 0, x.shape.dims[axis])
     if values.shape.rank != 1:
         raise UnsupportedError("with scales for blocks, and no size of these, cannot be imported")
     return g.reshape(values, tuple(-1 if a == axis else 1 for a in range(x.shape.rank)))
@@ -107,10 +107,11 @@ def _requantized(g: Any, value: Tensor, zero_point: Tensor) -> Tensor:
 
 
 def _convolved(g: Any, x: Tensor, w: Tensor, attributes: dict[str, Any]) -> Tensor:
-    kernel = w.shape.static[2:]
+    kernel = static_dims(w, *spatial_axes(w))
     ones = (1,) * len(kernel)
     strides, dilations = attributes["strides"] or ones, attributes["dilations"] or ones
-    padding = padding_of(x.shape.static[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
+    wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
+    x, padding = padded(g, x, wanted)
     return g.conv(x, w, tuple(strides), padding, tuple(dilations), attributes["group"])
 
 
