@@ -24,10 +24,10 @@ class OpenSizes:
 
     Args:
         model: The model.
-        given: Values for some of them.
+        given: Values for some of them, or expressions.
     """
 
-    def __init__(self, model: Model, given: Mapping[str, int]):
+    def __init__(self, model: Model, given: Mapping[str, int | str]):
         self.given = dict(given)
         inputs = [i for i in model.message.graph.input if i.type.WhichOneof("value") == "tensor_type"]
         self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param]
@@ -61,8 +61,8 @@ class OpenSizes:
     def _made(self, name: str) -> Dim:
         if name in self.given:
             value = self.given[name]
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise Error(f"sizes: expected an integer for {name!r}, got {value!r:.50}")
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                raise Error(f"sizes: expected an integer or an expression for {name!r}, got {value!r:.50}")
             return dim.dim(value)
         computed = self._computed(name)
         return computed if computed is not None else dim.symbol(self._identifier(name))

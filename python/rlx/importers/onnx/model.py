@@ -21,7 +21,7 @@ _WHAT = "rlx.from_onnx"
 def from_onnx(
     source: str | bytes | os.PathLike[str],
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> Graph:
     """The graph of an ONNX model.
@@ -29,8 +29,8 @@ def from_onnx(
     Args:
         source: The path of a file, or its bytes. Data in other files are read from the folder of the model alone.
         sizes: Values for sizes that the model leaves open, by their names in it; `x_dim0` is that of axis 0 of the input
-            `x` which has no name. Without one the size is a symbol of the graph; where an op needs its value, the error
-            says so.
+            `x` which has no name. A text is an expression: with `"32*rows"` the size is a multiple of 32, as many networks
+            of images need. Without one the size is a symbol of the graph; where an op needs its value, the error says so.
         constants: Inputs that are to have one value, by name: shapes, axes and the like that a model takes as inputs. Of a
             sequence a list of values, of an optional value also None.
 
@@ -85,7 +85,8 @@ def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
         if not sizes.open or problem.hint is not None:
             raise
         # What has no meaning for all sizes may have one for some.
-        hint = f"sizes that are open: {', '.join(map(repr, sizes.open))}; give them: rlx.from_onnx(…, sizes={{…}})"
+        names = ", ".join(map(repr, sizes.open))
+        hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
         raise type(problem)(problem.message, location=problem.location, hint=hint) from None
     outputs = {}
     for declared in message.output:

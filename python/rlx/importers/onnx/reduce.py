@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import Static, elements, extent, imports, integers, static_dims
+from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, static_dims
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 
@@ -127,6 +127,9 @@ def top_k(
     sorted: int = 1,
     k: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    given = integers(static, 1, "K") or (k,)
+    given = dims(static, 1, "K") or (k,)
+    if not isinstance(given[0], int):
+        order = g.narrow(g.argsort(x, axis, bool(largest)), axis, 0, given[0])
+        return g.take_along_axis(x, order, axis=axis), g.cast(order, "i64")
     values, indices = g.topk(x, given[0], axis=axis, largest=bool(largest))
     return values, g.cast(indices, "i64")

@@ -28,7 +28,7 @@ from rlx.ir.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
 # Where exporters write that a slice goes to the end.
-_BEYOND = 1 << 30
+_BEYOND = 10**9
 
 
 @imports("Constant")
@@ -153,10 +153,9 @@ def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
     """A range of an axis, where its size or a bound is open. One that starts within the axis is taken to do so."""
 
     def place(bound: Dim) -> Dim:
-        negative = is_negative(bound)
-        if negative is None:
-            raise UnsupportedError(f"at {bound}, which may count from either end, cannot be imported")
-        return size + bound if negative else bound
+        return (
+            size + bound if is_negative(bound) else bound
+        )  # one that is open is from the start, or fails when it runs
 
     if stride == -1 and (start == -1 or (isinstance(start, int) and start >= _BEYOND)) and sign(end + _BEYOND) == -1:
         return slice(None, None, -1)
@@ -168,7 +167,8 @@ def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
     if isinstance(start, int) and start < 0:  # of an axis that is shorter, all is taken
         begin = begin if sign(begin) is not None else dim.maximum(begin, 0)
     # An end beyond the axis is that of the axis; one that has symbols is taken to lie within a size that is known.
-    return slice(begin, stop if isinstance(size, int) else dim.minimum(stop, size), stride)
+    is_within = isinstance(size, int) or is_negative(size - stop) is False
+    return slice(begin, stop if is_within else dim.minimum(stop, size), stride)
 
 
 @imports("Slice")
@@ -235,7 +235,10 @@ def pad(
     for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
         if low or high:
             way: Any = mode
-            (size,) = static_dims(x, axis)
+            size = x.shape.dims[axis]
+            if not isinstance(size, int):
+                x = g.pad(x, [(low, high) if a == axis else (0, 0) for a in range(x.shape.rank)], mode)
+                continue
             bounded(size + low + high, "elements along an axis")
             source = np.pad(np.arange(size), (low, high), mode=way)
             x = g.gather(x, g.constant(source.astype(np.int32)), axis=axis)
