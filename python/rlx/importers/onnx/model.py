@@ -11,9 +11,10 @@ from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.files import read_bytes
+from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
+from rlx.weights.mapped import content_of
 
 _WHAT = "rlx.from_onnx"
 
@@ -44,18 +45,35 @@ def from_onnx(
             that is not imported.
         Error: The `onnx` package is missing, the file cannot be read, or a dtype is none of the twelve.
     """
-    onnx = required("onnx", _WHAT)
-    folder = None
+    required("onnx", _WHAT)
     if isinstance(source, (bytes, bytearray)):
-        data, name = bytes(source), "<bytes>"
-    elif isinstance(source, (str, os.PathLike)) and source != "":
-        data, name = read_bytes(source), os.fspath(source)
-        folder = os.path.dirname(os.path.abspath(name))
-    else:
+        return from_bytes(source, "<bytes>", None, sizes, constants)
+    if not isinstance(source, (str, os.PathLike)) or source == "":
         raise Error(f"expected the path of an ONNX file or its bytes, got {source!r:.50}")
+    name = file_name(source)
+    return from_bytes(content_of(source), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
+
+
+def from_bytes(
+    data: Any,
+    name: str,
+    folder: str | None,
+    sizes: Mapping[str, int | str] | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> Graph:
+    """The graph of an ONNX model, as `from_onnx` gives it.
+
+    Args:
+        data: The content of its file.
+        name: What it is called in messages.
+        folder: Where files that it names lie; None if it may name none.
+        sizes: As of `from_onnx`.
+        constants: As of `from_onnx`.
+    """
+    onnx = required("onnx", _WHAT)
     message = onnx.ModelProto()
     try:
-        message.ParseFromString(data)
+        message.ParseFromString(memoryview(data))
     except Exception as problem:
         raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
     del data  # the message has a copy: a file is in memory twice at most
