@@ -119,12 +119,12 @@ def extent(g: Any, size: Dim, dtype: Any) -> Any:
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
 
 
-def bounded(count: int, what: str) -> int:
+def bounded(count: int, what: str, most: int = MOST_KNOWN) -> int:
     """A number of elements that are computed while a model is imported.
 
     Raises:
         UnsupportedError: They are too many.
     """
-    if count > MOST_KNOWN:
-        raise UnsupportedError(f"with {count} {what} cannot be imported; {MOST_KNOWN} is the most")
+    if count > most:
+        raise UnsupportedError(f"with {count} {what} cannot be imported; {most} is the most")
     return count
