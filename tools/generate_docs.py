@@ -1,4 +1,4 @@
-"""Generate `docs/op-coverage.md`, what every op has, and `docs/targets.md`, what there is to compile for, from the registries.
+"""Generate `docs/op-coverage.md`, `docs/targets.md` and `docs/onnx-coverage.md`: what there is, from the registries.
 
 python -m tools.generate_docs [--check]
 """
@@ -14,7 +14,7 @@ from rlx.ir import registry
 from rlx.ir.card import Card
 from rlx.lower import linalg, stablehlo
 from rlx.ops import surface
-from tools import generated
+from tools import generated, onnx_coverage
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
 
@@ -158,7 +158,7 @@ def targets_page() -> str:
 
 def outputs() -> dict[str, str]:
     """Every page: path below the repository's root, and text."""
-    return {PAGE: page(), TARGETS_PAGE: targets_page()}
+    return {PAGE: page(), TARGETS_PAGE: targets_page(), onnx_coverage.PAGE: onnx_coverage.current()}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Compile a graph, given as MLIR text, for one device.
+"""Compile a graph, given as MLIR text or ONNX, for one device.
 
-The artifact holds the program, those for other targets (`--also`), what they take and give, and the weights of `--params`, if
-any; `rlx run`, `rlx.load` and `rlx.deploy.load` read it. The target `stablehlo` is no device but a kind of file: a portable
-StableHLO artifact, which XLA, JAX and IREE read. Its function `main` takes inputs, weights and states in the order of the
-graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is
+The artifact holds the program, those for other targets (`--also`), what they take and give, and the weights of `--params` or of
+the model itself, if any; `rlx run`, `rlx.load` and `rlx.deploy.load` read it. The target `stablehlo` is no device but a kind of
+file: a portable StableHLO artifact, which XLA, JAX and IREE read. Its function `main` takes inputs, weights and states in the
+order of the graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is
 several files, such as C, OUT is a folder.
 """
 
@@ -34,7 +34,7 @@ _SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
     result = parser.add_mutually_exclusive_group()
     result.add_argument(
         "-o",
@@ -149,7 +149,9 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.perf_counter()
     _check_output(arguments)
     _check_additions(arguments)
-    compilation = compilation_of(read_graph(arguments.file, arguments.function), arguments.target, arguments)
+    compilation = compilation_of(
+        read_graph(arguments.file, arguments.function, arguments.bind), arguments.target, arguments
+    )
     if arguments.dump_pipeline:
         standard_output().write(compilation.pipeline_text + "\n")
     elif arguments.emit in _CODE:
@@ -212,7 +214,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
             raise Error(
                 f"--{name}: only an artifact for a device has that", hint=f"devices: {', '.join(device_names())}"
             )
-    if arguments.params_file is not None and (arguments.params is None or arguments.output == "-"):
+    has_weights = arguments.params is not None or arguments.file.endswith(".onnx")
+    if arguments.params_file is not None and (not has_weights or arguments.output == "-"):
         raise Error("--params-file needs --params=FILE, the weights, and -o OUT, beside which it lies")
 
 
@@ -275,7 +278,7 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
     target = compilation.target
     artifacts = [artifact, *_others(compilation, arguments)]
     container = arguments.emit == "artifact" and target.name in device_names()
-    data = _packed(artifacts, arguments) if container else artifact.program
+    data = _packed(artifacts, compilation.given.weights, arguments) if container else artifact.program
     files = dict[str, bytes]()
     if _is_folder(arguments):
         with calling(compilation.backend, "files"):
@@ -314,16 +317,19 @@ def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Art
     return found
 
 
-def _packed(artifacts: Sequence[Artifact], arguments: argparse.Namespace) -> bytes:
+def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace) -> bytes:
     """The file of some programs, and of weights."""
     from rlx.backends.archive import Archive, with_parameters
     from rlx.ir.interface import argument_array
     from rlx.weights import open as open_weights
 
     archive = Archive.of(artifacts)
+    declared = {a.name: a for a in archive.signature.of_kind("param")}
+    values: dict[str, Any] = {n: w for n, w in weights.items() if n in declared}
     if arguments.params is not None:
-        declared = {a.name: a for a in archive.signature.of_kind("param")}
-        values = open_weights(arguments.params).values_of(declared.values())
+        stored = open_weights(arguments.params)
+        values |= stored.values_of(a for a in declared.values() if a.name in stored or a.name not in values)
+    if values:
         arrays = {name: argument_array(declared[name], value) for name, value in values.items()}
         archive = with_parameters(archive, arguments.output, arrays, arguments.params_file)
     return archive.to_bytes()

@@ -1,4 +1,4 @@
-"""The files that commands read (MLIR text or bytecode, of rlx or StableHLO, or a compiled artifact) and those they write."""
+"""The files that commands read (MLIR text or bytecode, of rlx or StableHLO, ONNX, compiled programs) and those they write."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Graph
 
 _ZIP = b"PK\x03\x04"
+_PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text begins with this character
 
 
-def read_program(path: str, function: str | None = None, sha256: str | None = None) -> Graph | Archive:
+def read_program(
+    path: str, function: str | None = None, sha256: str | None = None, bind: list[str] | None = None
+) -> Graph | Archive:
     """The graph or the compiled programs in a file.
 
     Args:
         path: The file; `-` is standard input.
         function: Name of the function of a module; None takes the first public one.
         sha256: The SHA-256 that the file must have, in hexadecimal.
+        bind: The values of `--bind`. An importer that needs sizes takes them, and then the list is empty.
 
     Raises:
         Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of programs.
@@ -33,15 +37,18 @@ def read_program(path: str, function: str | None = None, sha256: str | None = No
         check_sha256(data, sha256, path)
     if data[:4] == _ZIP:
         return Archive.from_bytes(data, path) if path == "-" else Archive.load(path, expected_sha256=sha256)
+    if path.endswith(".onnx") or data[:1] == _PROTOBUF:
+        return _onnx(bytes(data), path, function, [] if bind is None else bind)
     return _graph(bytes(data), path, function)
 
 
-def read_graph(path: str, function: str | None = None) -> Graph:
-    """The graph that a file of MLIR text or bytecode holds.
+def read_graph(path: str, function: str | None = None, bind: list[str] | None = None) -> Graph:
+    """The graph that a file of MLIR text or bytecode, or of ONNX, holds; one of ONNX with its weights.
 
     Args:
         path: The file; `-` is standard input.
         function: Name of the function; None takes the first public one.
+        bind: See `read_program`.
 
     Raises:
         Error: It cannot be read, or is not a module.
@@ -49,10 +56,32 @@ def read_graph(path: str, function: str | None = None) -> Graph:
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
 
-    program = read_program(path, function)
+    program = read_program(path, function, bind=bind)
     if not isinstance(program, Graph):
-        raise Error(f"{path} is compiled already; expected MLIR text or bytecode")
+        raise Error(f"{path} is compiled already; expected MLIR text or bytecode, or ONNX")
     return program
+
+
+def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Graph:
+    """The graph of an ONNX model, with its weights. Sizes are given by their names in the model, as numbers or expressions."""
+    import os
+
+    from rlx.importers import onnx
+    from rlx.ir.errors import Error
+
+    if function is not None:
+        raise Error(f"--function={function}: an ONNX model has one graph")
+    sizes: dict[str, int | str] = {}
+    for text in bind:
+        name, equals, size = text.rpartition("=")
+        if not equals or not name or name in sizes:
+            raise Error(
+                f"--bind={text}: expected each SYMBOL=SIZE once, such as --bind=seq=128 or --bind=height=32*rows"
+            )
+        sizes[name] = int(size) if size.isdecimal() else size
+    bind.clear()
+    folder = None if path == "-" else os.path.dirname(os.path.abspath(path))
+    return onnx.from_bytes(data, "<stdin>" if path == "-" else path, folder, sizes)
 
 
 def _graph(data: bytes, path: str, function: str | None) -> Graph:

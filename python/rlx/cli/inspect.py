@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, a compiled artifact or weights; - is standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help="MLIR text, ONNX, a compiled artifact or weights; - is standard input"
+    )
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
@@ -71,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if (arguments.measure or arguments.input) and arguments.html is None:
         raise Error("--measure and --input need --html=OUT.html; `rlx profile` prints times")
-    program = read_program(arguments.file, arguments.function)
+    program = read_program(arguments.file, arguments.function, bind=arguments.bind)
     if isinstance(program, Graph):
         _show_graph(program, arguments)
         return 0

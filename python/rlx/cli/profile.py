@@ -15,7 +15,7 @@ from rlx.cli.names import DEVICES
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
     parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.runtime.profiling import profile
     from rlx.weights import open as open_weights
 
-    graph = read_graph(arguments.file, arguments.function)
+    graph = read_graph(arguments.file, arguments.function, arguments.bind)
     compilation = compilation_of(graph, arguments.device, arguments)
     declared = {a.name for a in graph.params}
     weights = {} if arguments.params is None else open_weights(arguments.params)
-    params = {name: weights[name] for name in weights if name in declared}
+    params = {**graph.weights, **{name: weights[name] for name in weights if name in declared}}
     params |= named_arrays(arguments.param, "--param")
     inputs = named_arrays(arguments.input, "--input")
     with Steps(only_terminal=True)(f"measure {compilation.given.name}"):

@@ -1,4 +1,4 @@
-"""Round the weights and activations of a graph, given as MLIR text, to integers of 8 or 4 bits.
+"""Round the weights and activations of a graph, given as MLIR text or ONNX, to integers of 8 or 4 bits.
 
 Ranges of activations come from data: arrays of an .npz file by the names of the inputs. An array has one more axis than its
 input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS
     from rlx.quantization.observers import METHODS
 
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
     parser.add_argument(
         "-o", "--output", type=output_file, required=True, metavar="OUT", help="the file to write; - is standard output"
     )
@@ -111,11 +111,11 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.weights import open as open_weights
 
     _check(arguments)
-    graph = prepared(read_graph(arguments.file, arguments.function), bindings(arguments.bind))
-    params: dict[str, Any] = {}
+    graph = prepared(read_graph(arguments.file, arguments.function, arguments.bind), bindings(arguments.bind))
+    params: dict[str, Any] = dict(graph.weights)
     if arguments.params is not None:
         stored = open_weights(arguments.params)
-        params = {a.name: stored[a.name].numpy() for a in graph.params if a.name in stored}
+        params |= {a.name: stored[a.name].numpy() for a in graph.params if a.name in stored}
     data = _batches(arguments.data, graph) if arguments.data is not None else []
     if arguments.integer_only:
         result, described = _integers(arguments, graph, data, params)
@@ -162,7 +162,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise Error(f"{what} needs data", hint="give --data=FILE.npz, with an array for each input")
     if arguments.min_cosine is not None:
         check_cosine(arguments.min_cosine)
-    if arguments.output_params is not None and arguments.params is None:
+    if arguments.output_params is not None and arguments.params is None and not arguments.file.endswith(".onnx"):
         raise Error("--output-params needs the weights", hint="give --params=FILE")
 
 

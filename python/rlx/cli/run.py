@@ -1,4 +1,4 @@
-"""Run a graph (MLIR text), or a program that `rlx compile` made, on given arrays, and print what comes out.
+"""Run a graph (MLIR text or ONNX), or a program that `rlx compile` made, on given arrays, and print what comes out.
 
 Arrays are written as NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4.
 """
@@ -10,7 +10,7 @@ import os
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,9 @@ class _Call:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or a compiled artifact; - is standard input"
+        "file",
+        metavar="FILE",
+        help="MLIR text, of rlx or StableHLO ops, ONNX, or a compiled artifact; - is standard input",
     )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
-    program = read_program(arguments.file, arguments.function, arguments.verify)
+    program = read_program(arguments.file, arguments.function, arguments.verify, arguments.bind)
     signature = program if isinstance(program, Graph) else program.signature
     declared, outputs = signature.arguments, signature.outputs
     if not isinstance(program, Graph):
@@ -87,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         params = _from_file(arguments.params, declared, params) | params
     if not isinstance(program, Graph) and program.parameters is not None:
         params = _stored(program, params) | params
-    _check(declared, inputs, params)
+    came = program.weights if isinstance(program, Graph) else {}
+    _check(declared, inputs, params, came.keys())
     if isinstance(program, Graph):
         call = _graph_call(program, inputs, params, arguments)
     else:
@@ -186,8 +189,8 @@ def _stored(archive: Archive, already_given: Mapping[str, np.ndarray]) -> Arrays
     return archive.parameters.arrays(archive.signature, archive.folder)
 
 
-def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None:
-    """Check that every argument is given by the right flag, and has the right shape and dtype.
+def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays, came: Collection[str] = ()) -> None:
+    """Check that every argument is given by the right flag or came with the graph, and has the right shape and dtype.
 
     Raises:
         Error: The message names all missing arguments, each with the flag to add.
@@ -216,7 +219,7 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         array = (inputs | params).get(argument.name)
         if array is not None:
             check_argument(argument, array)
-        elif argument.kind != "state":
+        elif argument.kind != "state" and argument.name not in came:
             missing.append(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}")
     if missing:
         raise Error(
@@ -235,7 +238,7 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
     from rlx.ir.evaluate import evaluate
 
     source = compilation_of(graph, arguments.device or "cpu", arguments).mir
-    return _Call(lambda: evaluate(source, inputs | params), tuple)
+    return _Call(lambda: evaluate(source, {**graph.weights, **inputs, **params}), tuple)
 
 
 def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:

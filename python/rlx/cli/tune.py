@@ -1,4 +1,4 @@
-"""Look for what makes a graph, given as MLIR text, the fastest on this machine, and keep it.
+"""Look for what makes a graph, given as MLIR text or ONNX, the fastest on this machine, and keep it.
 
 Fusions, layouts, flags and tiles of the compiler, threads, and for the CPU the other compiler are tried. Each result is
 compared with the NumPy evaluator's. What is found is kept in the cache: the next call, and `Session.compile(…, tune=SECONDS)`
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
     parser.add_argument("--seconds", default="60", metavar="S", help="how long it may take (default: %(default)s)")
     parser.add_argument(
         "-o", "--output", type=output_file, metavar="OUT", help="the file to write the program to; - is standard output"
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
     inputs = named_arrays(arguments.input, "--input")
     cache = None if arguments.no_cache else DiskCache()
-    graph = read_graph(arguments.file, arguments.function)
+    graph = read_graph(arguments.file, arguments.function, arguments.bind)
     request = Request(session, graph, options, arguments.params, inputs, cache)
     try:
         program = tuned(request, seconds, again=arguments.again, progress=_show)

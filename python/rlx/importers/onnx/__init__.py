@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlx.importers.onnx.model import from_onnx
+from rlx.importers.onnx.model import from_bytes, from_onnx
 from rlx.importers.onnx.rules import imports
 from rlx.ir.submodules import import_all
 
 import_all(__name__)
 
-__all__ = ["from_onnx", "imports"]
+__all__ = ["from_bytes", "from_onnx", "imports"]

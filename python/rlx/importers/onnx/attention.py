@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.rules import extent, imports, static_dims
+from rlx.importers.onnx.sizes import sign
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim
 from rlx.ir.errors import UnsupportedError
 
 
@@ -18,15 +18,17 @@ def _heads(g: Any, x: Tensor, count: int | None) -> Tensor:
         return x
     if not count:
         raise UnsupportedError("of three axes without a number of heads cannot be imported")
-    batch, length, width = x.shape.static
+    batch, length, width = x.shape.dims
     return g.transpose(g.reshape(x, (batch, length, count, width // count)), (0, 2, 1, 3))
 
 
-def _bias(g: Any, mask: Tensor, dtype: Any, length: int) -> Tensor:
+def _bias(g: Any, mask: Tensor, dtype: Any, length: Dim) -> Tensor:
     """What a mask adds to scores; keys beyond its end are masked."""
     bias = g.where(mask, g.constant(0.0, dtype=dtype), -math.inf) if mask.dtype.is_bool else g.cast(mask, dtype)
-    missing = length - bias.shape.static[-1]
-    return g.pad(bias, [(0, 0)] * (bias.shape.rank - 1) + [(0, missing)], value=-math.inf) if missing > 0 else bias
+    missing = length - bias.shape.dims[-1]
+    return (
+        g.pad(bias, [(0, 0)] * (bias.shape.rank - 1) + [(0, missing)], value=-math.inf) if sign(missing) == 1 else bias
+    )
 
 
 @imports("Attention")
@@ -51,29 +53,32 @@ def attention(
 ) -> list[Tensor]:
     is_flat, dtype = q.shape.rank == 3, q.dtype
     q, k, v = _heads(g, q, q_num_heads), _heads(g, k, kv_num_heads), _heads(g, v, kv_num_heads)
-    before = 0
+    before: Dim = 0
     if past_key is not None and past_value is not None:
-        before = past_key.shape.static[2]
+        before = past_key.shape.dims[2]
         k, v = g.concat([past_key, k], 2), g.concat([past_value, v], 2)
     present = [k, v]
-    groups = q.shape.static[1] // k.shape.static[1]
+    groups = static_dims(q, 1)[0] // static_dims(k, 1)[0]
     if groups > 1:
         k, v = g.repeat(k, groups, 1), g.repeat(v, groups, 1)
     wide = "f64" if dtype.name == "f64" else "f32"
-    factor = 1 / math.sqrt(q.shape.static[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(static_dims(q, -1)[0]) if scale is None else scale
     scores = g.mul(g.matmul(g.cast(q, wide), g.transpose(g.cast(k, wide), (0, 1, 3, 2))), factor)
     stages = [scores]
     capped = g.mul(g.tanh(g.div(scores, softcap)), softcap) if softcap else scores
-    rows, columns = scores.shape.static[-2:]
+    rows, columns = scores.shape.dims[-2:]
     biased = capped if mask is None else g.add(capped, _bias(g, mask, wide, columns))
     if lengths is not None:
         used = g.lt(g.iota((1, 1, 1, columns), 3, lengths.dtype), g.reshape(lengths, (-1, 1, 1, 1)))
         biased = g.where(used, biased, -math.inf)
     if is_causal:
         if lengths is None:
-            allowed = g.constant(np.tri(rows, columns, before, dtype=bool))
+            first = g.iota((rows, 1), 0) if before == 0 else g.add(g.iota((rows, 1), 0), extent(g, before, "i32"))
+            allowed = g.le(g.iota((1, columns), 1), first)
         else:
-            first = g.sub(g.reshape(lengths, (-1, 1, 1, 1)), rows)  # queries are the last of each sequence
+            first = g.sub(
+                g.reshape(lengths, (-1, 1, 1, 1)), extent(g, rows, lengths.dtype)
+            )  # queries are the last of each sequence
             row = g.add(g.iota((1, 1, rows, 1), 2, lengths.dtype), first)
             allowed = g.le(g.iota((1, 1, 1, columns), 3, lengths.dtype), row)
         biased = g.where(allowed, biased, -math.inf)
@@ -83,7 +88,7 @@ def attention(
     stages += [capped, biased, weights]
     result = g.cast(g.matmul(weights, g.cast(v, wide)), dtype)
     if is_flat:
-        batch, heads, length, size = result.shape.static
+        batch, heads, length, size = result.shape.dims
         result = g.reshape(g.transpose(result, (0, 2, 1, 3)), (batch, length, heads * size))
     return [result, *present, g.cast(stages[qk_matmul_output_mode], dtype)][:outputs]
 
@@ -100,9 +105,9 @@ def rotary_embedding(
     num_heads: int | None = None,
     rotary_embedding_dim: int = 0,
 ) -> Tensor:
-    dims = x.shape.static
+    dims = x.shape.dims
     heads = _heads(g, x, num_heads)
-    width = rotary_embedding_dim or heads.shape.static[-1]
+    width = rotary_embedding_dim or static_dims(heads, -1)[0]
     if positions is not None:
         cos, sin = g.gather(cos, positions), g.gather(sin, positions)
     half = width // 2
@@ -114,7 +119,7 @@ def rotary_embedding(
     real = g.sub(g.mul(cos, first), g.mul(sin, second))
     imaginary = g.add(g.mul(sin, first), g.mul(cos, second))
     if interleaved:
-        rotated = g.reshape(g.stack([real, imaginary], -1), (*heads.shape.static[:-1], width))
+        rotated = g.reshape(g.stack([real, imaginary], -1), (*heads.shape.dims[:-1], width))
     else:
         rotated = g.concat([real, imaginary], -1)
     result = g.concat([rotated, heads[..., width:]], -1)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import structural
+from rlx.importers.onnx.rules import static_dims, structural
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.errors import UnsupportedError
 
 # The most steps of a loop that is repeated in place; a scan takes the same time to compile for any number.
@@ -23,6 +24,11 @@ _REPEATED = 32
 def _scalar(value: Value | None) -> Any:
     """The number of a known value; None if it is not known."""
     return None if value is None or value.known is None else value.known.reshape(()).item()
+
+
+def _count(value: Value | None) -> Dim | None:
+    """The number of a loop's steps: a size, or None if it depends on the inputs."""
+    return value.sizes.array.reshape(-1)[0] if value is not None and value.sizes is not None else _scalar(value)
 
 
 def _tensors(scope: Scope, values: Sequence[Value]) -> tuple[Tensor, ...]:
@@ -59,9 +65,7 @@ def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
         outside = (scope.find(n) for n in names if n not in found)
         if node.op_type in ("Shape", "Size", "SequenceLength"):
             continue
-        if any(n in found for n in names) or any(
-            v is not None and v.known is None and v.items is None for v in outside
-        ):
+        if any(n in found for n in names) or any(v is not None and not v.is_known and v.items is None for v in outside):
             found.update(node.output)
     return found
 
@@ -70,7 +74,7 @@ def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bo
     """Whether the condition after each step of a loop can be computed while it is imported."""
     names = [i.name for i in body.input][2:]
     results = [o.name for o in body.output]
-    changing = {n for n, v in zip(names, carries, strict=True) if v.known is None and v.items is None}
+    changing = {n for n, v in zip(names, carries, strict=True) if not v.is_known and v.items is None}
     while True:
         depends = _depends(scope, body, changing)
         more = {n for n, r in zip(names, results[1:], strict=False) if r in depends} | changing
@@ -84,12 +88,16 @@ def loop(scope: Scope, node: Any) -> list[Value]:
     trips, condition, *others = [*scope.operands(node), None, None][: max(2, len(node.input))]
     carries = [v for v in others if v is not None]
     body = scope.attributes(node)["body"]
-    count, go_on = _scalar(trips), _scalar(condition)
+    count, go_on = _count(trips), _scalar(condition)
     stacked = len(body.output) - 1 - len(carries)
     if (condition is None or go_on is not None) and _condition_is_known(scope, body, carries):
-        if count is not None and count > _REPEATED and _is_regular(scope, body, carries):
+        if (
+            count is not None
+            and (isinstance(count, DimExpr) or count > _REPEATED)
+            and _is_regular(scope, body, carries)
+        ):
             return _scanned(scope, body, carries, count, stacked)
-        if count is not None or (trips is None and go_on is not None):
+        if isinstance(count, int) or (count is None and trips is None and go_on is not None):
             return _repeated(scope, body, carries, count, go_on is not False, stacked)
     if stacked:
         raise UnsupportedError(
@@ -131,7 +139,7 @@ def _stack(scope: Scope, body: Any, values: list[Value], output: int) -> Value:
     return Value(known=np.zeros((0, *dims), scope.model.dtype(declared.elem_type, "a value of a loop")))
 
 
-def _scanned(scope: Scope, body: Any, carries: list[Value], count: int, stacked: int) -> list[Value]:
+def _scanned(scope: Scope, body: Any, carries: list[Value], count: Dim, stacked: int) -> list[Value]:
     g = scope.g
 
     def step(carry: Any, number: Tensor) -> Any:
@@ -140,7 +148,7 @@ def _scanned(scope: Scope, body: Any, carries: list[Value], count: int, stacked:
         results = inner.inside(body, arguments)[1:]
         return _tensors(inner, results[: len(carries)]), _tensors(inner, results[len(carries) :])
 
-    numbers = g.constant(np.arange(count, dtype=np.int64))
+    numbers = g.iota((count,), 0, "i64")
     last, values = g.scan(step, _tensors(scope, carries), numbers)
     return [Value(tensor=t) for t in (*last, *values)]
 
@@ -200,7 +208,7 @@ def _batched_scan(scope: Scope, attributes: Any, values: Sequence[Value | None])
     g, count = scope.g, attributes["num_scan_inputs"]
     tensors = _tensors(scope, [v for v in others if v is not None])
     rows: list[Sequence[Tensor]] = []
-    for i in range(tensors[0].shape.static[0]):
+    for i in range(static_dims(tensors[0], 0)[0]):
         row = [g.squeeze(g.narrow(t, 0, i, 1), 0) for t in tensors]
         last, stacks = _scan(scope, attributes["body"], row[: len(row) - count], row[len(row) - count :])
         rows.append((*last, *stacks))

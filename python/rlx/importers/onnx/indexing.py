@@ -6,36 +6,41 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, elements, imports
+from rlx.importers.onnx.rules import Static, elements, extent, imports, static_dims
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim
 
 _REDUCTION = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
-def _from_start(g: Any, indices: Tensor, size: int) -> Tensor:
+def _from_start(g: Any, indices: Tensor, size: Dim) -> Tensor:
     """Indices of which negative ones count from the end."""
-    return g.where(g.lt(indices, 0), g.add(indices, size), indices)
+    return g.where(g.lt(indices, 0), g.add(indices, extent(g, size, indices.dtype)), indices)
 
 
 @imports("Gather")
 def gather(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    return g.gather(x, _from_start(g, indices, x.shape.static[axis]), axis=axis)
+    return g.gather(x, _from_start(g, indices, x.shape.dims[axis]), axis=axis)
 
 
 @imports("GatherElements")
 def gather_elements(g: Any, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     if indices.shape.rank == x.shape.rank:
-        starts, limits = (0,) * x.shape.rank, list(indices.shape.static)
-        limits[axis] = x.shape.static[axis]
+        starts, limits = (0,) * x.shape.rank, list(indices.shape.dims)
+        limits[axis] = x.shape.dims[axis]
         x = g.slice(x, starts, limits)
-    return g.take_along_axis(x, _from_start(g, indices, x.shape.static[axis]), axis=axis)
+    return g.take_along_axis(x, _from_start(g, indices, x.shape.dims[axis]), axis=axis)
 
 
 def _rows_from_start(g: Any, x: Tensor, indices: Tensor, batch_dims: int = 0) -> Tensor:
     """Index tuples of which negative numbers count from the end."""
-    depth = indices.shape.static[-1]
-    sizes = np.array(x.shape.static[batch_dims : batch_dims + depth], indices.dtype.numpy)
-    return g.where(g.lt(indices, 0), g.add(indices, g.constant(sizes)), indices)
+    (depth,) = static_dims(indices, -1)
+    sizes = [extent(g, d, indices.dtype) for d in x.shape.dims[batch_dims : batch_dims + depth]]
+    if all(isinstance(s, int) for s in sizes):
+        ends = g.constant(np.array(sizes, indices.dtype.numpy))
+    else:
+        ends = g.stack([g.constant(s, dtype=indices.dtype) if isinstance(s, int) else s for s in sizes], 0)
+    return g.where(g.lt(indices, 0), g.add(indices, ends), indices)
 
 
 @imports("GatherND")
@@ -53,9 +58,9 @@ def scatter_elements(
     g: Any, x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
     axis = axis % x.shape.rank
-    dims = indices.shape.static
+    dims = indices.shape.dims
     places = [g.cast(g.iota(dims, a, indices.dtype), indices.dtype) for a in range(len(dims))]
-    places[axis] = _from_start(g, indices, x.shape.static[axis])
+    places[axis] = _from_start(g, indices, x.shape.dims[axis])
     return g.scatter_nd(x, g.stack(places, axis=-1), updates, reduction=_REDUCTION[reduction])
 
 

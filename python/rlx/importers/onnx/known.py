@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, elements, imports, integers, needed
+from rlx.importers.onnx.rules import Static, elements, imports, integers, needed, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -101,7 +101,7 @@ def tf_idf_vectorizer(
     if pool_int64s is None or mode not in ("TF", "IDF", "TFIDF"):
         raise UnsupportedError("of strings cannot be imported")
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
-    length = rows.shape.static[1]
+    (length,) = static_dims(rows, 1)
     found: list[Any] = [None] * (max(ngram_indexes) + 1)
     grams: list[tuple[int, ...]] = []
     for n, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool_int64s)], strict=True), 1):
@@ -119,7 +119,7 @@ def tf_idf_vectorizer(
                 hit = g.logical_and(hit, other)
             times = g.sum(g.cast(hit, "f32"), (1,))
             found[place] = times if found[place] is None else g.add(found[place], times)
-    zero = g.zeros((rows.shape.static[0],), dtype="f32")
+    zero = g.zeros((rows.shape.dims[0],), dtype="f32")
     counts = g.stack([zero if f is None else f for f in found], 1)
     scale = np.ones(len(found), np.float32)
     if weights is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.builder import Tensor
 
 
@@ -13,7 +13,7 @@ def _reduced(
 ) -> Tensor:
     """Minus the logarithm of each target's probability; classes are axis 1."""
     used = None if ignore_index is None else g.ne(target, ignore_index)
-    classes = log_probs.shape.static[1]
+    (classes,) = static_dims(log_probs, 1)
     index = g.where(g.lt(target, 0), g.add(target, classes), target)
     index = index if used is None else g.where(used, index, 0)
     loss = g.neg(g.squeeze(g.take_along_axis(log_probs, g.expand_dims(index, 1), axis=1), 1))

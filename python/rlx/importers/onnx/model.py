@@ -6,14 +6,15 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlx.importers.onnx.inputs import OpenSizes, define_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
-from rlx.ir.arrays import as_array
 from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.files import read_bytes
+from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
+from rlx.weights.mapped import content_of
 
 _WHAT = "rlx.from_onnx"
 
@@ -21,15 +22,16 @@ _WHAT = "rlx.from_onnx"
 def from_onnx(
     source: str | bytes | os.PathLike[str],
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int | str] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> Graph:
     """The graph of an ONNX model.
 
     Args:
         source: The path of a file, or its bytes. Data in other files are read from the folder of the model alone.
-        sizes: Values for sizes that the model leaves open, by their names in it. Without one the size is a symbol of the
-            graph; where an op needs its value, the error says so.
+        sizes: Values for sizes that the model leaves open, by their names in it; `x_dim0` is that of axis 0 of the input
+            `x` which has no name. A text is an expression: with `"32*rows"` the size is a multiple of 32, as many networks
+            of images need. Without one the size is a symbol of the graph; where an op needs its value, the error says so.
         constants: Inputs that are to have one value, by name: shapes, axes and the like that a model takes as inputs. Of a
             sequence a list of values, of an optional value also None.
 
@@ -43,32 +45,50 @@ def from_onnx(
             that is not imported.
         Error: The `onnx` package is missing, the file cannot be read, or a dtype is none of the twelve.
     """
-    onnx = required("onnx", _WHAT)
-    folder = None
+    required("onnx", _WHAT)
     if isinstance(source, (bytes, bytearray)):
-        data, name = bytes(source), "<bytes>"
-    elif isinstance(source, (str, os.PathLike)) and source != "":
-        data, name = read_bytes(source), os.fspath(source)
-        folder = os.path.dirname(os.path.abspath(name))
-    else:
+        return from_bytes(source, "<bytes>", None, sizes, constants)
+    if not isinstance(source, (str, os.PathLike)) or source == "":
         raise Error(f"expected the path of an ONNX file or its bytes, got {source!r:.50}")
+    name = file_name(source)
+    return from_bytes(content_of(source), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
+
+
+def from_bytes(
+    data: Any,
+    name: str,
+    folder: str | None,
+    sizes: Mapping[str, int | str] | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> Graph:
+    """The graph of an ONNX model, as `from_onnx` gives it.
+
+    Args:
+        data: The content of its file.
+        name: What it is called in messages.
+        folder: Where files that it names lie; None if it may name none.
+        sizes: As of `from_onnx`.
+        constants: As of `from_onnx`.
+    """
+    onnx = required("onnx", _WHAT)
     message = onnx.ModelProto()
     try:
-        message.ParseFromString(data)
+        message.ParseFromString(memoryview(data))
     except Exception as problem:
         raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
     del data  # the message has a copy: a file is in memory twice at most
     if not message.HasField("graph") or not message.opset_import:
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
-        return _graph(Model(onnx, message, name, folder, dict(sizes or {})), dict(constants or {}))
+        model = Model(onnx, message, name, folder)
+        return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
     except Error:
         raise
     except UNVERIFIED as problem:  # a name that is no text, a field of another kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
 
-def _graph(model: Model, constants: dict[str, Any]) -> Graph:
+def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
     message = model.message.graph
     _check_ops(model)
     g = Graph(message.name if message.name.isidentifier() else "main")
@@ -76,8 +96,16 @@ def _graph(model: Model, constants: dict[str, Any]) -> Graph:
     scope.define(message.initializer)
     for sparse in message.sparse_initializer:
         scope.values[sparse.values.name] = Value(known=model.dense(sparse, f"initialiser '{sparse.values.name}'"))
-    _inputs(scope, constants)
-    scope.run(message.node)
+    define_inputs(scope, sizes, constants)
+    try:
+        scope.run(message.node)
+    except Error as problem:
+        if not sizes.open or problem.hint is not None:
+            raise
+        # What has no meaning for all sizes may have one for some.
+        names = ", ".join(map(repr, sizes.open))
+        hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
+        raise type(problem)(problem.message, location=problem.location, hint=hint) from None
     outputs = {}
     for declared in message.output:
         what = f"output '{declared.name}'"
@@ -131,37 +159,3 @@ def _nodes(graph: Any, depth: int = 0) -> Iterator[Any]:
                 yield from _nodes(attribute.g, depth + 1)
             elif attribute.type == attribute.GRAPHS:
                 raise UnsupportedError(f"{node.op_type} has a list of graphs inside, which cannot be imported")
-
-
-def _inputs(scope: Scope, constants: dict[str, Any]) -> None:
-    model = scope.model
-    inputs = [i for i in model.message.graph.input if i.name not in scope.values]
-    if unknown := constants.keys() - {i.name for i in inputs}:
-        raise Error(f"constants: {model.name} has no input '{min(unknown)}'")
-    for declared in inputs:
-        name, what = declared.name, f"input '{declared.name}'"
-        if name in constants:
-            scope.values[name] = _constant(constants[name], declared.type, what)
-            continue
-        if declared.type.WhichOneof("value") != "tensor_type":
-            hint = f"give its value: rlx.from_onnx(…, constants={{'{name}': […]}})"
-            raise UnsupportedError(f"{model.name}: {what} is not a tensor", hint=hint)
-        kind = declared.type.tensor_type
-        dims = [model.size(d) for d in kind.shape.dim]
-        if -1 in dims:
-            raise Error(f"{model.name}: {what} has a size with neither a value nor a name, of axis {dims.index(-1)}")
-        scope.values[name] = Value(tensor=scope.g.input(name, tuple(dims), model.dtype(kind.elem_type, what)))
-
-
-def _constant(value: Any, declared: Any, what: str) -> Value:
-    """The value of an input of a type: an array, a list of values, or None."""
-    kind = declared.WhichOneof("value")
-    if value is None and kind == "optional_type":
-        return Value(is_none=True)
-    if kind == "optional_type":
-        return _constant(value, declared.optional_type.elem_type, what)
-    if kind == "sequence_type":
-        if not isinstance(value, (list, tuple)):
-            raise Error(f"{what} is a sequence: expected a list of values, got {type(value).__name__}")
-        return Value(items=[_constant(v, declared.sequence_type.elem_type, what) for v in value])
-    return Value(known=as_array(value, what))

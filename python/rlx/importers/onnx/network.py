@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.rules import imports, static_dims
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim
 from rlx.ir.errors import UnsupportedError
 
 
@@ -39,19 +41,26 @@ def einsum(g: Any, *xs: Tensor, equation: str) -> Tensor:
 
 def padding_of(
     sizes: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil: bool = False
-) -> list[tuple[int, int]]:
+) -> list[tuple[Dim, Dim]]:
     """Before and after each axis, as `auto_pad` says where it says so."""
     if auto_pad == "VALID":
         return [(0, 0)] * len(kernel)
     if auto_pad == "NOTSET":
         half = len(kernel)
         return [(int(pads[i]), int(pads[i + half])) for i in range(half)] if pads is not None else [(0, 0)] * half
-    padding: list[tuple[int, int]] = []
+    padding: list[tuple[Dim, Dim]] = []
     for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True):
-        whole = max(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
+        whole = dim.maximum(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
         low = whole // 2 if auto_pad == "SAME_UPPER" else whole - whole // 2
         padding.append((low, whole - low))
     return padding
+
+
+def padded(g: Any, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0) -> tuple[Tensor, list[tuple[int, int]]]:
+    """What is left of the padding of spatial axes; where it depends on sizes that are open, the tensor gets it before."""
+    if all(isinstance(n, int) for pair in padding for n in pair):
+        return x, padding  # type: ignore[return-value]
+    return g.pad(x, [(0, 0), (0, 0), *padding], value=value), [(0, 0)] * len(padding)
 
 
 @imports("Conv")
@@ -68,9 +77,9 @@ def conv(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    kernel = w.shape.static[2:]
+    kernel = static_dims(w, *spatial_axes(w))
     strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
-    padding = padding_of(x.shape.static[2:], kernel, strides, dilations, pads, auto_pad)
+    x, padding = padded(g, x, padding_of(x.shape.dims[2:], kernel, strides, dilations, pads, auto_pad))
     return g.conv(x, w, tuple(strides), padding, tuple(dilations), group, bias)
 
 
@@ -90,27 +99,27 @@ def conv_transpose(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    kernel, sizes = w.shape.static[2:], x.shape.static[2:]
+    kernel, sizes = static_dims(w, *spatial_axes(w)), x.shape.dims[2:]
     ones, half = (1,) * len(kernel), len(kernel)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
     beyond = tuple(output_padding or (0,) * half)
     whole = g.conv_transpose(x, w, strides, 0, 0, dilations, group)
-    spans = [n + more for n, more in zip(whole.shape.static[2:], beyond, strict=True)]
+    spans = [n + more for n, more in zip(whole.shape.dims[2:], beyond, strict=True)]
     wanted = output_shape
     if wanted is None and auto_pad.startswith("SAME"):
         wanted = [n * s for n, s in zip(sizes, strides, strict=True)]
-    cut: list[tuple[int, int]] = []
+    cut: list[tuple[Dim, Dim]] = []
     for i, span in enumerate(spans):
         if wanted is None:
             cut.append((pads[i], pads[i + half]) if pads is not None and auto_pad == "NOTSET" else (0, 0))
         else:
-            beyond = (*beyond[:i], beyond[i] + max(0, wanted[i] - span), *beyond[i + 1 :])
-            total = max(0, span - wanted[i])
+            beyond = (*beyond[:i], beyond[i] + dim.maximum(0, wanted[i] - span), *beyond[i + 1 :])
+            total = dim.maximum(0, span - wanted[i])
             low = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
             cut.append((low, total - low))
     whole = g.pad(whole, [(0, 0), (0, 0), *((0, more) for more in beyond)])
-    limits = [size - high for size, (_, high) in zip(whole.shape.static[2:], cut, strict=True)]
-    result = g.slice(whole, (0, 0, *(low for low, _ in cut)), (*whole.shape.static[:2], *limits))
+    limits = [size - high for size, (_, high) in zip(whole.shape.dims[2:], cut, strict=True)]
+    result = g.slice(whole, (0, 0, *(low for low, _ in cut)), (*whole.shape.dims[:2], *limits))
     return result if bias is None else g.add(result, along_channels(g, x, bias))
 
 
@@ -120,7 +129,7 @@ def spatial_axes(x: Tensor) -> tuple[int, ...]:
 
 @imports("LRN")
 def lrn(g: Any, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    low, channels = (size - 1) // 2, x.shape.static[1]
+    low, (channels,) = (size - 1) // 2, static_dims(x, 1)
     squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in spatial_axes(x))])
     total = g.narrow(squares, 1, 0, channels)
     for shift in range(1, size):

@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.network import padding_of, spatial_axes
-from rlx.importers.onnx.rules import Static, imports, integers
+from rlx.importers.onnx.network import padded, padding_of, spatial_axes
+from rlx.importers.onnx.rules import Static, bounded, imports, integers, static_dims
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
 
 
 def _windows(
     g: Any, x: Tensor, fill: Any, kernel: Any, strides: Any, padding: Any, dilations: Any, counts: Any
 ) -> Tensor:
     """The windows of a pool: [N, C, places…, kernel…], with `fill` wherever a window leaves the tensor."""
-    sizes = x.shape.static[2:]
+    sizes = static_dims(x, *spatial_axes(x))
     # What lies outside is one more element at the end of each axis.
     x = g.pad(x, [(0, 0), (0, 0), *((0, 1) for _ in kernel)], value=fill)
     for i, (k, s, (low, _), d) in enumerate(zip(kernel, strides, padding, dilations, strict=True)):
+        bounded(counts[i] * k, "positions of windows")
         places = np.arange(counts[i])[:, None] * s + np.arange(k)[None] * d - low
         table = np.where((places < 0) | (places >= sizes[i]), sizes[i], places)
         x = g.gather(x, g.constant(table.astype(np.int32)), axis=2 + 2 * i)
@@ -54,15 +57,15 @@ def max_pool(
 ) -> Tensor | list[Tensor]:
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
-    padding = padding_of(x.shape.static[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    counts = counts_of(x.shape.static[2:], kernel_shape, strides, padding, dilations, ceil_mode)
+    wanted = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    if outputs == 1 and x.dtype.is_float:
+        x, padding = padded(g, x, wanted, -math.inf)
+        return g.max_pool(x, tuple(kernel_shape), strides, padding, dilations, bool(ceil_mode))
+    sizes, padding = static_dims(x, *spatial_axes(x)), [(int(low), int(high)) for low, high in wanted]  # type: ignore[arg-type]
+    counts = counts_of(sizes, kernel_shape, strides, padding, dilations, ceil_mode)
     if outputs > 1:
         return _with_places(g, x, kernel_shape, strides, padding, dilations, counts, storage_order)
-    if x.dtype.is_float and not ceil_mode:
-        return g.max_pool(
-            g.pad(x, [(0, 0), (0, 0), *padding], value=-math.inf), tuple(kernel_shape), strides, 0, dilations
-        )
-    least = -math.inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
+    least = int(np.iinfo(x.dtype.numpy).min)
     windows = _windows(g, x, least, kernel_shape, strides, padding, dilations, counts)
     return g.max(windows, tuple(range(-len(kernel_shape), 0)))
 
@@ -101,14 +104,14 @@ def max_unpool(
     strides, pads = strides or (1,) * half, pads or (0,) * 2 * half
     implied = [
         (n - 1) * s + k - pads[i] - pads[i + half]
-        for i, (n, s, k) in enumerate(zip(x.shape.static[2:], strides, kernel_shape, strict=True))
+        for i, (n, s, k) in enumerate(zip(x.shape.dims[2:], strides, kernel_shape, strict=True))
     ]
-    dims = (*x.shape.static[:2], *implied)
-    flat = g.zeros((math.prod(dims),), dtype=x.dtype)
+    dims = (*x.shape.dims[:2], *implied)
+    flat = g.zeros((dim.product(dims),), dtype=x.dtype)
     filled = g.scatter_nd(flat, g.reshape(places, (-1, 1)), g.reshape(x, (-1,)), reduction="set")
     wanted = integers(static, 2, "output_shape") or dims
     result = g.reshape(filled, dims)
-    return g.pad(result, [(0, max(0, w - n)) for n, w in zip(dims, wanted, strict=True)])
+    return g.pad(result, [(0, dim.maximum(0, w - n)) for n, w in zip(dims, wanted, strict=True)])
 
 
 @imports("LpPool")
@@ -126,10 +129,10 @@ def lp_pool(
 ) -> Tensor:
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
-    padding = padding_of(x.shape.static[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    counts = counts_of(x.shape.static[2:], kernel_shape, strides, padding, dilations, ceil_mode)
-    windows = _windows(g, _power(g, x, p), 0, kernel_shape, strides, padding, dilations, counts)
-    return _root(g, g.sum(windows, tuple(range(-len(kernel_shape), 0))), p)
+    wanted = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    powers, padding = padded(g, _power(g, x, p), wanted)
+    sums = g.avg_pool(powers, tuple(kernel_shape), strides, padding, bool(ceil_mode), True, 1, dilations)
+    return _root(g, sums, p)
 
 
 def _power(g: Any, x: Tensor, p: int) -> Tensor:
@@ -160,17 +163,12 @@ def average_pool(
 ) -> Tensor:
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
-    padding = padding_of(x.shape.static[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    axes = tuple(range(-len(kernel_shape), 0))
-    counts = counts_of(x.shape.static[2:], kernel_shape, strides, padding, dilations, ceil_mode)
-    counted = g.ones((1, 1, *x.shape.dims[2:]), dtype=x.dtype)
-    if count_include_pad:
-        counted = g.pad(counted, [(0, 0), (0, 0), *padding], value=1)
-        x = g.pad(x, [(0, 0), (0, 0), *padding])
-        padding = [(0, 0)] * len(axes)
-    arguments = (kernel_shape, strides, padding, dilations, counts)
-    total = g.sum(_windows(g, x, 0, *arguments), axes)
-    return g.div(total, g.sum(_windows(g, counted, 0, *arguments), axes))
+    padding = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    if not all(isinstance(n, int) for pair in padding for n in pair):
+        raise UnsupportedError("whose padding depends on sizes that are open cannot be imported")
+    return g.avg_pool(
+        x, tuple(kernel_shape), strides, padding, bool(ceil_mode), bool(count_include_pad), None, dilations
+    )
 
 
 @imports("GlobalAveragePool")

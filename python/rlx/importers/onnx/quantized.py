@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.network import padding_of
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.network import padded, padding_of, spatial_axes
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
 
 def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
     """Scales or zero points, so that they broadcast with the tensor: one, one for each place of an axis, or of its blocks."""
-    if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.static[0] == 1):
+    if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.dims[0] == 1):
         return g.reshape(values, ())
     axis = axis % x.shape.rank
     if block_size:
         repeated = g.repeat(values, block_size, axis)
-        return g.narrow(repeated, axis, 0, x.shape.static[axis])
+        return g.narrow(repeated, axis, 0, x.shape.dims[axis])
     if values.shape.rank != 1:
         raise UnsupportedError("with scales for blocks, and no size of these, cannot be imported")
     return g.reshape(values, tuple(-1 if a == axis else 1 for a in range(x.shape.rank)))
@@ -66,7 +66,17 @@ def quantize_linear(
     return g.cast(g.clamp(value, float(limits.min), float(limits.max)), dtype)
 
 
-def _centred(g: Any, x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
+@imports("DynamicQuantizeLinear")
+def dynamic_quantize_linear(g: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """To u8 by the range of the tensor, which has 0 in it; the scale; the zero point."""
+    low, high = g.minimum(g.min(x), 0.0), g.maximum(g.max(x), 0.0)
+    scale = g.div(g.sub(high, low), 255.0)
+    scale = g.where(g.eq(scale, 0.0), 1.0, scale)
+    zero = g.cast(g.clamp(g.round(g.neg(g.div(low, scale))), 0.0, 255.0), "u8")
+    return quantize_linear(g, x, scale, zero), scale, zero
+
+
+def centred(g: Any, x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
     """The integers less their zero point, as i32."""
     wide = g.cast(x, "i32")
     return wide if zero_point is None else g.sub(wide, g.cast(for_axis(g, x, zero_point, axis, 0), "i32"))
@@ -77,7 +87,7 @@ def matmul_integer(
     g: Any, a: Tensor, b: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
 ) -> Tensor:
     rows = a.shape.rank - 2 if a.shape.rank > 1 else 0
-    return g.matmul(_centred(g, a, a_zero_point, rows), _centred(g, b, b_zero_point, b.shape.rank - 1))
+    return g.matmul(centred(g, a, a_zero_point, rows), centred(g, b, b_zero_point, b.shape.rank - 1))
 
 
 @imports("QLinearMatMul")
@@ -93,7 +103,7 @@ def qlinear_matmul(
     y_zero_point: Tensor,
 ) -> Tensor:
     rows, columns = max(a.shape.rank - 2, 0), b.shape.rank - 1
-    product = g.cast(g.matmul(_centred(g, a, a_zero_point, rows), _centred(g, b, b_zero_point, columns)), "f32")
+    product = g.cast(g.matmul(centred(g, a, a_zero_point, rows), centred(g, b, b_zero_point, columns)), "f32")
     left = g.cast(for_axis(g, product, a_scale, product.shape.rank - 2, 0), "f32")
     right = g.cast(for_axis(g, product, b_scale, product.shape.rank - 1, 0), "f32")
     factor = g.div(g.mul(left, right), g.cast(y_scale, "f32"))
@@ -107,10 +117,11 @@ def _requantized(g: Any, value: Tensor, zero_point: Tensor) -> Tensor:
 
 
 def _convolved(g: Any, x: Tensor, w: Tensor, attributes: dict[str, Any]) -> Tensor:
-    kernel = w.shape.static[2:]
+    kernel = static_dims(w, *spatial_axes(w))
     ones = (1,) * len(kernel)
     strides, dilations = attributes["strides"] or ones, attributes["dilations"] or ones
-    padding = padding_of(x.shape.static[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
+    wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
+    x, padding = padded(g, x, wanted)
     return g.conv(x, w, tuple(strides), padding, tuple(dilations), attributes["group"])
 
 
@@ -130,7 +141,7 @@ def conv_integer(
     strides: Any = None,
 ) -> Tensor:
     attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
-    return _convolved(g, _centred(g, x, x_zero_point, 1), _centred(g, w, w_zero_point, 0), attributes)
+    return _convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0), attributes)
 
 
 @imports("QLinearConv")
@@ -154,7 +165,7 @@ def qlinear_conv(
     strides: Any = None,
 ) -> Tensor:
     attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
-    sums = _convolved(g, _centred(g, x, x_zero_point, 1), _centred(g, w, w_zero_point, 0), attributes)
+    sums = _convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0), attributes)
     if bias is not None:
         sums = g.add(sums, for_axis(g, sums, bias, 1, 0))
     scale = g.mul(for_axis(g, sums, x_scale, 1, 0), for_axis(g, sums, w_scale, 1, 0))

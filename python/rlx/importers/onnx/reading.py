@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.table import MOST_OPS
-from rlx.ir.dim import Dim
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.weights.encoding import Plain
 from rlx.weights.mapped import check_regular, content_of, part
@@ -31,11 +30,10 @@ class Model:
         message: The `ModelProto`.
         name: The file's name, for messages.
         folder: Where files that it names lie; None if it is not a file itself.
-        sizes: Values for sizes that it leaves open.
     """
 
-    def __init__(self, onnx: Any, message: Any, name: str, folder: str | None, sizes: Mapping[str, int]):
-        self.onnx, self.message, self.name, self.folder, self.sizes = onnx, message, name, folder, sizes
+    def __init__(self, onnx: Any, message: Any, name: str, folder: str | None):
+        self.onnx, self.message, self.name, self.folder = onnx, message, name, folder
         self.opsets = self.versions(message.opset_import)
         opset = self.opsets.setdefault("", onnx.defs.onnx_opset_version())
         if opset < _OLDEST:
@@ -109,16 +107,6 @@ class Model:
         except (KeyError, TypeError):
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {number}") from None
         return dtype
-
-    def size(self, dim: Any) -> int | Dim:
-        """A size of an input: a number, or a symbol for one that is open and has a name.
-
-        Raises:
-            Error: It has neither.
-        """
-        if dim.HasField("dim_value"):
-            return dim.dim_value
-        return self.sizes.get(dim.dim_param, dim.dim_param) if dim.dim_param else -1
 
     def weight(self, tensor: Any) -> Weight:
         """An initialiser, whose elements are read when they are used."""

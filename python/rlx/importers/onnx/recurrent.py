@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -62,8 +60,7 @@ def _loop(
         step: From the states and a slice of `x` to the next states.
         reverse: Whether a sequence is read from its end.
     """
-    steps = x.shape.static[0]
-    numbers = g.constant(np.arange(steps, dtype=np.int32))
+    numbers = g.iota((x.shape.dims[0],), 0, "i32")
 
     def masked(carry: Any, slices: Any) -> Any:
         now, number = slices
@@ -93,17 +90,17 @@ class _Cell:
         x, w, r, self.b, self.lengths, *given = operands
         assert x is not None and w is not None and r is not None
         self.g, self.w, self.r, self.gates = g, w, r, gates
-        self.hidden = r.shape.static[-1]
+        (self.hidden,) = static_dims(r, -1)
         self.batch_first = bool(attributes["layout"])
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
-        self.directions = w.shape.static[0]
+        (self.directions,) = static_dims(w, 0)
         direction = attributes["direction"]
         if direction not in ("forward", "reverse", "bidirectional") or (direction == "bidirectional") != (
             self.directions == 2
         ):
             raise UnsupportedError(f"with the direction '{direction}' and {self.directions} weights cannot be imported")
         self.reverse = [direction == "reverse", True][: self.directions]
-        batch = self.x.shape.static[1]
+        batch = self.x.shape.dims[1]
         zeros = g.zeros((self.directions, batch, self.hidden), dtype=x.dtype)
         self.states = [
             zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in given[:states]
@@ -135,7 +132,7 @@ class _Cell:
 
     def parts(self, t: Tensor) -> list[Tensor]:
         """The parts of the gates, along the last axis."""
-        return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(t.shape.static[-1] // self.hidden)]
+        return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(static_dims(t, -1)[0] // self.hidden)]
 
 
 @imports("RNN")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, static_dims
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
 
 _REDUCTIONS: dict[str, Any] = {
@@ -56,7 +55,7 @@ def _best(g: Any, x: Tensor, axis: int, keepdims: int, last: int, method: str) -
     if not last:
         return g.cast(getattr(g, method)(x, axis, bool(keepdims)), "i64")
     found = g.cast(getattr(g, method)(g.reverse(x, (axis,)), axis, bool(keepdims)), "i64")
-    return g.sub(x.shape.static[axis] - 1, found)
+    return g.sub(extent(g, x.shape.dims[axis] - 1, "i64"), found)
 
 
 @imports("ArgMax")
@@ -74,8 +73,8 @@ def _over(g: Any, x: Tensor, axis: int | None, opset: int, method: str) -> Tenso
     if opset >= 13:
         return getattr(g, method)(x, -1 if axis is None else axis)
     axis = 1 if axis is None else axis % x.shape.rank
-    dims = x.shape.static
-    flat = g.reshape(x, (*dims[:axis], int(np.prod(dims[axis:], dtype=np.int64))))
+    dims = x.shape.dims
+    flat = g.reshape(x, (*dims[:axis], dim.product(dims[axis:])))
     return g.reshape(getattr(g, method)(flat, -1), dims)
 
 
@@ -94,7 +93,7 @@ def hardmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor
     axis = (-1 if opset >= 13 else 1) if axis is None else axis
     if opset < 13 and axis % x.shape.rank != x.shape.rank - 1:
         return _over(g, x, axis, opset, "hardmax")
-    return g.one_hot(g.argmax(x, axis), x.shape.static[axis], dtype=x.dtype, axis=axis)
+    return g.one_hot(g.argmax(x, axis), static_dims(x, axis)[0], dtype=x.dtype, axis=axis)
 
 
 def _cumulative(g: Any, x: Tensor, static: Static, exclusive: int, reverse: int, method: str) -> Tensor:
@@ -128,6 +127,9 @@ def top_k(
     sorted: int = 1,
     k: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    given = integers(static, 1, "K") or (k,)
+    given = dims(static, 1, "K") or (k,)
+    if not isinstance(given[0], int):
+        order = g.narrow(g.argsort(x, axis, bool(largest)), axis, 0, given[0])
+        return g.take_along_axis(x, order, axis=axis), g.cast(order, "i64")
     values, indices = g.topk(x, given[0], axis=axis, largest=bool(largest))
     return values, g.cast(indices, "i64")

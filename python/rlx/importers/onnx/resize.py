@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, elements, imports, integers
+from rlx.importers.onnx.resize_open import along_open, scaled
+from rlx.importers.onnx.rules import Static, bounded, dims, elements, imports, static_dims
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim
 from rlx.ir.errors import UnsupportedError
 
 # From this many elements for one result on, a product with a matrix instead of a sum of gathers.
@@ -67,7 +70,7 @@ def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tup
 
 def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
     """A sum of elements of an axis, for each of the results."""
-    size = x.shape.static[axis]
+    (size,) = static_dims(x, axis)
     index = np.clip(taken, 0, size - 1).astype(np.int32)
     if index.shape[1] == 1:
         return g.gather(x, g.constant(index[:, 0]), axis=axis)
@@ -88,12 +91,16 @@ def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray)
 
 def _sizes(
     x: Tensor, axes: list[int], scales: np.ndarray | None, wanted: Any, policy: str
-) -> tuple[list[int], list[float]]:
-    """How many results there are along each axis, and how many for one element."""
-    lengths = [x.shape.static[a] for a in axes]
+) -> tuple[list[Dim], list[float | None]]:
+    """How many results there are along each axis, and how many for one element, None for the quotient of open sizes."""
     if scales is not None:
         factors = [float(s) for s in scales]
-        return [math.floor(s * n) for s, n in zip(factors, lengths, strict=True)], factors
+        return [scaled(x.shape.dims[a], s) for a, s in zip(axes, factors, strict=True)], list(factors)
+    is_open = not all(isinstance(d, int) for d in (*(x.shape.dims[a] for a in axes), *wanted))
+    if is_open and policy == "stretch":
+        pairs = [(x.shape.dims[a], w) for a, w in zip(axes, wanted, strict=True)]
+        return [w for _, w in pairs], [w / n if isinstance(w, int) and isinstance(n, int) else None for n, w in pairs]
+    lengths = static_dims(x, *axes)
     factors = [w / n for w, n in zip(wanted, lengths, strict=True)]
     if policy == "stretch":
         return [int(w) for w in wanted], factors
@@ -124,7 +131,7 @@ def resize(
     """Version 10 has the scales as its second operand, and reads at `i/scale`."""
     is_old = opset < 11
     scales = elements(static, 1 if is_old else 2, "scales")
-    sizes = integers(static, 3, "sizes")
+    sizes = dims(static, 3, "sizes")
     used = [a % x.shape.rank for a in axes] if axes is not None else list(range(x.shape.rank))
     if (scales is None or not scales.size) and not sizes:
         raise UnsupportedError("without scales and sizes cannot be imported")
@@ -138,7 +145,15 @@ def resize(
         x = g.cast(x, "f32")
     outside: Any = None
     for i, (axis, count, scale) in enumerate(zip(used, counts, ratios, strict=True)):
-        size = x.shape.static[axis]
+        size = x.shape.dims[axis]
+        if not (isinstance(size, int) and isinstance(count, int) and scale is not None):
+            if antialias or exclude_outside or roi is not None:
+                raise UnsupportedError(f"of the open size {size} in this way cannot be imported")
+            if not dim.same(count, size):
+                rounding = nearest_mode or ("floor" if is_old else "round_prefer_floor")
+                x = along_open(g, x, axis, count, scale, coordinates, mode, rounding, cubic_coeff_a)
+            continue
+        bounded(count, "results along an axis")
         part = (float(roi[i]), float(roi[i + len(used)])) if roi is not None else (0.0, 1.0)
         if count == size and scale == 1 and part == (0.0, 1.0):
             continue

@@ -2,7 +2,8 @@
 
 A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
 (tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
-known, else None; `opset`, the version of the op's domain; and `outputs`, the number of results that are asked for.
+known (`Sizes` where they are sizes that are open), else None; `opset`, the version of the op's domain; and `outputs`, the
+number of results that are asked for.
 
 A rule of `structural` is for what tensors cannot express: graphs inside of a node, sequences, optional values. It takes the
 scope and the node, and gives values.
@@ -15,13 +16,19 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx.sizes import Sizes
 from rlx.importers.table import Table
+from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.errors import Error, UnsupportedError
+from rlx.ops.lift import size_of
 
 imports = Table("ONNX")
 structures: dict[str, Callable[..., Any]] = {}
 
-Static = Sequence[np.ndarray | None]
+Static = Sequence[Any]
+
+# The largest number of elements of what is computed while a model is imported: tables of positions, ranges.
+MOST_KNOWN = 1 << 22
 
 
 def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -58,6 +65,12 @@ def elements(static: Sequence[object], position: int, what: str) -> np.ndarray |
         UnsupportedError: They depend on the inputs.
     """
     value = static[position] if position < len(static) else None
+    if isinstance(value, Sizes):
+        symbols = {n for e in value.array.reshape(-1).tolist() if isinstance(e, DimExpr) for n in e.symbols}
+        raise UnsupportedError(
+            f"whose {what} depends on sizes that are open ({', '.join(sorted(symbols))}) cannot be imported",
+            hint="give these sizes: rlx.from_onnx(…, sizes={…})",
+        )
     if isinstance(value, Unknown):
         raise UnsupportedError(
             f"whose {what} depends on the inputs cannot be imported",
@@ -77,3 +90,41 @@ def needed(static: Sequence[object], position: int, what: str) -> np.ndarray:
     if value is None:
         raise UnsupportedError(f"without {what} cannot be imported")
     return value
+
+
+def dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...] | None:
+    """The elements of an operand as sizes, which may have symbols; None for one that is left out.
+
+    Raises:
+        UnsupportedError: They depend on the inputs.
+    """
+    value = static[position] if position < len(static) else None
+    return tuple(value.array.reshape(-1).tolist()) if isinstance(value, Sizes) else integers(static, position, what)
+
+
+def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
+    """The sizes of axes, which have to be known.
+
+    Raises:
+        UnsupportedError: One is open.
+    """
+    sizes = tuple(x.shape.dims[a] for a in axes)
+    if unknown := [d for d in sizes if not isinstance(d, int)]:
+        raise UnsupportedError(f"along an axis of open size {unknown[0]} cannot be imported")
+    return sizes  # type: ignore[return-value]
+
+
+def extent(g: Any, size: Dim, dtype: Any) -> Any:
+    """A size beside tensors of a dtype: a number where it is known, else a scalar of that dtype."""
+    return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
+
+
+def bounded(count: int, what: str, most: int = MOST_KNOWN) -> int:
+    """A number of elements that are computed while a model is imported.
+
+    Raises:
+        UnsupportedError: They are too many.
+    """
+    if count > most:
+        raise UnsupportedError(f"with {count} {what} cannot be imported; {most} is the most")
+    return count

@@ -16,11 +16,15 @@ import numpy as np
 
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import Unknown, imports, structures
+from rlx.importers.onnx.sizes import Sizes, compute
 from rlx.importers.table import LARGEST_LITERAL
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from rlx.ops.lift import size_of
 from rlx.weights.weight import Weight
 
 # Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
@@ -35,6 +39,7 @@ class Value:
     Attributes:
         tensor: The tensor.
         known: The elements, where they are known; of a weight only if they are few.
+        sizes: The elements, where they are sizes and some of them are open.
         weight: The initialiser.
         items: The values of a sequence.
         is_none: Whether it is an optional value that is not there.
@@ -42,6 +47,7 @@ class Value:
 
     tensor: Tensor | None = None
     known: np.ndarray | None = None
+    sizes: Sizes | None = None
     weight: Weight | None = None
     items: list[Value] | None = None
     is_none: bool = False
@@ -49,7 +55,24 @@ class Value:
     @property
     def is_literal(self) -> bool:
         """Whether it is known, and no weight that might be trained."""
-        return self.known is not None and (self.weight is None or self.known.dtype.kind in "iub")
+        return self.sizes is not None or (
+            self.known is not None and (self.weight is None or self.known.dtype.kind in "iub")
+        )
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its elements are known, or are sizes."""
+        return self.known is not None or self.sizes is not None
+
+    @property
+    def static(self) -> Any:
+        """What a rule gets to know of its elements."""
+        return self.sizes or (Unknown() if self.known is None else self.known)
+
+    @classmethod
+    def of(cls, elements: np.ndarray | Sizes) -> Value:
+        """A value that is known."""
+        return cls(sizes=elements) if isinstance(elements, Sizes) else cls(known=elements)
 
 
 class Scope:
@@ -127,6 +150,9 @@ class Scope:
             )
             made = root._tensors[value] = self.g.param(name, weight.shape, weight.dtype, value=weight)
             return made
+        if value.sizes is not None:
+            made = self._tensors[value] = _measured(self.g, value.sizes)
+            return made
         made = self._tensors[value] = self.g.constant(weight.numpy() if weight is not None else value.known)
         return made
 
@@ -190,7 +216,7 @@ class Scope:
         if rule is None:  # a function of the model's op set, of which another version is defined by a function
             raise UnsupportedError(f"{op} cannot be imported in this version of the op set", location=place)
         details = {
-            "static": [None if v is None else Unknown() if v.known is None else v.known for v in values],
+            "static": [None if v is None else v.static for v in values],
             "opset": self.opsets.get("", 1),
             "outputs": len(node.output),
         }
@@ -198,26 +224,34 @@ class Scope:
         if all(v is None or v.is_literal for v in values) and (values or op == "Constant"):
             results = self._computed(op, values, attributes, place)
             if results is not None:
-                return [Value(known=a) for a in results]
+                return [Value.of(a) for a in results]
         operands = [None if v is None else self.tensor(v, f"an operand of {place}") for v in values]
         if op in ("Shape", "Size"):
-            return self._of_shape(op, operands[0], attributes, place)
+            assert operands[0] is not None
+            return [Value.of(_of_shape(op, operands[0].shape.dims, attributes))]
         built = imports.build(self.g, op, operands, attributes, (), place)  # type: ignore[arg-type]
         return [Value(tensor=t) for t in built]
 
-    def _of_shape(self, op: str, x: Any, attributes: dict[str, Any], place: str) -> list[Value]:
-        """What depends on the shape of a tensor alone, computed on a graph of its own."""
-        scratch = Graph("static")
-        built = imports.build(scratch, op, [scratch.input("x", x.shape)], attributes, (), place)
-        scratch.set_outputs(built)
-        return [Value(known=evaluate(scratch, {"x": np.zeros(x.shape.static, x.dtype.numpy)})[0])]
-
     def _computed(
         self, op: str, values: Sequence[Value | None], attributes: dict[str, Any], place: str
-    ) -> list[np.ndarray] | None:
+    ) -> list[np.ndarray | Sizes] | list[np.ndarray] | None:
         """What an op gives whose operands are all known: it is computed now; None if it is large."""
+
+        def move(positions: list[np.ndarray | None]) -> list[np.ndarray] | None:
+            renewed = {"static": positions} if "static" in attributes else {}
+            return self._evaluated(op, positions, {**attributes, **renewed}, place)
+
+        if any(v is not None and v.sizes is not None for v in values):
+            return compute(
+                op, [None if v is None else v.known if v.sizes is None else v.sizes for v in values], attributes, move
+            )
+        return self._evaluated(op, [None if v is None else v.known for v in values], attributes, place)
+
+    def _evaluated(
+        self, op: str, arrays: Sequence[np.ndarray | None], attributes: dict[str, Any], place: str
+    ) -> list[np.ndarray] | None:
         scratch: Any = Graph("static")
-        operands: list[Any] = [None if v is None else scratch.constant(v.known) for v in values]
+        operands: list[Any] = [None if a is None else scratch.constant(a) for a in arrays]
         built = imports.build(scratch, op, operands, attributes, (), place)
         if any(math.prod(t.shape.static) > _LARGEST_STATIC for t in built):
             return None
@@ -234,8 +268,9 @@ class Scope:
                     found.append(self.model.onnx.TypeProto().SerializeToString())
                     continue
                 tensor = self.tensor(value, f"an operand of {self.model.place(node)}")
+                dims = [d if isinstance(d, int) else str(d) for d in tensor.shape.dims]
                 number = helper.np_dtype_to_tensor_dtype(tensor.dtype.numpy)
-                found.append(helper.make_tensor_type_proto(number, tensor.shape.static).SerializeToString())
+                found.append(helper.make_tensor_type_proto(number, dims).SerializeToString())
             return found
 
         function = self.model.function(node, self.opsets, types)
@@ -274,6 +309,23 @@ class Scope:
             scope.values[declared.name] = value
         scope.run(graph.node)
         return [scope.value(o.name, f"a result of the graph '{graph.name}'") for o in graph.output]
+
+
+def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> np.ndarray | Sizes:
+    """The sizes of a tensor, or their product, as `Shape` and `Size` give them."""
+    given = [dim.product(sizes)] if op == "Size" else list(sizes[attributes.get("start", 0) : attributes.get("end")])
+    array = np.empty(len(given), object)
+    array[:] = given
+    array = array.reshape(()) if op == "Size" else array
+    has_symbols = any(not isinstance(d, int) for d in given)
+    return Sizes(array, np.dtype(np.int64)) if has_symbols else array.astype(np.int64)
+
+
+def _measured(g: Any, sizes: Sizes) -> Tensor:
+    """The tensor of sizes, of which some are only known when the graph runs."""
+    elements = [size_of(g, d) for d in sizes.array.reshape(-1).tolist()]
+    parts = [g.constant(np.int64(e)) if isinstance(e, int) else g.cast(e, "i64") for e in elements]
+    return g.cast(g.reshape(g.stack(parts, 0), sizes.array.shape), sizes.dtype)
 
 
 def _small(weight: Weight) -> np.ndarray | None:

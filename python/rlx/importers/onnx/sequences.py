@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import structural
+from rlx.importers.onnx.rules import static_dims, structural
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir.errors import UnsupportedError
 
@@ -89,7 +89,7 @@ def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
     attributes, g = scope.attributes(node), scope.g
     x = scope.tensor(operand, _WHAT)
     axis = attributes.get("axis", 0) % x.shape.rank
-    whole = x.shape.static[axis]
+    (whole,) = static_dims(x, axis)
     if not sizes or sizes[0] is None:
         parts = [g.narrow(x, axis, i, 1) for i in range(whole)]
         parts = parts if attributes.get("keepdims", 1) else [g.squeeze(p, axis) for p in parts]

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, Unknown, elements, imports, integers
+from rlx.importers.onnx.rules import (
+    Static,
+    Unknown,
+    bounded,
+    dims,
+    elements,
+    extent,
+    imports,
+    integers,
+    static_dims,
+)
+from rlx.importers.onnx.sizes import Sizes, is_negative, sign
 from rlx.importers.table import constant as literal_or_weight
+from rlx.ir import dim
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
+# Where exporters write that a slice goes to the end.
+_BEYOND = 10**9
 
 
 @imports("Constant")
@@ -41,11 +57,12 @@ def constant(
 @imports("ConstantOfShape")
 def constant_of_shape(g: Any, shape: Tensor, *, static: Static, value: np.ndarray | None = None) -> Tensor:
     filled = np.zeros(1, np.float32) if value is None else value
-    return g.broadcast_to(g.constant(filled.reshape(())), integers(static, 0, "shape"))
+    return g.broadcast_to(g.constant(filled.reshape(())), dims(static, 0, "shape"))
 
 
 @imports("Shape")
 def shape_of(g: Any, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
+    """Of a tensor that is known; of all others the scope has it."""
     return g.constant(np.array(x.shape.static[start:end], np.int64))
 
 
@@ -58,7 +75,7 @@ def size_of(g: Any, x: Tensor) -> Tensor:
 def reshape(
     g: Any, x: Tensor, to: Tensor | None = None, *, static: Static, shape: Any = None, allowzero: int = 0
 ) -> Tensor:
-    sizes = list(shape if shape is not None else integers(static, 1, "shape") or ())
+    sizes = list(shape if shape is not None else dims(static, 1, "shape") or ())
     if not allowzero:
         sizes = [x.shape.dims[i] if n == 0 and i < x.shape.rank else n for i, n in enumerate(sizes)]
     elif -1 in sizes and 0 in sizes:
@@ -70,9 +87,8 @@ def reshape(
 
 @imports("Flatten")
 def flatten(g: Any, x: Tensor, *, axis: int = 1) -> Tensor:
-    dims = x.shape.static
-    axis = axis + len(dims) if axis < 0 else axis
-    return g.reshape(x, (math.prod(dims[:axis]), math.prod(dims[axis:])))
+    axis = axis + x.shape.rank if axis < 0 else axis
+    return g.reshape(x, (dim.product(x.shape.dims[:axis]), dim.product(x.shape.dims[axis:])))
 
 
 def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | None:
@@ -101,12 +117,15 @@ def concat(g: Any, *xs: Tensor, axis: int = 1) -> Tensor:
 
 @imports("Expand")
 def expand(g: Any, x: Tensor, to: Tensor, *, static: Static) -> Tensor:
-    return g.broadcast_to(x, np.broadcast_shapes(x.shape.static, integers(static, 1, "shape") or ()))
+    wanted, own = dims(static, 1, "shape") or (), x.shape.dims
+    rank = max(len(wanted), len(own))
+    pairs = zip((1,) * (rank - len(own)) + own, (1,) * (rank - len(wanted)) + wanted, strict=True)
+    return g.broadcast_to(x, tuple(mine if to == 1 else to for mine, to in pairs))
 
 
 @imports("Tile")
 def tile(g: Any, x: Tensor, repeats: Tensor, *, static: Static) -> Tensor:
-    return g.tile(x, integers(static, 1, "repeats"))
+    return g.tile(x, dims(static, 1, "repeats"))
 
 
 @imports("Split")
@@ -121,13 +140,35 @@ def split(
     split: Any = None,
     num_outputs: int | None = None,
 ) -> list[Tensor]:
-    parts = tuple(split) if split is not None else integers(static, 1, "split")
+    parts = tuple(split) if split is not None else dims(static, 1, "split")
     if parts is None:
-        count, whole = num_outputs or outputs, x.shape.static[axis]
-        chunk = -(-whole // count)
-        parts = tuple(max(0, min(chunk, whole - i * chunk)) for i in range(count))
-    ends = np.cumsum(parts).tolist()
+        count, whole = num_outputs or outputs, x.shape.dims[axis]
+        chunk = dim.exact_divide(whole, count) or -(-whole // count)
+        parts = tuple(dim.maximum(0, dim.minimum(chunk, whole - i * chunk)) for i in range(count))
+    ends = itertools.accumulate(parts)
     return [g.narrow(x, axis, end - size, size) for end, size in zip(ends, parts, strict=True)]
+
+
+def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
+    """A range of an axis, where its size or a bound is open. One that starts within the axis is taken to do so."""
+
+    def place(bound: Dim) -> Dim:
+        return (
+            size + bound if is_negative(bound) else bound
+        )  # one that is open is from the start, or fails when it runs
+
+    if stride == -1 and (start == -1 or (isinstance(start, int) and start >= _BEYOND)) and sign(end + _BEYOND) == -1:
+        return slice(None, None, -1)
+    if stride < 0:
+        raise UnsupportedError("backwards, along an axis of open size, cannot be imported unless it is the whole axis")
+    if isinstance(end, int) and end >= _BEYOND:
+        end = size
+    begin, stop = place(start), place(end)
+    if isinstance(start, int) and start < 0:  # of an axis that is shorter, all is taken
+        begin = begin if sign(begin) is not None else dim.maximum(begin, 0)
+    # An end beyond the axis is that of the axis; one that has symbols is taken to lie within a size that is known.
+    is_within = isinstance(size, int) or is_negative(size - stop) is False
+    return slice(begin, stop if is_within else dim.minimum(stop, size), stride)
 
 
 @imports("Slice")
@@ -144,14 +185,18 @@ def slice_(
     ends: Any = None,
     axes: Any = None,
 ) -> Tensor:
-    starts = starts if starts is not None else integers(static, 1, "starts")
-    ends = ends if ends is not None else integers(static, 2, "ends")
+    starts = starts if starts is not None else dims(static, 1, "starts")
+    ends = ends if ends is not None else dims(static, 2, "ends")
     axes = _axes(axes, static, 3) or tuple(range(len(starts)))
     steps = integers(static, 4, "steps") or (1,) * len(starts)
     index: list[Any] = [slice(None)] * x.shape.rank
     for axis, start, end, stride in zip(axes, starts, ends, steps, strict=True):
-        begin, stop, by = slice(start, end, stride).indices(x.shape.static[axis])
-        if end < -x.shape.static[axis] and stride < 0:
+        size = x.shape.dims[axis]
+        if not all(isinstance(n, int) for n in (size, start, end)):
+            index[axis] = _open_range(size, start, end, stride)
+            continue
+        begin, stop, by = slice(start, end, stride).indices(size)
+        if end < -size and stride < 0:
             stop = -1
         index[axis] = slice(begin, None if stop < 0 else stop, by)
     return x[tuple(index)]
@@ -170,16 +215,18 @@ def pad(
     pads: Any = None,
     value: float = 0.0,
 ) -> Tensor:
-    given = tuple(pads) if pads is not None else integers(static, 1, "pads") or ()
+    given = tuple(pads) if pads is not None else dims(static, 1, "pads") or ()
     axes = integers(static, 3, "axes") or tuple(range(x.shape.rank))
     is_computed = len(static) > 2 and isinstance(static[2], Unknown) and mode == "constant"
     constant_value = None if is_computed else elements(static, 2, "constant_value")
     filling = value if constant_value is None else constant_value.reshape(()).item()
-    padding = [(0, 0)] * x.shape.rank
+    padding: list[Any] = [(0, 0)] * x.shape.rank
     for i, axis in enumerate(axes):
         padding[axis] = (given[i], given[i + len(axes)])
-    x = x[tuple(slice(max(0, -low), n - max(0, -high)) for (low, high), n in zip(padding, x.shape.static, strict=True))]
-    padding = [(max(0, low), max(0, high)) for low, high in padding]
+    if any(isinstance(n, int) and n < 0 for pair in padding for n in pair):
+        cut = [tuple(-min(0, n) if isinstance(n, int) else 0 for n in pair) for pair in padding]
+        x = x[tuple(slice(low, n - high) for (low, high), n in zip(cut, x.shape.dims, strict=True))]
+    padding = [tuple(max(0, n) if isinstance(n, int) else n for n in pair) for pair in padding]
     if is_computed:
         inside = g.pad(g.ones(x.shape, dtype="bool"), padding, value=False)
         return g.where(inside, g.pad(x, padding), g.reshape(fill, ()))
@@ -188,13 +235,27 @@ def pad(
     for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
         if low or high:
             way: Any = mode
-            source = np.pad(np.arange(x.shape.static[axis]), (low, high), mode=way)
+            size = x.shape.dims[axis]
+            if not isinstance(size, int):
+                x = g.pad(x, [(low, high) if a == axis else (0, 0) for a in range(x.shape.rank)], mode)
+                continue
+            bounded(size + low + high, "elements along an axis")
+            source = np.pad(np.arange(size), (low, high), mode=way)
             x = g.gather(x, g.constant(source.astype(np.int32)), axis=axis)
     return x
 
 
 @imports("Range")
 def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Static) -> Tensor:
+    if any(isinstance(s, Sizes) for s in static):
+        low, high, by = (dims(static, i, n) for i, n in enumerate(("start", "limit", "delta")))
+        assert low is not None and high is not None and by is not None
+        if by[0] == 1:
+            return g.arange(low[0], high[0], dtype=start.dtype)
+        if isinstance(by[0], DimExpr):
+            raise UnsupportedError(f"with a step of {by[0]} cannot be imported")
+        steps = -((low[0] - high[0]) // by[0])
+        return g.add(g.mul(g.iota((steps,), 0, start.dtype), by[0]), extent(g, low[0], start.dtype))
     first, last, step = (elements(static, i, n) for i, n in enumerate(("start", "limit", "delta")))
     assert first is not None and last is not None and step is not None
     count = max(0, math.ceil((last.item() - first.item()) / step.item()))
@@ -205,7 +266,7 @@ def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Stati
 
 @imports("EyeLike")
 def eye_like(g: Any, x: Tensor, *, dtype: Any = None, k: int = 0) -> Tensor:
-    rows, columns = x.shape.static
+    rows, columns = static_dims(x, 0, 1)
     return g.eye(rows, columns, k=k, dtype=dtype if dtype is not None else x.dtype)
 
 
@@ -218,7 +279,8 @@ def trilu(g: Any, x: Tensor, k: Tensor | None = None, *, static: Static, upper: 
 
 @imports("DepthToSpace")
 def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = x.shape.static
+    n, _, h, w = x.shape.dims
+    (c,) = static_dims(x, 1)
     b, rest = blocksize, c // (blocksize * blocksize)
     sizes, perm = (
         ((n, b, b, rest, h, w), (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ((n, rest, b, b, h, w), (0, 1, 4, 2, 5, 3))
@@ -228,7 +290,7 @@ def depth_to_space(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> T
 
 @imports("SpaceToDepth")
 def space_to_depth(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = x.shape.static
+    n, c, h, w = x.shape.dims
     b = blocksize
     parts = g.reshape(x, (n, c, h // b, b, w // b, b))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -237,13 +299,13 @@ def space_to_depth(g: Any, x: Tensor, *, blocksize: int, mode: str = "DCR") -> T
 
 @imports("ReverseSequence")
 def reverse_sequence(g: Any, x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
-    steps = x.shape.static[time_axis]
+    steps = extent(g, x.shape.dims[time_axis] - 1, "i32")
     shape = [1] * x.shape.rank
     shape[batch_axis] = -1
     ends = g.reshape(g.cast(lengths, "i32"), shape)
     places = g.cast(g.iota(x.shape, time_axis), "i32")
     turned = g.where(g.lt(places, ends), g.sub(g.sub(ends, 1), places), places)
-    return g.take_along_axis(x, g.clamp(turned, 0, steps - 1), axis=time_axis)
+    return g.take_along_axis(x, g.minimum(g.maximum(turned, 0), steps), axis=time_axis)
 
 
 @imports("TensorScatter")
@@ -252,15 +314,15 @@ def tensor_scatter(
 ) -> Tensor:
     """A cache with new rows at each sequence's place, which goes round at the end if it is circular."""
     axis = axis % past.shape.rank
-    size = past.shape.static[axis]
-    dims = update.shape.static
-    places = [g.cast(g.iota(dims, a), "i32") for a in range(len(dims))]
+    size = extent(g, past.shape.dims[axis], "i32")
+    sizes = update.shape.dims
+    places = [g.cast(g.iota(sizes, a), "i32") for a in range(len(sizes))]
     if starts is not None:
-        first = g.reshape(g.cast(starts, "i32"), (-1, *(1,) * (len(dims) - 1)))
+        first = g.reshape(g.cast(starts, "i32"), (-1, *(1,) * (len(sizes) - 1)))
         places[axis] = g.add(places[axis], first)
     if mode == "circular":
         places[axis] = g.mod(places[axis], size)
-    return g.scatter_nd(past, g.stack([g.broadcast_to(p, dims) for p in places], -1), update, reduction="set")
+    return g.scatter_nd(past, g.stack([g.broadcast_to(p, sizes) for p in places], -1), update, reduction="set")
 
 
 @imports("BitCast")
@@ -271,7 +333,7 @@ def bit_cast(g: Any, x: Tensor, *, to: Any) -> Tensor:
 @imports("Det")
 def det(g: Any, x: Tensor) -> Tensor:
     """By the rows' expansion, for matrices of up to four rows."""
-    size = x.shape.static[-1]
+    (size,) = static_dims(x, -1)
     if not 1 <= size <= 4:
         raise UnsupportedError(f"of a matrix of {size} rows cannot be imported")
     entry = [[g.squeeze(g.narrow(g.narrow(x, -2, i, 1), -1, j, 1), (-2, -1)) for j in range(size)] for i in range(size)]

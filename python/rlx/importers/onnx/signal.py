@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, imports, integers, needed
+from rlx.importers.onnx.rules import Static, imports, integers, needed, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
 
 def _complex(g: Any, x: Tensor) -> Tensor:
     """A tensor with real numbers, or pairs of them, along the last axis, as complex ones."""
-    parts = [g.squeeze(g.narrow(x, -1, i, 1), -1) for i in range(x.shape.static[-1])]
+    parts = [g.squeeze(g.narrow(x, -1, i, 1), -1) for i in range(static_dims(x, -1)[0])]
     parts = [g.cast(p, "f32") for p in parts]
     return g.complex(parts[0], parts[1] if len(parts) > 1 else g.zeros_like(parts[0]))
 
@@ -24,7 +24,7 @@ def _pairs(g: Any, x: Tensor, dtype: Any) -> Tensor:
 
 def _fitted(g: Any, x: Tensor, axis: int, length: int) -> Tensor:
     """An axis cut, or filled with zeros, to a length."""
-    size = x.shape.static[axis]
+    (size,) = static_dims(x, axis)
     if length <= size:
         return g.narrow(x, axis, 0, length)
     return g.pad(x, [(0, length - size if a == axis else 0) for a in range(x.shape.rank)])
@@ -51,7 +51,7 @@ def dft(
     if dtype.name == "f64":
         raise UnsupportedError("of f64 cannot be imported: complex numbers are of f32")
     if onesided and inverse:  # half of a spectrum: the other half is its mirror image
-        count = length[0] if length else 2 * (x.shape.static[where] - 1)
+        count = length[0] if length else 2 * (static_dims(x, where)[0] - 1)
         half = _fitted(g, _complex(g, x), where, count // 2 + 1)
         return g.cast(g.expand_dims(g.irfft(half, count, where), -1), dtype)
     values = _complex(g, x)
@@ -59,7 +59,7 @@ def dft(
         values = _fitted(g, values, where, length[0])
     result = g.fft(values, where, bool(inverse))
     if onesided:
-        result = g.narrow(result, where, 0, result.shape.static[where] // 2 + 1)
+        result = g.narrow(result, where, 0, result.shape.dims[where] // 2 + 1)
     return _pairs(g, result, dtype)
 
 
@@ -75,11 +75,11 @@ def stft(
     onesided: int = 1,
 ) -> Tensor:
     step, length = int(needed(static, 1, "frame_step").reshape(())), integers(static, 3, "frame_length")
-    size = length[0] if length else window.shape.static[0] if window is not None else 0
+    size = length[0] if length else static_dims(window, 0)[0] if window is not None else 0
     if not size:
         raise UnsupportedError("without a window and a length of frames cannot be imported")
     values = signal if signal.shape.rank == 3 else g.expand_dims(signal, -1)
-    count = (values.shape.static[1] - size) // step + 1
+    count = (static_dims(values, 1)[0] - size) // step + 1
     places = np.arange(count)[:, None] * step + np.arange(size)[None]
     frames = _complex(g, g.gather(values, g.constant(places.astype(np.int32)), axis=1))
     if window is not None:

@@ -1,0 +1,220 @@
+"""Ops of ONNX Runtime's own (`com.microsoft`), as its optimiser and exporters write them: products, activations, norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlx.importers.onnx.elementwise import leaky_relu
+from rlx.importers.onnx.network import conv, gemm, layer_normalization, rms_normalization
+from rlx.importers.onnx.rules import bounded, imports, static_dims
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+_MOST_MATRICES = 64  # that are inverted one by one
+
+
+def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:
+    """With the last two axes exchanged; with the first axis behind those of the batch."""
+    axes = list(range(x.shape.rank))
+    if batch:
+        axes = [*axes[1:-1], 0, axes[-1]]
+    if transposed:
+        axes[-2:] = axes[:-3:-1]
+    return x if axes == sorted(axes) else g.transpose(x, tuple(axes))
+
+
+@imports("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul")
+def fused_matmul(
+    g: Any,
+    a: Tensor,
+    b: Tensor,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Tensor:
+    product = g.matmul(_turned(g, a, transA, transBatchA), _turned(g, b, transB, transBatchB))
+    return product if alpha == 1 else g.mul(product, alpha)
+
+
+def _activated(g: Any, x: Tensor, name: str, parameters: Any) -> Tensor:
+    """An activation that was fused into an op."""
+    given: tuple[float, ...] = tuple(parameters or ())
+    if name == "LeakyRelu":
+        return leaky_relu(g, x, alpha=given[0] if given else 0.01)
+    if name == "Clip" and len(given) == 2:
+        return g.clamp(x, *given)
+    if name == "HardSigmoid":
+        alpha, beta = given if len(given) == 2 else (0.2, 0.5)
+        return g.clamp(g.add(g.mul(x, alpha), beta), 0.0, 1.0)
+    if name not in ("Relu", "Sigmoid", "Tanh", "Softplus", ""):
+        raise UnsupportedError(f"with the activation '{name}' cannot be imported")
+    return getattr(g, name.lower())(x) if name else x
+
+
+@imports("com.microsoft.FusedGemm")
+def fused_gemm(
+    g: Any,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
+    given = [p for p in (activation_alpha, activation_beta) if p is not None]
+    return _activated(g, gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB), activation, given)
+
+
+@imports("com.microsoft.FusedConv")
+def fused_conv(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    added: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_params: Any = None,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Tensor:
+    result = conv(g, x, w, bias, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides)
+    return _activated(g, result if added is None else g.add(result, added), activation, activation_params)
+
+
+@imports("com.microsoft.Gelu")
+def gelu(g: Any, x: Tensor) -> Tensor:
+    return g.gelu(x)
+
+
+@imports("com.microsoft.FastGelu")
+def fast_gelu(g: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    return g.gelu_approx(x if bias is None else g.add(x, bias))
+
+
+@imports("com.microsoft.BiasGelu")
+def bias_gelu(g: Any, x: Tensor, bias: Tensor) -> Tensor:
+    return g.gelu(g.add(x, bias))
+
+
+@imports("com.microsoft.GemmFastGelu")
+def gemm_fast_gelu(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    return fast_gelu(g, g.matmul(x, w), bias)
+
+
+@imports("com.microsoft.QuickGelu")
+def quick_gelu(g: Any, x: Tensor, *, alpha: float = 1.702) -> Tensor:
+    return g.mul(x, g.sigmoid(g.mul(x, alpha)))
+
+
+@imports("com.microsoft.BiasAdd")
+def bias_add(g: Any, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
+    return g.add(g.add(x, bias), skip)
+
+
+@imports("com.microsoft.Inverse")
+def inverse(g: Any, x: Tensor) -> Tensor:
+    sizes = static_dims(x, *range(x.shape.rank))
+    one = g.eye(sizes[-1], dtype=x.dtype)
+    matrices = g.reshape(x, (-1, *sizes[-2:]))
+    count = bounded(math.prod(sizes[:-2]), "matrices", _MOST_MATRICES)
+    solved = [g.dense_solve(g.squeeze(g.narrow(matrices, 0, i, 1), 0), one) for i in range(count)]
+    return g.reshape(g.stack(solved, 0), sizes) if solved else x
+
+
+@imports("com.microsoft.LayerNormalization")
+def microsoft_layer_normalization(
+    g: Any,
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    outputs: int,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> list[Tensor]:
+    return layer_normalization(g, x, scale, bias, outputs=outputs, axis=axis, epsilon=epsilon)
+
+
+@imports("SimplifiedLayerNormalization", "com.microsoft.SimplifiedLayerNormalization")
+def simplified_layer_normalization(
+    g: Any, x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
+    return rms_normalization(g, x, scale, axis=axis, epsilon=epsilon)
+
+
+def _with_sum(normed: list[Tensor], total: Tensor, outputs: int) -> list[Tensor]:
+    """The results of a norm behind a residual: the second and the third are for training."""
+    if outputs <= 1:
+        return normed[:1]
+    mean, inverse = normed[1:] if len(normed) > 1 else (total, total)
+    return [normed[0], mean, inverse, total][:outputs]
+
+
+@imports("com.microsoft.SkipLayerNormalization")
+def skip_layer_normalization(
+    g: Any,
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    beta: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    outputs: int,
+    epsilon: float = 1e-12,
+) -> list[Tensor]:
+    total = g.add(x, skip)
+    total = total if bias is None else g.add(total, bias)
+    return _with_sum(layer_normalization(g, total, scale, beta, outputs=3, epsilon=epsilon), total, outputs)
+
+
+@imports("com.microsoft.SkipSimplifiedLayerNormalization")
+def skip_simplified_layer_normalization(
+    g: Any, x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None, *, outputs: int, epsilon: float = 1e-12
+) -> list[Tensor]:
+    total = g.add(x, skip)
+    total = total if bias is None else g.add(total, bias)
+    return _with_sum([rms_normalization(g, total, scale, epsilon=epsilon)], total, outputs)
+
+
+@imports("com.microsoft.EmbedLayerNormalization")
+def embed_layer_normalization(
+    g: Any,
+    ids: Tensor,
+    segments: Tensor | None,
+    words: Tensor,
+    positions: Tensor,
+    segment_table: Tensor | None,
+    scale: Tensor,
+    beta: Tensor,
+    mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    *,
+    outputs: int,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 1,
+) -> list[Tensor]:
+    """The sum of three embeddings, normed; the length of each sequence by its mask; the sum."""
+    batch, length = ids.shape.dims
+    placed = g.narrow(positions, 0, 0, length) if position_ids is None else g.gather(positions, position_ids)
+    total = g.add(g.gather(words, ids), placed)
+    if segments is not None and segment_table is not None:
+        total = g.add(total, g.gather(segment_table, segments))
+    normed = layer_normalization(g, total, scale, beta, outputs=1, epsilon=epsilon)[0]
+    lengths = g.zeros((batch,), dtype="i32") if mask is None else g.sum(g.cast(g.ne(mask, 0), "i32"), (1,))
+    return [normed, lengths, total][:outputs]

@@ -1,0 +1,136 @@
+"""The inputs of a model: their shapes, in which sizes that are open are symbols, and those that have one value."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from rlx.importers.onnx.reading import Model
+from rlx.importers.onnx.scope import Scope, Value
+from rlx.ir import dim
+from rlx.ir.arrays import as_array
+from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dim_text import CALLS
+from rlx.ir.errors import Error, ParseError, UnsupportedError
+
+
+class OpenSizes:
+    """The sizes that a model leaves open, by their names in it: those of an input without a name are `x_dim0`, ….
+
+    A name that is a sum or the like of others (`past + seq`) is that expression; any other is made an identifier.
+
+    Args:
+        model: The model.
+        given: Values for some of them, or expressions.
+    """
+
+    def __init__(self, model: Model, given: Mapping[str, int | str]):
+        self.given = dict(given)
+        inputs = [i for i in model.message.graph.input if i.type.WhichOneof("value") == "tensor_type"]
+        self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param]
+        self.found: dict[str, Dim] = {}
+        self._model = model
+
+    def check(self) -> None:
+        """Every size that was given is one of the model's.
+
+        Raises:
+            Error: One is not.
+        """
+        if unknown := self.given.keys() - self.found.keys() - set(self.names):
+            known = ", ".join(map(repr, self.found)) or "none"
+            raise Error(f"sizes: {self._model.name} has no open size {min(unknown)!r}", hint=f"it has {known}")
+
+    def size(self, declared: Any, place: str) -> Dim:
+        """A size of an input.
+
+        Args:
+            declared: What the model says of it.
+            place: Its name if it has none in the model.
+        """
+        if declared.HasField("dim_value") and declared.dim_value != -1:  # as some write what is open
+            return dim.dim(declared.dim_value)
+        name = declared.dim_param or place
+        if name not in self.found:
+            self.found[name] = self._made(name)
+        return self.found[name]
+
+    def _made(self, name: str) -> Dim:
+        if name in self.given:
+            value = self.given[name]
+            if isinstance(value, bool) or not isinstance(value, (int, str)):
+                raise Error(f"sizes: expected an integer or an expression for {name!r}, got {value!r:.50}")
+            return dim.dim(value)
+        computed = self._computed(name)
+        return computed if computed is not None else dim.symbol(self._identifier(name))
+
+    def _computed(self, name: str) -> Dim | None:
+        """A name that is an expression over names of other sizes."""
+        try:
+            value = dim.parse(name)
+        except Error:
+            return None
+        if not isinstance(value, DimExpr) or name in value.symbols or not value.symbols <= set(self.names):
+            return None
+        # Symbols of the expression are the model's names: they have values of their own.
+        sizes = {n: self.found.setdefault(n, self._made(n)) for n in sorted(value.symbols)}
+        return dim.substitute(value, sizes)
+
+    def _identifier(self, name: str) -> str:
+        made = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", name)).strip("_")[:64] or "size"
+        if not made.isidentifier() or keyword.iskeyword(made) or made in CALLS:
+            made = f"size_{made}"
+        taken = {n for d in self.found.values() for n in dim.symbols(d)} | (set(self.names) - {name})
+        number = 1
+        while (unique := made if number == 1 else f"{made}_{number}") in taken:
+            number += 1
+        return unique
+
+    @property
+    def open(self) -> list[str]:
+        """The names, in the model, of sizes without a value."""
+        return [n for n, d in self.found.items() if isinstance(d, DimExpr)]
+
+
+def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) -> None:
+    """Make the inputs of a model.
+
+    Raises:
+        Error: A constant or a size is of no input, or an input is no tensor of a dtype of RLX's.
+    """
+    model = scope.model
+    inputs = [i for i in model.message.graph.input if i.name not in scope.values]
+    if unknown := constants.keys() - {i.name for i in inputs}:
+        raise Error(f"constants: {model.name} has no input '{min(unknown)}'")
+    for declared in inputs:
+        name, what = declared.name, f"input '{declared.name}'"
+        if name in constants:
+            scope.values[name] = _constant(constants[name], declared.type, what)
+            continue
+        kind = declared.type.tensor_type
+        if declared.type.WhichOneof("value") != "tensor_type" or not kind.HasField("shape"):
+            missing = "no tensor" if declared.type.WhichOneof("value") != "tensor_type" else "a tensor of any shape"
+            hint = f"give its value: rlx.from_onnx(…, constants={{'{name}': […]}})"
+            raise UnsupportedError(f"{model.name}: {what} is {missing}", hint=hint)
+        if not name:
+            raise ParseError(f"{model.name}: an input has no name")
+        dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(kind.shape.dim))
+        scope.values[name] = Value(tensor=scope.g.input(name, dims, model.dtype(kind.elem_type, what)))
+    sizes.check()
+
+
+def _constant(value: Any, declared: Any, what: str) -> Value:
+    """The value of an input of a type: an array, a list of values, or None."""
+    kind = declared.WhichOneof("value")
+    if value is None and kind == "optional_type":
+        return Value(is_none=True)
+    if kind == "optional_type":
+        return _constant(value, declared.optional_type.elem_type, what)
+    if kind == "sequence_type":
+        if not isinstance(value, (list, tuple)):
+            raise Error(f"{what} is a sequence: expected a list of values, got {type(value).__name__}")
+        return Value(items=[_constant(v, declared.sequence_type.elem_type, what) for v in value])
+    return Value(known=as_array(value, what))
