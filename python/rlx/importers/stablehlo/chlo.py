@@ -11,10 +11,14 @@ _FUNCTION = re.compile(
 # `%values, %indices = chlo.top_k(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)`.
 _TOP_K = re.compile(r"(?m)^(\s*%\w+, %\w+ = )chlo\.top_k\((%[\w#]+), k = (\d+)\) : ([^\n]+?) -> ")
 
+# The same in the form of all dialects: `%0 = "chlo.mulhi"(%x, %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>`.
+_GENERIC = re.compile(r'"chlo\.(\w+)"\(([^()]*)\) : \(')
+
 
 def as_custom_calls(text: str) -> str:
     """The text with its CHLO ops as `stablehlo.custom_call @chlo.erf(%x) : (…) -> …`; lines keep their numbers."""
     text = _FUNCTION.sub(
         lambda m: f"{m[1]}stablehlo.custom_call @chlo.{m[2]}({m[3]}) : ({m[4]}) -> {m[5]}{m[6] or ''}", text
     )
+    text = _GENERIC.sub(r"stablehlo.custom_call @chlo.\1(\2) : (", text)
     return _TOP_K.sub(r"\1stablehlo.custom_call @chlo.top_k(\2) {k = \3 : i64} : (\4) -> ", text)

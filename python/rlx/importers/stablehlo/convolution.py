@@ -9,10 +9,10 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import edges, padded
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import promote
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
 _MOST_SPATIAL = 3
@@ -36,7 +36,7 @@ def convolution(
     window_reversal: tuple[bool, ...] | None = None,
 ) -> Tensor:
     if dynamic_padding is not None:
-        raise UnsupportedError("with padding that depends on values cannot be imported")
+        padding = np.reshape(known_integers(dynamic_padding, "padding"), dynamic_padding.shape.static)
     numbers = mlir.stablehlo().ConvDimensionNumbers(dimension_numbers)
     spatial = list(numbers.input_spatial_dimensions)
     count = len(spatial)

@@ -29,8 +29,6 @@ _METHODS = {
     "log": "log",
     "log_plus_one": "log1p",
     "logistic": "sigmoid",
-    "maximum": "maximum",
-    "minimum": "minimum",
     "multiply": "mul",
     "negate": "neg",
     "not": "bitwise_not",
@@ -40,7 +38,6 @@ _METHODS = {
     "real": "real",
     "remainder": "fmod",
     "round_nearest_even": "round",
-    "rsqrt": "rsqrt",
     "select": "where",
     "shift_right_logical": "shift_right_logical",
     "sign": "sign",
@@ -60,6 +57,27 @@ def method(name: str) -> Callable[..., Tensor]:
 
 for _op, _name in _METHODS.items():
     imports(_op)(method(_name))
+
+
+@imports("maximum")
+def maximum(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.maximum(a, b) if not a.dtype.is_complex else g.where(_before(g, a, b), b, a)
+
+
+@imports("minimum")
+def minimum(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.minimum(a, b) if not a.dtype.is_complex else g.where(_before(g, b, a), b, a)
+
+
+def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    """Whether a complex number is smaller: by the real parts, and where they are equal by the others."""
+    real, other = (g.real(a), g.real(b)), (g.imag(a), g.imag(b))
+    return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
+
+
+@imports("rsqrt")
+def rsqrt(g: Any, x: Tensor) -> Tensor:
+    return g.rsqrt(x) if not x.dtype.is_complex else 1.0 / g.sqrt(x)
 
 
 @imports("divide")
@@ -95,7 +113,7 @@ def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_
 
 @imports("clamp")
 def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    return g.minimum(g.maximum(x, low), high)
+    return minimum(g, maximum(g, x, low), high)
 
 
 @imports("round_nearest_afz")

@@ -11,14 +11,14 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.chlo import as_custom_calls
+from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.types import elements_held, shape_held
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
-from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
-from rlx.ir.shape import Shape, shape_of, shape_of_type
 from rlx.ir.signature import find_function, functions
 from rlx.ir.text import decoded, is_path, parse_module, read_text
 
@@ -26,19 +26,12 @@ _PREFIX = "stablehlo."
 _COMPOSITE = "stablehlo.composite"
 _CUSTOM_CALL = "stablehlo.custom_call"
 _CALLS = ("func.call", _COMPOSITE)
+# They only group values: a tuple is a list of what it holds.
+_OF_TUPLES = ("stablehlo.tuple", "stablehlo.get_tuple_element")
 # In a region of scalars these change nothing.
 _OF_SCALARS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
 _DEEPEST = 64  # the largest allowed depth of calls
 _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom op '(?P<op>[\w.]+)'")
-# Inside of functions these are counted as i64, by ops for which signs make no difference: JAX numbers random bits in them.
-_UNSIGNED = "ui64"
-_ON_BITS = frozenset(
-    (
-        *("add", "and", "multiply", "not", "or", "subtract", "xor", "shift_left", "shift_right_logical", "select"),
-        *("constant", "convert", "iota", "broadcast_in_dim", "concatenate", "reshape", "reverse", "slice", "transpose"),
-        *("dynamic_slice", "dynamic_update_slice", "gather", "case", "if", "while", "optimization_barrier"),
-    )
-)
 # Attributes that choose a precision or an algorithm, but do not change what is computed.
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
@@ -136,7 +129,7 @@ class _Import:
         with mlir.entered():
             block = function.entry_block
             shapes = [
-                _shape(a, a.location) for a in block.arguments
+                shape_held(a, a.location) for a in block.arguments
             ]  # before ops: those that ask for sizes follow from these
             imports.check(self.nodes)
             arguments = [
@@ -170,6 +163,8 @@ class _Import:
         for node, op in _nodes(function):
             size += 1
             callee = None if composite_rule(op) else _callee(op)
+            if node in _OF_TUPLES:
+                continue
             if callee is None:
                 name_of_rule = composite_rule(op) or node.removeprefix(_PREFIX)
                 self.nodes.append((name_of_rule, describe(op.location) or caller))
@@ -222,6 +217,9 @@ class _Import:
         for op in body:
             operation = op.operation
             operands = [values[v] for v in operation.operands]
+            if operation.name in _OF_TUPLES:
+                values[operation.results[0]] = _of_tuples(operation, operands)
+                continue
             callee = None if operation.name == _COMPOSITE and composite_rule(operation) else _callee(operation)
             if callee is None:
                 results = self._built(g, operation, operands, values, lifted)
@@ -234,16 +232,14 @@ class _Import:
         self, g: Graph, op: mlir.Operation, operands: Sequence[Tensor], values: dict[mlir.Value, Tensor], lifted: bool
     ) -> list[Tensor]:
         place = describe(op.location)
-        wide = any(_UNSIGNED in str(v.type) for v in (*op.operands, *op.results))
-        if wide and op.name.removeprefix(_PREFIX) not in _ON_BITS:
-            raise UnsupportedError(f"{op.name.removeprefix(_PREFIX)} of ui64 cannot be imported", location=place)
-        shapes = [_shape(r, op.location, inner=True) for r in op.results]
+        shapes = [shape_held(r, op.location) for r in op.results]
         if lifted:
             if op.name in _OF_SCALARS:
                 return list(operands)
             dims = np.broadcast_shapes(*(t.shape.static for t in operands))
             shapes = [shape.with_dims(dims) for shape in shapes]
         name = composite_rule(op) or op.name.removeprefix(_PREFIX)
+        held = Held(op, name)
         try:
             attributes = {n: _value(a) for n, a in _inherent(op)}
         except Error as problem:
@@ -251,16 +247,20 @@ class _Import:
         if op.name == _COMPOSITE:
             given = attributes.get("composite_attributes") or {}
             attributes = {n.name: _value(n.attr) for n in given}
-        takes = imports.rules[name].attributes
+        rule = held.rule(imports.rules, place)
+        takes = imports.rules[rule].attributes
         if op.name == _CUSTOM_CALL and name != "custom_call":
             attributes = {n: v for n, v in attributes.items() if n in takes}
         details = {
-            "results": shapes,
+            "results": held.computed(shapes),
             "regions": [Body(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
+            "unsigned": held.unsigned() if "unsigned" in takes else None,
         }
         attributes |= {n: v for n, v in details.items() if n in takes}
-        built = imports.build(g, name, operands, attributes, _IRRELEVANT, place, op.location)
+        operands = held.opened(g, operands)
+        built = imports.build(g, rule, operands, attributes, _IRRELEVANT, place, op.location)
+        built = held.closed(g, built)
         if not lifted and [t.shape for t in built] != shapes:
             gives = ", ".join(str(t.shape) for t in built)
             raise Error(f"{name} gives {gives}, not {', '.join(map(str, shapes))}", location=place)
@@ -307,28 +307,15 @@ def composite_rule(op: mlir.Operation) -> str | None:
     return name if name.startswith("chlo.") and (name in imports.rules or op.name == _CUSTOM_CALL) else None
 
 
+def _of_tuples(op: mlir.Operation, operands: list[Any]) -> Any:
+    return operands if op.name == _OF_TUPLES[0] else operands[0][op.attributes["index"].value]
+
+
 def _callee(op: mlir.Operation) -> str | None:
     """The name of the function that an op calls; None for an op that calls none."""
     if op.name not in _CALLS:
         return None
     return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
-
-
-def _shape(value: mlir.Value, location: mlir.Location, *, inner: bool = False) -> Shape:
-    """The shape of a value; inside of a function ui64 counts as i64, whose bits are the same."""
-    try:
-        shape = _as_signed(value.type) if inner and _UNSIGNED in str(value.type) else shape_of(value)
-    except Error as problem:
-        hint = "export it with static sizes" if "?" in str(value.type) else None
-        raise Error(
-            f"{value.type} cannot be imported: {problem.message}", location=describe(location), hint=hint
-        ) from None
-    return shape
-
-
-def _as_signed(type_: Any) -> Shape:
-    ranked = mlir.ir.RankedTensorType(type_)
-    return shape_of_type(mlir.ir.RankedTensorType.get(ranked.shape, mlir.ir.IntegerType.get_signless(64)))
 
 
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
@@ -358,10 +345,7 @@ def _value(attribute: Any) -> Any:
     if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attribute)
     if isinstance(attribute, ir.DenseElementsAttr):
-        if _UNSIGNED in str(attribute.type):
-            return np.array(attribute).view(np.int64)
-        shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
-        return elements_from_mlir(attribute)
+        return elements_held(attribute)
     if enum := re.fullmatch(r"#stablehlo<\w+ (\w+)>", str(attribute)):
         return enum[1]
     return attribute

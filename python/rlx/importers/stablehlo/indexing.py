@@ -113,11 +113,11 @@ def scatter(
     )
     turned = [g.transpose(x, places.order) for x in xs]
     rows = [g.reshape(g.transpose(update, axes), shape) for update in updates]
-    joined = _joined(g, turned, places.indices, rows, regions[0], unique=unique_indices)
+    joined = joined_at(g, turned, places.indices, rows, regions[0], unique=unique_indices)
     return [g.transpose(x, back) for x in joined]
 
 
-def _joined(
+def joined_at(
     g: Any, xs: list[Tensor], indices: Tensor, updates: list[Tensor], region: Any, *, unique: bool
 ) -> list[Tensor]:
     """Tensors with the updates of the first axes joined to them by a region."""

@@ -74,7 +74,10 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
         infinite = 2 ** (width - 1 - fraction) - 1
         size = g.where(size >= literal((most + 1) << fraction), literal(infinite << fraction), size)
         size = g.where(size < literal(least << fraction), literal(0), size)
-    return g.where(g.isnan(x), x, g.bitcast(g.bitwise_or(sign, size), kind))
+    rounded = g.bitcast(g.bitwise_or(sign, size), kind)
+    # Without bits of a fraction, NaN has no place: it becomes infinite.
+    special = x if mantissa_bits else g.where(bits < 0, -np.inf, np.inf)
+    return g.where(g.isnan(x), g.cast(special, kind), rounded)
 
 
 @imports("count_leading_zeros")

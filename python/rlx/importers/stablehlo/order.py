@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.types import flipped, foreign
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -53,6 +54,8 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     total = "compare_type" in kinds and "TOTALORDER" in str(kinds["compare_type"])
     if total and key.dtype.is_float:
         key = total_order(g, key)
+    if foreign(compare.operands[0].type) == "ui64":
+        key = flipped(g, key)
     descending = _DESCENDING[direction] ^ (first > second)
     return g.argsort(g.cast(key, "u8") if key.dtype.is_bool else key, axis, descending)
 
@@ -106,4 +109,8 @@ def total_order(g: Any, x: Tensor) -> Tensor:
 
 @imports("chlo.top_k")
 def top_k(g: Any, x: Tensor, *, k: int) -> list[Tensor]:
-    return list(g.topk(x, k))
+    """The largest in the total order of floats, in which NaN is above all numbers."""
+    if not x.dtype.is_float and not x.dtype.is_bool:
+        return list(g.topk(x, k))
+    _, places = g.topk(g.cast(x, "u8") if x.dtype.is_bool else total_order(g, x), k)
+    return [g.take_along_axis(x, places, -1), places]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.stablehlo.indexing import joined_at
 from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, joining, joining_kind
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
 
@@ -28,7 +28,7 @@ def reduce_window(
     window_dilations: tuple[int, ...] | None = None,
     padding: Any = None,
 ) -> list[Tensor]:
-    """Axis by axis: the joins of a region may be made in any order that keeps that of the elements."""
+    """The last axis first: the joins of a region may be made in any order that keeps that of the elements."""
     count = len(operands) // 2
     wide = [g.cast(t, shape.dtype) for t, shape in zip(operands, (*results, *results), strict=True)]
     xs, starts = wide[:count], wide[count:]
@@ -38,7 +38,7 @@ def reduce_window(
     holes = tuple(d - 1 for d in base_dilations or ones)
     xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)]
     join = joining(g, regions[0])
-    for axis in range(rank):
+    for axis in reversed(range(rank)):
         xs = windows_joined(
             g, xs, join, axis, window_dimensions[axis], (window_dilations or ones)[axis], (window_strides or ones)[axis]
         )
@@ -167,16 +167,10 @@ def select_and_scatter(
         return [g.where(kept, a, b) for a, b in zip(first, second, strict=True)]
 
     found: list[Tensor] = [values, numbers]
-    for axis in range(rank):
+    for axis in reversed(range(rank)):  # of equal elements the first one in the window's order is found
         found = windows_joined(
             g, found, join, axis, (window_dimensions or ones)[axis], 1, (window_strides or ones)[axis]
         )
-    kind = joining_kind(scatter, 0, x)
-    if kind not in METHODS:
-        raise UnsupportedError(
-            f"that scatters by another function than one of {', '.join(METHODS.values())} cannot be imported"
-        )
-    places = g.reshape(found[1], (-1, 1))
-    reduction = {"sum": "add", "prod": "mul"}.get(str(kind), str(kind))
-    first = g.expand(start, (size,))
-    return g.reshape(g.scatter_nd(first, places, g.reshape(source, (-1,)), reduction=reduction), x.shape.dims)
+    first, places = g.expand(start, (size,)), g.reshape(found[1], (-1, 1))
+    (joined,) = joined_at(g, [first], places, [g.reshape(source, (-1,))], scatter, unique=False)
+    return g.reshape(joined, x.shape.dims)

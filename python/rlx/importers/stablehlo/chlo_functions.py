@@ -1,0 +1,72 @@
+"""Functions of CHLO that are no ops of RLX: the upper half of a product, and a Bessel function."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# I1(x)·exp(-x) is a series in x up to this number, and above it a series in 1/x over the root of x.
+_NEAR = 8.0
+_TERMS = 40
+_POINTS = 2**14
+
+
+@imports("chlo.mulhi")
+def mulhi(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    bits = 8 * a.dtype.itemsize
+    if bits > 32:
+        raise UnsupportedError(f"of {a.dtype.name} cannot be imported")
+    product = g.cast(a, "i64") * g.cast(b, "i64")
+    return g.cast(g.binary("shift_right", product, g.full(a.shape.dims, bits, "i64")), a.dtype)
+
+
+@imports("chlo.bessel_i1e")
+def bessel_i1e(g: Any, x: Tensor) -> Tensor:
+    """`exp(-|x|)·I1(x)`, in f64, to the last digits."""
+    wide = g.cast(x, "f64")
+    size = g.abs(wide)
+    is_near = size <= _NEAR
+    near, far = g.where(is_near, size, 1.0), g.where(is_near, _NEAR, size)
+    below, above = _series()
+    of_near = _chebyshev(g, below, near * (4 / _NEAR) - 2.0) * near / _levelling(near, g.sqrt)
+    of_far = _chebyshev(g, above, 4 * _NEAR / far - 2.0) / g.sqrt(far)
+    value = g.where(is_near, of_near, of_far)
+    value = g.where(wide < 0, -value, value)
+    return g.cast(g.where(g.isnan(wide), wide, g.where(g.isinf(wide), 0.0, value)), x.dtype)
+
+
+def _chebyshev(g: Any, coefficients: np.ndarray, double: Tensor) -> Tensor:
+    """A series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
+    last: Any = g.zeros(double.shape.dims, "f64")
+    before: Any = last
+    for coefficient in coefficients[:0:-1]:
+        last, before = double * last - before + float(coefficient), last
+    return double * last * 0.5 - before + float(coefficients[0])
+
+
+@cache
+def _series() -> tuple[np.ndarray, np.ndarray]:
+    """The coefficients of I1(x)·exp(-x)/x, levelled, below `_NEAR`, and of I1(x)·exp(-x)·√x above it."""
+    nodes = np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
+    below, above = _NEAR * (nodes + 1) / 2, 2 * _NEAR / (nodes + 1)
+    values = _scaled(below) / below * _levelling(below, np.sqrt), _scaled(above) * np.sqrt(above)
+    transform = np.cos(np.pi * np.outer(np.arange(_TERMS), np.arange(_TERMS) + 0.5) / _TERMS) * 2 / _TERMS
+    transform[0] /= 2
+    return transform @ values[0], transform @ values[1]
+
+
+def _levelling(x: Any, root: Any) -> Any:
+    """What I1(x)·exp(-x)/x falls by, about: a series of their product is as precise where this is small."""
+    return (x + _NEAR / 2) * root(x + _NEAR / 2)
+
+
+def _scaled(x: np.ndarray) -> np.ndarray:
+    """I1(x)·exp(-x) as the mean of `exp(x·(cos t - 1))·cos t` over a period: of such a sum nearly all digits are right."""
+    angle = 2 * np.pi * np.arange(_POINTS) / _POINTS
+    return np.mean(np.exp(-2 * x[:, None] * np.sin(angle / 2) ** 2) * np.cos(angle), axis=1)

@@ -1,0 +1,140 @@
+"""Random bits as XLA draws them: by Philox or ThreeFry from a state of ui64, held in i64, of a key and a counter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.types import flipped
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
+from rlx.ops.random import philox
+
+_WORD = 32
+# ThreeFry2x32 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): rotations and the parity of a key.
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_ROUNDS = 5  # of four rotations each
+
+
+class _Words:
+    """Arithmetic of words of 32 bits, as `philox` takes it."""
+
+    def __init__(self, g: Any):
+        self._g = g
+
+    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Low and high word of integers of 64 bits."""
+        g = self._g
+        high = g.shift_right_logical(x, g.full(x.shape.dims, _WORD, "i64"))
+        return g.cast(x, "u32"), g.cast(high, "u32")
+
+    def joined(self, low: Tensor, high: Tensor) -> Tensor:
+        g = self._g
+        high = g.cast(high, "i64")
+        return g.bitwise_or(g.cast(low, "i64"), g.binary("shift_left", high, g.full(high.shape.dims, _WORD, "i64")))
+
+    def product(self, x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
+        return self.halves(self._g.cast(x, "i64") * factor)
+
+    def flipped(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._g.bitwise_xor(x, y)
+
+    def increased(self, x: Tensor, step: int) -> Tensor:
+        return x + self._g.constant(np.uint32(step))
+
+    def parity(self) -> Tensor:
+        return self._g.constant(np.uint32(_PARITY))
+
+    def rotated(self, x: Tensor, count: int) -> Tensor:
+        g = self._g
+        left, right = (g.full(x.shape.dims, n, "u32") for n in (count, _WORD - count))
+        return g.bitwise_or(g.binary("shift_left", x, left), g.binary("shift_right", x, right))
+
+
+@imports("rng_bit_generator")
+def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
+    """The default algorithm is Philox, as it is of XLA for CPUs and GPUs."""
+    words, kind = _Words(g), results[1].dtype
+    sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[rng_algorithm]
+    if state.shape.static not in [(size,) for size in sizes]:
+        raise UnsupportedError(f"by {rng_algorithm} from a state of {state.shape} cannot be imported")
+    if not kind.is_integer:
+        raise UnsupportedError(
+            f"of {kind.name} cannot be imported", hint="draw integers of as many bits, and bitcast them"
+        )
+    draw = _by_three_fry if rng_algorithm == "THREE_FRY" else _by_philox
+    numbers = [state[i] for i in range(state.shape.static[0])]
+    following, bits = draw(words, g, numbers, results[1].static, wide=kind.itemsize == 8)
+    return [g.stack(following), g.cast(bits, kind)]
+
+
+# --- Philox -----------------------------------------------------------------------------------------
+
+
+def _by_philox(
+    words: _Words, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+) -> tuple[list[Tensor], Tensor]:
+    """Blocks of four words. A state without the upper half of the counter has the key in its place."""
+    key, low, high = (*state, state[0])[:3]
+    count = math.prod(shape)
+    blocks = -(-count * (2 if wide else 1) // 4)
+
+    def sum_of(step: Tensor) -> tuple[Tensor, Tensor]:
+        total = low + step
+        carry = flipped(g, total) < flipped(g, low)
+        return total, high + g.cast(carry, "i64")
+
+    counter = [word for half in sum_of(g.iota((blocks,), 0, "i64")) for word in words.halves(half)]
+    drawn: list[Tensor] = list(philox(words, counter, words.halves(key)))
+    if wide:
+        drawn = [words.joined(*drawn[:2]), words.joined(*drawn[2:])]
+    bits = g.reshape(g.reshape(g.stack(drawn, 1), (-1,))[:count], shape)
+    following = sum_of(g.constant(np.int64(blocks)))
+    return [key, *following[: len(state) - 1]], bits
+
+
+# --- ThreeFry ---------------------------------------------------------------------------------------
+
+
+def _by_three_fry(
+    words: _Words, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+) -> tuple[list[Tensor], Tensor]:
+    """Pairs of words. Both make one number of 64 bits, or two numbers that are neighbours on the axis that is split."""
+    key, counter = state
+    axis = None if wide or not shape else _split_axis(shape)
+    half = [-(-n // 2) if i == axis else n for i, n in enumerate(shape)]
+    count = math.prod(half)
+    numbers = counter + g.reshape(g.iota((count,), 0, "i64"), half)
+    pair = _three_fry(words, words.halves(numbers), words.halves(key))
+    following = [key, counter + count]
+    if wide:
+        return following, words.joined(*pair)
+    if axis is None:
+        return following, pair[0]
+    both = g.stack(pair, axis + 1)
+    bits = g.reshape(both, [2 * n if i == axis else n for i, n in enumerate(half)])
+    return following, bits[tuple(slice(0, n) for n in shape)]
+
+
+def _split_axis(shape: tuple[int, ...]) -> int:
+    """The first axis of an even size, else the first one of the largest size."""
+    even = [axis for axis, size in enumerate(shape) if size % 2 == 0]
+    return even[0] if even else max(range(len(shape)), key=shape.__getitem__)
+
+
+def _three_fry(words: _Words, x: tuple[Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    keys = (*key, words.flipped(words.flipped(*key), words.parity()))
+    first, second = x[0] + keys[0], x[1] + keys[1]
+    for number in range(_ROUNDS):
+        for rotation in _ROTATIONS[number % 2]:
+            first = first + second
+            second = words.flipped(first, words.rotated(second, rotation))
+        first = first + keys[(number + 1) % 3]
+        second = words.increased(second + keys[(number + 2) % 3], number + 1)
+    return first, second
