@@ -41,6 +41,7 @@ _HOMES = {
     ),
     "from_stablehlo": "rlx.importers.stablehlo",
     "from_jax": "rlx.importers.jax",
+    "from_torch": "rlx.importers.torch",
     **dict.fromkeys(("jax_function", "JaxFunction"), "rlx.runtime.jax"),
     "from_onnx": "rlx.importers.onnx",
     "GraphModule": "rlx.blocks.graph_module",

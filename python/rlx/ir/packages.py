@@ -14,6 +14,7 @@ _INSTALLS = {
     "jax": "'rlx[jax]'",
     "jaxlib": "'rlx[jax]'",
     "onnx": "'rlx[onnx]'",
+    "torch": "'rlx[torch]'",
     "tokenizers": "'rlx[text]'",
     "tensorboardX": "'rlx[tensorboard]'",
     "shtab": "'rlx[completion]'",

@@ -1,0 +1,11 @@
+"""PyTorch modules, through `torch.export`, with parameters that share their memory."""
+
+from __future__ import annotations
+
+from rlx.importers.torch.model import from_torch
+from rlx.importers.torch.rules import imports
+from rlx.ir.submodules import import_all
+
+import_all(__name__)
+
+__all__ = ["from_torch", "imports"]

@@ -1,0 +1,121 @@
+"""Tensors made of sizes and numbers. Those of random numbers have no rule: they would be other numbers than PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import DimExpr
+from rlx.ir.errors import UnsupportedError
+
+_LARGEST = 1 << 24  # elements of a table that is written down
+
+
+def _filled(g: Any, value: Operand, results: Results) -> Tensor:
+    return g.expand(as_tensor(g, value, results[0].dtype), results[0].dims)
+
+
+@aten("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
+def zeros(g: Any, *rest: Any, dtype: Any = None, physical_layout: Any = None, results: Results) -> Tensor:
+    """PyTorch does not say what is in an empty tensor."""
+    return _filled(g, 0, results)
+
+
+@aten("new_empty_strided")
+def new_empty_strided(g: Any, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+    return _filled(g, 0, results)
+
+
+@aten("ones", "ones_like", "new_ones")
+def ones(g: Any, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
+    return _filled(g, 1, results)
+
+
+@aten("full", "full_like", "new_full", "fill")
+def full(g: Any, like: Any, *rest: Any, dtype: Any = None, fill_value: Any = None, results: Results) -> Tensor:
+    """The value is the last by position."""
+    return _filled(g, rest[-1] if rest else fill_value, results)
+
+
+@aten("scalar_tensor")
+def scalar_tensor(g: Any, value: Operand, *, dtype: Any = None, results: Results) -> Tensor:
+    return as_tensor(g, value, results[0].dtype)
+
+
+@aten("arange.default")
+def arange_to(g: Any, end: Any, *, dtype: Any = None, results: Results) -> Tensor:
+    return arange(g, 0, end, results=results)
+
+
+@aten("arange")
+def arange(g: Any, start: Any, end: Any, step: Any = 1, *, dtype: Any = None, results: Results) -> Tensor:
+    kind, count = results[0].dtype, results[0].dims[0]
+    if isinstance(count, DimExpr) or any(isinstance(n, DimExpr) for n in (start, step)):
+        whole = g.iota((count,), 0, "i64" if kind.is_integer else kind)
+        scaled = whole if step == 1 else g.mul(whole, as_tensor(g, step, whole.dtype))
+        return g.cast(scaled if start == 0 else g.add(scaled, as_tensor(g, start, whole.dtype)), kind)
+    if kind.is_integer and start == 0 and step == 1:
+        return g.iota((count,), 0, kind)
+    wide = np.int64 if all(isinstance(n, int) for n in (start, step)) else np.float64
+    return _table(g, start + np.arange(count, dtype=wide) * step, kind)
+
+
+def _table(g: Any, values: np.ndarray, kind: Any) -> Tensor:
+    if values.size > _LARGEST:
+        raise UnsupportedError(f"of {values.size} elements cannot be imported; at most {_LARGEST} are written down")
+    return g.constant(values.astype(kind.numpy))
+
+
+@aten("linspace")
+def linspace(g: Any, start: Operand, end: Operand, steps: int, *, dtype: Any = None, results: Results) -> Tensor:
+    """From both ends to the middle, as PyTorch does."""
+    kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
+    if not all(isinstance(n, (int, float)) for n in (start, end)):
+        raise UnsupportedError("between tensors cannot be imported")
+    step = (end - start) / max(count - 1, 1)  # pyright: ignore[reportOperatorIssue]
+    at = np.arange(count)
+    values = (
+        np.where(at < count // 2, start + step * at, end - step * (count - 1 - at)) if count > 1 else [start] * count
+    )
+    return _table(g, np.asarray(values, np.float64), kind)
+
+
+@aten("logspace")
+def logspace(
+    g: Any, start: Operand, end: Operand, steps: int, base: float = 10.0, *, dtype: Any = None, results: Results
+) -> Tensor:
+    exponents = np.linspace(float(start), float(end), steps)  # pyright: ignore[reportArgumentType]
+    return _table(g, np.power(float(base), exponents), results[0].dtype)
+
+
+@aten("eye")
+def eye(g: Any, n: int, m: int | None = None, *, dtype: Any = None, results: Results) -> Tensor:
+    rows, columns = (known(d, "size") for d in results[0].dims)
+    return g.eye(rows, columns, dtype=results[0].dtype)
+
+
+@aten("tril_indices")
+def tril_indices(g: Any, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+    return _table(g, np.stack(np.tril_indices(row, offset, col)), results[0].dtype)
+
+
+@aten("triu_indices")
+def triu_indices(g: Any, row: int, col: int, offset: int = 0, *, dtype: Any = None, results: Results) -> Tensor:
+    return _table(g, np.stack(np.triu_indices(row, offset, col)), results[0].dtype)
+
+
+def _window(values: Any) -> Any:
+    def rule(g: Any, length: int, periodic: bool = True, *, dtype: Any = None, results: Results) -> Tensor:
+        count = length + 1 if periodic and length > 1 else length
+        made = np.asarray(values(count), np.float64) if count > 1 else np.ones(count)
+        return _table(g, made[:length], results[0].dtype)
+
+    return rule
+
+
+aten("hann_window")(_window(lambda n: 0.5 - 0.5 * np.cos(2 * math.pi * np.arange(n) / (n - 1))))
+aten("hamming_window")(_window(lambda n: 0.54 - 0.46 * np.cos(2 * math.pi * np.arange(n) / (n - 1))))

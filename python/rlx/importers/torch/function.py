@@ -1,0 +1,216 @@
+"""The nodes of an exported program as ops of a graph."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.importers.torch.rules import imports
+from rlx.importers.torch.sizes import Sizes
+from rlx.ir import dim
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.location import location_at
+from rlx.ir.shape import Shape
+
+# Arguments that say where and how a result is stored, not what it is.
+_IRRELEVANT = ("layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy")
+# What only checks what holds for every input that the graph takes, or holds already.
+_CHECKS = frozenset(
+    (
+        *("aten._assert_scalar", "aten._assert_tensor_metadata", "aten._assert_async", "aten.sym_constrain_range"),
+        *("aten.sym_constrain_range_for_size", "_check_is_size", "aten._functional_assert_async"),
+    )
+)
+_FRAME = re.compile(r'File "(.+)", line (\d+), in ')
+
+
+def op_name(target: Any) -> str:
+    """The name of the rule for what a node calls: `aten.add.Scalar` where there is one of that name, else `aten.add`."""
+    if not hasattr(target, "_schema"):  # of Python, or an operator that takes graphs
+        module = getattr(target, "__module__", "") or ""
+        name = getattr(target, "__name__", str(target))
+        return (
+            name if hasattr(target, "dispatch") or not module.startswith(("_operator", "math")) else f"operator.{name}"
+        )
+    whole = str(target)
+    return whole if whole in imports.rules else whole.rpartition(".")[0]
+
+
+def is_size(value: Any) -> bool:
+    """Whether the value of a node is no tensor, but an integer or a truth value about sizes."""
+    return isinstance(value, int) or type(value).__name__ in ("SymInt", "SymBool")
+
+
+def call_nodes(module: Any) -> Iterator[Any]:
+    """All nodes that need a rule, of a graph and of the graphs inside of it."""
+    for node in module.graph.nodes:
+        if node.op == "call_function" and not _is_known(node):
+            yield node
+        elif node.op == "get_attr" and hasattr(inner := _attribute(module, node.target), "graph"):
+            yield from call_nodes(inner)
+
+
+def _is_known(node: Any) -> bool:
+    """Whether a node needs no rule: it picks a result, computes a size, or checks something."""
+    return node.target is operator.getitem or is_size(node.meta.get("val")) or op_name(node.target) in _CHECKS
+
+
+def _attribute(module: Any, path: str) -> Any:
+    return operator.attrgetter(path)(module)
+
+
+def place_of(node: Any, torch_folder: str) -> str | None:
+    """`file:line` of the innermost line outside of PyTorch that a node comes from."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if not f[0].startswith((torch_folder, "torch/"))]
+    if not frames:
+        return None
+    name, line = (own or frames)[-1]
+    return f"{name}:{line}"
+
+
+class Scope:
+    """What is known while the graph of an exported program is built.
+
+    Args:
+        torch: The package.
+        g: The graph.
+        sizes: The symbols of the program.
+    """
+
+    def __init__(self, torch: Any, g: Graph, sizes: Sizes):
+        self.torch, self.g, self.sizes = torch, g, sizes
+        self.folder = os.path.dirname(torch.__file__) + os.sep
+        self._locations: dict[tuple[str, str], mlir.Location] = {}
+
+    def run(self, module: Any, arguments: Sequence[Any]) -> Any:
+        """What a graph of PyTorch's gives for the values of its placeholders; its ops are added to the graph."""
+        values: dict[Any, Any] = {}
+        given = iter(arguments)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = next(given)
+            elif node.op == "get_attr":
+                values[node] = self._constant(_attribute(module, node.target), node.target)
+            elif node.op == "call_function":
+                values[node] = self._called(node, values)
+            elif node.op == "output":
+                return _replaced(node.args[0], values)
+        raise Error("a graph of PyTorch's has no output")
+
+    def _constant(self, value: Any, name: str) -> Any:
+        """What a module holds: a graph, as a function of values, or a tensor."""
+        from rlx.importers.table import constant
+        from rlx.importers.torch.weights import array_of
+
+        if hasattr(value, "graph"):
+            return Body(self, value)
+        return constant(self.g, array_of(self.torch, value, f"'{name}'"))
+
+    def _called(self, node: Any, values: dict[Any, Any]) -> Any:
+        found = node.meta.get("val")
+        if is_size(found):
+            return None if type(found).__name__ == "SymBool" else self._size(node, found)
+        if node.target is operator.getitem:
+            return values[node.args[0]][node.args[1]]
+        name = op_name(node.target)
+        if name in _CHECKS:
+            return None
+        place = self.place(node)
+        single = not isinstance(found, (tuple, list))
+        shapes = [self._shape(t, name, place) for t in ([found] if single else found)]
+        operands, attributes = _arguments(node)
+        operands, attributes = _replaced(operands, values), _replaced(attributes, values)
+        rule = imports.rules[name]
+        details = {"results": shapes, "scope": self}
+        attributes |= {n: v for n, v in details.items() if n in rule.attributes}
+        built = imports.build(self.g, name, operands, attributes, _IRRELEVANT, place, self._location(node, place))
+        built = [self._as_said(t, s, name, place) for t, s in zip(built, shapes, strict=True)]
+        return built[0] if single else built
+
+    def _size(self, node: Any, found: Any) -> Any:
+        try:
+            return self.sizes.dim(found)
+        except Error as problem:
+            raise type(problem)(problem.message, location=self.place(node), hint=problem.hint) from None
+
+    def _shape(self, tensor: Any, name: str, place: str | None) -> Shape:
+        if tensor is None:
+            raise Error(f"{name} gives a result of an unknown shape", location=place)
+        try:
+            return self.sizes.shape(tensor)
+        except Error as problem:
+            raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+
+    def _as_said(self, built: Tensor, said: Shape, name: str, place: str | None) -> Tensor:
+        """A result with the dtype that PyTorch has found; positions and counts are i32 here and i64 there.
+
+        Raises:
+            Error: It is another shape.
+        """
+        if built.dtype.is_integer and said.dtype.is_integer and built.dtype != said.dtype:
+            built = self.g.cast(built, said.dtype)
+        same = built.rank == said.rank and all(map(dim.same, built.shape.dims, said.dims))
+        if not same or built.dtype != said.dtype:
+            raise Error(f"{name} gives {built.shape}, not {said}", location=place)
+        return built
+
+    def place(self, node: Any) -> str | None:
+        """`file:line` of the user's code that a node comes from."""
+        return place_of(node, self.folder)
+
+    def _location(self, node: Any, place: str | None) -> mlir.Location | None:
+        """The place of a node, in the scope of the module that it belongs to (`encoder/layers/0`)."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path = stack[-1][0] if stack else ""
+        path = path.replace(".", "/") if isinstance(path, str) and path.isprintable() else ""
+        key = place or "<unknown>", path
+        if key not in self._locations:
+            location = location_at(key[0])
+            named = mlir.ir.Location.name(path, location, context=mlir.context()) if path else location
+            self._locations[key] = named
+        return self._locations[key]
+
+
+class Body:
+    """A graph inside of a module, as a function of values.
+
+    Attributes:
+        module: The graph.
+    """
+
+    def __init__(self, scope: Scope, module: Any):
+        self.scope, self.module = scope, module
+
+    def __call__(self, *arguments: Any) -> list[Any]:
+        """What it gives for the values of its placeholders."""
+        result = self.scope.run(self.module, arguments)
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _replaced(value: Any, values: dict[Any, Any]) -> Any:
+    """Arguments of a node, with the values of nodes in their places."""
+    if isinstance(value, (list, tuple)):
+        return [_replaced(v, values) for v in value]
+    if isinstance(value, dict):
+        return {k: _replaced(v, values) for k, v in value.items()}
+    return values[value] if type(value).__name__ == "Node" else value
+
+
+def _arguments(node: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a node as a rule takes them: by position up to the `*` of the schema, by keyword behind it."""
+    operands, attributes = list(node.args), dict(node.kwargs)
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not attributes:
+        return operands, attributes
+    by_position = [a for a in schema.arguments if not a.kwarg_only]
+    last = max((i for i, a in enumerate(by_position) if a.name in attributes), default=-1)
+    for argument in by_position[len(operands) : last + 1]:
+        operands.append(attributes.pop(argument.name, argument.default_value))
+    return operands, attributes

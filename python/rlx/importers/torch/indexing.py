@@ -1,0 +1,285 @@
+"""What is chosen or placed by indices. Where PyTorch counts negative ones from the end, they are wrapped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import DType, bool_, i64
+from rlx.ir.errors import UnsupportedError
+
+# By PyTorch's names of reductions.
+_KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _wrapped(g: Any, index: Tensor, size: Dim) -> Tensor:
+    index = as_tensor(g, index, i64)
+    return g.where(g.lt(index, 0), g.add(index, as_tensor(g, size, i64)), index)
+
+
+def _ranked(g: Any, *tensors: Tensor) -> list[Tensor]:
+    """Tensors of rank 0 with an axis of size 1."""
+    return [g.reshape(t, (1,)) if t.rank == 0 else t for t in tensors]
+
+
+@aten("embedding")
+def embedding(
+    g: Any, table: Tensor, index: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    return g.embedding(table, index)
+
+
+@aten("index_select", "index_select_copy")
+def index_select(g: Any, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.gather(x, *_ranked(g, index), axis=axis_of(dim, x.rank)) if x.rank else x
+
+
+@aten("gather")
+def gather(g: Any, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, results: Results) -> Tensor:
+    x, index = _ranked(g, x, index)
+    return g.reshape(g.gather_nd(x, _positions(g, x, axis_of(dim, x.rank), index)), results[0].dims)
+
+
+@aten("take")
+def take(g: Any, x: Tensor, index: Tensor) -> Tensor:
+    count = product(x.shape.dims)
+    return g.gather(g.reshape(x, (count,)), _wrapped(g, index, count))
+
+
+def _positions(g: Any, x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """For each element of `index` the place of the element of `x` that it means, along a last axis."""
+    dims = index.shape.dims
+    columns = [as_tensor(g, index, i64) if a == axis else g.iota(dims, a, "i64") for a in range(x.rank)]
+    return g.concat([g.expand_dims(c, -1) for c in columns], axis=-1) if x.rank > 1 else g.expand_dims(columns[0], -1)
+
+
+def _scattered(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, kind: str) -> Tensor:
+    rows, places = _ranked(g, x, index)
+    if isinstance(source, Tensor) and source.rank:
+        source = g.slice(source, [0] * source.rank, places.shape.dims)  # the rest is not read
+    updates = g.expand(as_tensor(g, source, x.dtype), places.shape.dims)
+    positions = _positions(g, rows, axis_of(dim, rows.rank), places)
+    return g.reshape(g.scatter_nd(rows, positions, updates, reduction=kind), x.shape.dims)
+
+
+@aten("scatter")
+def scatter(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, *, reduce: str | None = None) -> Tensor:
+    return _scattered(g, x, dim, index, source, _KINDS[reduce])
+
+
+@aten("scatter_add")
+def scatter_add(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _scattered(g, x, dim, index, source, "add")
+
+
+def _neutral(kind: DType, reduction: str) -> Any:
+    if reduction in ("add", "mul"):
+        return 0 if reduction == "add" else 1
+    if kind.is_bool:
+        return reduction == "min"
+    return (
+        (-math.inf if reduction == "max" else math.inf)
+        if kind.is_float
+        else kind.min
+        if reduction == "max"
+        else kind.max
+    )
+
+
+@aten("scatter_reduce")
+def scatter_reduce(
+    g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    if reduce == "mean":
+        return _scatter_mean(g, x, dim, index, source, include_self)
+    kind = _KINDS[reduce]
+    if not include_self:
+        touched = _scattered(g, g.full_like(x, False, dtype=bool_), dim, index, True, "set")
+        x = g.where(touched, as_tensor(g, _neutral(x.dtype, kind), x.dtype), x)
+    return _scattered(g, x, dim, index, source, kind)
+
+
+def _scatter_mean(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
+    ones = g.ones_like(x) if include_self else g.zeros_like(x)
+    count = _scattered(g, ones, dim, index, 1, "add")
+    untouched = g.eq(count, as_tensor(g, 0, x.dtype))
+    total = _scattered(g, x if include_self else g.zeros_like(x), dim, index, source, "add")
+    divisor = g.where(untouched, as_tensor(g, 1, x.dtype), count)
+    made = g.div(total, divisor) if x.dtype.is_float else g.floor_divide(total, divisor)
+    return g.where(untouched, x, made)
+
+
+def _rows(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str) -> Tensor:
+    """Slices of an axis combined with others at places of it."""
+    whole = x.shape.dims
+    x, source, index = _ranked(g, x, source, index)
+    axis = axis_of(dim, x.rank)
+    places = g.expand_dims(_wrapped(g, index, x.shape.dims[axis]), -1)
+    made = g.scatter_nd(g.moveaxis(x, axis, 0), places, g.moveaxis(source, axis, 0), reduction=kind)
+    return g.reshape(g.moveaxis(made, 0, axis), whole)
+
+
+@aten("index_add")
+def index_add(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    source = as_tensor(g, source, x.dtype)
+    return _rows(g, x, dim, index, source if alpha == 1 else g.mul(source, as_tensor(g, alpha, x.dtype)), "add")
+
+
+@aten("index_copy")
+def index_copy(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _rows(g, x, dim, index, source, "set")
+
+
+@aten("index_fill")
+def index_fill(g: Any, x: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
+    rows, places = _ranked(g, x, index)
+    axis = axis_of(dim, rows.rank)
+    dims = [places.shape.dims[0] if a == axis else d for a, d in enumerate(rows.shape.dims)]
+    filled = _rows(g, rows, dim, places, g.expand(as_tensor(g, value, x.dtype), dims), "set")
+    return g.reshape(filled, x.shape.dims)
+
+
+def _without_masks(indices: Sequence[Tensor | None]) -> None:
+    if any(t is not None and t.dtype.is_bool for t in indices):
+        raise UnsupportedError(
+            "by a mask cannot be imported: the size of the result depends on values", hint="torch.where keeps all sizes"
+        )
+
+
+def _indexed(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor], tuple[Dim, ...]]:
+    """The axes that are indexed, their indices of one shape, and that shape."""
+    axes = [a for a, t in enumerate(indices) if t is not None]
+    wrapped = [_wrapped(g, indices[a], x.shape.dims[a]) for a in axes]  # pyright: ignore[reportArgumentType]
+    whole = wrapped[0]
+    for t in wrapped[1:]:
+        whole = g.add(whole, t)  # of the shape that all broadcast to
+    return axes, [g.expand(t, whole.shape.dims) for t in wrapped], whole.shape.dims
+
+
+@aten("index", "_unsafe_index")
+def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """Tensors at some axes, of one shape after broadcasting: where the axes are neighbours its axes stand in their place, else
+    in front.
+    """
+    _without_masks(indices)
+    if sum(t is not None for t in indices) == 1:
+        axis = next(a for a, t in enumerate(indices) if t is not None)
+        return g.gather(x, _wrapped(g, indices[axis], x.shape.dims[axis]), axis=axis)  # pyright: ignore
+    axes, places, dims = _indexed(g, x, indices)
+    others = [a for a in range(x.rank) if a not in axes]
+    rows = g.transpose(x, (*axes, *others))
+    made = g.gather_nd(rows, g.stack(places, axis=-1))
+    neighbours = axes == list(range(axes[0], axes[-1] + 1))
+    if not neighbours or axes[0] == 0:
+        return made
+    rank, before = len(dims), axes[0]
+    return g.transpose(made, (*range(rank, rank + before), *range(rank), *range(rank + before, made.rank)))
+
+
+@aten("index_put", "_unsafe_index_put")
+def index_put(
+    g: Any, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    values = as_tensor(g, values, x.dtype)
+    masks = [t for t in indices if t is not None and t.dtype.is_bool]
+    if len(masks) == 1 and indices[0] is masks[0] and all(t is None for t in indices[1:]) and values.rank == 0:
+        mask = g.reshape(masks[0], (*masks[0].shape.dims, *(1 for _ in range(x.rank - masks[0].rank))))
+        return g.where(mask, g.add(x, values) if accumulate else values, x)
+    _without_masks(indices)
+    axes, places, dims = _indexed(g, x, indices)
+    others = [a for a in range(x.rank) if a not in axes]
+    order = (*axes, *others)
+    rows = g.transpose(x, order)
+    rest = tuple(x.shape.dims[a] for a in others)
+    before, rank = axes[0], len(dims)
+    if axes == list(range(before, axes[-1] + 1)) and before:  # its axes stand in their place
+        wide = g.expand(values, (*rest[:before], *dims, *rest[before:]))
+        wide = g.transpose(wide, (*range(before, before + rank), *range(before), *range(before + rank, wide.rank)))
+    else:
+        wide = g.expand(values, (*dims, *rest))
+    made = g.scatter_nd(rows, g.stack(places, axis=-1), wide, reduction="add" if accumulate else "set")
+    return g.transpose(made, tuple(int(a) for a in np.argsort(order)))
+
+
+@aten("masked_scatter")
+def masked_scatter(g: Any, x: Tensor, mask: Tensor, source: Tensor, *, results: Results) -> Tensor:
+    dims = results[0].dims
+    mask, x = g.expand(mask, dims), g.expand(x, dims)
+    flat = g.reshape(mask, (product(dims),))
+    order = g.sub(g.cumsum(g.cast(flat, "i32"), axis=0), 1)
+    values = g.gather(g.reshape(source, (product(source.shape.dims),)), g.maximum(order, 0))
+    return g.where(mask, g.reshape(values, dims), x)
+
+
+@aten("one_hot")
+def one_hot(g: Any, x: Tensor, num_classes: int = -1) -> Tensor:
+    if num_classes < 0:
+        raise UnsupportedError("without num_classes cannot be imported: the size of the result depends on values")
+    return g.one_hot(x, num_classes, dtype="i64")
+
+
+def _found(g: Any, rows: Tensor, values: Operand, right: bool, results: Results) -> Tensor:
+    values = values if isinstance(values, Tensor) else g.cast(values, rows.dtype)
+    wide = g.expand_dims(rows, -2) if rows.rank > 1 else rows
+    each = g.expand_dims(values, -1)
+    before = g.logical_not(g.gt(wide, each)) if right else g.lt(wide, each)
+    return g.sum(g.cast(before, results[0].dtype), [before.rank - 1])
+
+
+@aten("searchsorted")
+def searchsorted(
+    g: Any,
+    rows: Tensor,
+    values: Operand,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+    results: Results,
+) -> Tensor:
+    rows = rows if sorter is None else g.take_along_axis(rows, sorter, axis=-1)
+    return _found(g, rows, values, side == "right" or (side is None and right), results)
+
+
+@aten("bucketize")
+def bucketize(
+    g: Any, values: Operand, rows: Tensor, *, out_int32: bool = False, right: bool = False, results: Results
+) -> Tensor:
+    return _found(g, rows, values, right, results)
+
+
+@aten("isin")
+def isin(g: Any, x: Operand, y: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    x, y = (t if isinstance(t, Tensor) else g.constant(t) for t in (x, y))
+    return g.isin(x, y, invert)
+
+
+@aten("renorm")
+def renorm(g: Any, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    axes = [a for a in range(x.rank) if a != axis_of(dim, x.rank)]
+    norm = g.norm(x, float(p), axes, True)
+    return g.where(g.gt(norm, maxnorm), g.mul(x, g.div(maxnorm, g.add(norm, 1e-7))), x)
+
+
+@aten("bincount")
+def bincount(g: Any, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
+    return g.bincount(x, weights, minlength, length=known(results[0].dims[0], "length"))
+
+
+@aten("index_reduce")
+def index_reduce(
+    g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    rows = _ranked(g, x, source)
+    shape = [static_size(index, 0) if a == axis_of(dim, x.rank) else 1 for a in range(rows[0].rank)]
+    places = g.expand(g.reshape(index, shape), rows[1].shape.dims)
+    return scatter_reduce(
+        g, x, dim, places, source, {"mean": "mean", "prod": "prod"}.get(reduce, reduce), include_self=include_self
+    )

@@ -1,0 +1,254 @@
+"""A module of PyTorch's as a graph: exported, with what it mutates made explicit, then built node by node."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.table import MOST_OPS, constant
+from rlx.importers.torch.function import Scope, call_nodes, op_name
+from rlx.importers.torch.rules import imports
+from rlx.importers.torch.sizes import Sizes, named_symbols
+from rlx.importers.torch.weights import array_of, identity
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import DimExpr
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Graph
+from rlx.ir.packages import required
+
+_WHAT = "rlx.from_torch"
+# They change running statistics without saying so in their schema.
+_WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
+
+
+def from_torch(
+    module: Any,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+) -> Graph:
+    """The graph of a PyTorch module for arguments of certain shapes and dtypes.
+
+    `torch.export` traces the module once, in the mode that it is in: after `module.eval()` a dropout is nothing. Operators
+    that RLX has no rule for are taken apart by PyTorch's core decompositions.
+
+    Args:
+        module: A `torch.nn.Module`, or a `torch.export.ExportedProgram`, which needs no arguments.
+        args: The arguments of `forward` by position: a tuple of tensors and pytrees of them, or one tensor. Their values do
+            not matter, except for those of Python's numbers, strings and truth values, which become part of the graph.
+        kwargs: Those by keyword.
+        dynamic_shapes: Which sizes stay open, as `torch.export.export` takes it. The name of a `torch.export.Dim` is the name
+            of the symbol; a size without one has PyTorch's (`s77`).
+        strict: As for `torch.export.export`: whether the Python code itself is analysed.
+
+    Returns:
+        Inputs are called as in the exported program: by the parameter of `forward`, and the path to the tensor inside of it
+        (`x`, `cache_0_key`). Outputs have the names of fields and keys, `out0`, `out1`, … where there are none. Parameters
+        and buffers have the names of the state dict, and their values, in `weights`, share the memory of the module's; those
+        that are one tensor are one parameter, those that nothing reads are none. Buffers that the module changes are
+        states. A tensor in the module's attributes is a constant, a parameter if it is large.
+
+    Raises:
+        UnsupportedError: Operators cannot be imported: it lists all of them with counts and places. Or one is used in a way
+            that is not imported, or an argument is changed in place.
+        Error: PyTorch is not installed or cannot export the module, or a dtype is none of the twelve.
+    """
+    torch = required("torch", _WHAT)
+    export = required("torch.export", _WHAT)
+    if isinstance(module, export.ExportedProgram):
+        if args != () or kwargs:
+            raise Error("an ExportedProgram has its arguments already; expected none", hint=f"{_WHAT}(program)")
+        return _graph(torch, _functional(torch, module), {})
+    if not isinstance(module, torch.nn.Module):
+        kind = type(module).__name__
+        hint = "a function f is the module of a class whose forward calls it; files are loaded by torch.export.load"
+        raise Error(f"expected a torch.nn.Module or a torch.export.ExportedProgram, got {kind}", hint=hint)
+    args = (args,) if isinstance(args, torch.Tensor) else args
+    if not isinstance(args, (tuple, list)) or not (kwargs is None or isinstance(kwargs, Mapping)):
+        raise Error(f"args is a tuple and kwargs a mapping of arguments, got {type(args).__name__} and {kwargs!r:.60}")
+    program = _exported(export, module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
+    order = list(inspect.signature(module.forward).parameters)
+    given = [*zip(order, args, strict=False), *(kwargs or {}).items()]
+    return _graph(torch, _functional(torch, program), named_symbols(program, given, dynamic_shapes, order))
+
+
+def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
+    """What PyTorch exports of a module.
+
+    Raises:
+        Error: It cannot export it.
+    """
+    try:
+        return export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+    except Exception as problem:
+        kind, message = type(problem).__name__, str(problem).strip()
+        lines = [line for line in message.splitlines() if line.strip()]
+        raise Error(f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}") from problem
+
+
+def _name(node: Any) -> str:
+    return op_name(node.target)
+
+
+def _functional(torch: Any, program: Any) -> Any:
+    """The program without operators that change their operands, and with those without a rule taken apart.
+
+    A program that is so already is left alone: taking one apart is tracing it again.
+    """
+    nodes = list(call_nodes(program.graph_module))
+    if len(nodes) > MOST_OPS:
+        raise Error(f"the program has {len(nodes)} operators; at most {MOST_OPS} can be imported")
+    hidden = {_name(n) for n in nodes if _changes_statistics(n)}
+    mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in nodes)
+    if not hidden and not mutable and all(_name(n) in imports.rules for n in nodes):
+        return program
+    table = torch.export.default_decompositions()
+    for target in list(table):
+        name = op_name(target)
+        if name in imports.rules and name not in hidden:
+            del table[target]
+    try:
+        return program.run_decompositions(table)
+    except Exception as problem:
+        message = f"PyTorch cannot take the program apart: {type(problem).__name__}: {problem!s:.600}"
+        raise Error(message) from problem
+
+
+def _changes_statistics(node: Any) -> bool:
+    position = _WITH_STATISTICS.get(_name(node))
+    return position is not None and bool(node.args[position]) and node.args[3] is not None
+
+
+class _Arguments:
+    """The placeholders of a program as arguments of a graph."""
+
+    def __init__(self, scope: Scope, program: Any, mutated: Sequence[str]):
+        self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
+        self.tensors: dict[Any, Tensor] = {}
+        self.states: dict[str, Tensor] = {}
+
+    def of(self, spec: Any, node: Any) -> Any:
+        """The value of a placeholder; None for one that is no tensor."""
+        kind, found = spec.kind.name, node.meta.get("val")
+        if kind == "USER_INPUT":
+            return self._input(node, found)
+        if kind == "TOKEN":
+            return None
+        if kind == "CUSTOM_OBJ":
+            raise UnsupportedError(f"the module holds '{spec.target}', an object of a class of TorchScript's")
+        if not node.users and spec.target not in self.mutated:
+            return None
+        tensor = self._stored(spec.target)
+        if kind == "CONSTANT_TENSOR":
+            return constant(self.g, array_of(self.scope.torch, tensor, f"'{spec.target}'"))
+        return self._state(spec.target, tensor) if spec.target in self.mutated else self._param(spec.target, tensor)
+
+    def _input(self, node: Any, found: Any) -> Tensor | None:
+        if type(found).__name__ in ("SymInt", "SymFloat", "SymBool"):
+            hint = "give it as a tensor of rank 0, or leave it out of dynamic_shapes"
+            raise UnsupportedError(f"input '{node.name}' is a number of Python's that stays open", hint=hint)
+        if not hasattr(found, "dtype"):
+            return None
+        try:
+            shape = self.scope.sizes.shape(found)
+        except Error as problem:
+            raise type(problem)(f"input '{node.name}': {problem.message}", hint=problem.hint) from None
+        return self.g.input(node.name, shape)
+
+    def _stored(self, target: str) -> Any:
+        program = self.program
+        found = program.state_dict.get(target)
+        return program.constants[target] if found is None else found
+
+    def _param(self, target: str, tensor: Any) -> Tensor:
+        same = identity(tensor)
+        if same not in self.tensors:
+            array = array_of(self.scope.torch, tensor, f"'{target}'")
+            self.tensors[same] = self.g.param(target, array.shape, array.dtype, value=array)
+        return self.tensors[same]
+
+    def _state(self, target: str, tensor: Any) -> Tensor:
+        """A buffer that the module changes. A state starts as one number: where the buffer does not, it starts as a parameter,
+        which a second state chooses before the first update.
+        """
+        g, array = self.g, array_of(self.scope.torch, tensor, f"'{target}'")
+        first = array.flat[0] if array.size else np.zeros((), array.dtype)[()]
+        if np.array_equal(array, np.full_like(array, first)):
+            self.states[target] = g.state(target, array.shape, array.dtype, init=first.item())
+            return self.states[target]
+        self.states[target] = g.state(target, array.shape, array.dtype)
+        started = g.state(f"{target}.started", (), bool, init=False)
+        g.update(started, g.constant(True))
+        return g.where(
+            started, self.states[target], g.param(f"{target}.initial", array.shape, array.dtype, value=array)
+        )
+
+
+def _graph(torch: Any, program: Any, names: Mapping[str, str]) -> Graph:
+    nodes = list(call_nodes(program.graph_module))
+    g = Graph("main")
+    scope = Scope(torch, g, Sizes(names))
+    imports.check(
+        (name if name in imports.rules else str(n.target), scope.place(n)) for n in nodes for name in (_name(n),)
+    )
+    signature = program.graph_signature
+    kinds = [(o.kind.name, o) for o in signature.output_specs]
+    if changed := [o.target for kind, o in kinds if kind == "USER_INPUT_MUTATION"]:
+        hint = "let it work on a copy: x = x.clone()"
+        raise UnsupportedError(f"the module changes its argument '{changed[0]}' in place", hint=hint)
+    mutated = [o.target for kind, o in kinds if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
+    placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
+    arguments = _Arguments(scope, program, mutated)
+    values = [arguments.of(s, n) for s, n in zip(signature.input_specs, placeholders, strict=True)]
+    results = scope.run(program.graph_module, values)
+    given = []
+    for (kind, o), result in zip(kinds, results, strict=True):
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
+            g.update(arguments.states[o.target], result)
+        elif kind == "USER_OUTPUT":
+            given.append(result)
+    outputs = zip(_output_names(program.call_spec.out_spec, len(given)), given, strict=True)
+    g.set_outputs({n: _output(g, v) for n, v in outputs if v is not None and not isinstance(v, str)})
+    return g
+
+
+def _output(g: Graph, value: Any) -> Tensor:
+    """An output; a number, or a size, becomes a tensor of rank 0."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, DimExpr):
+        return g.cast(g.dim_size(value), "i64")
+    return g.constant(np.asarray(value, np.float32 if isinstance(value, float) else None))
+
+
+def _output_names(spec: Any, count: int) -> list[str]:
+    """A name for each output, by its path in what the module returns."""
+    names = ["_".join(map(str, path)) if path else "0" for path in _paths(spec, ())]
+    names = [f"out{n}" if n[:1].isdigit() else n for n in names]
+    usable = len(names) == count == len(set(names)) and all(n.isprintable() for n in names)
+    return names if usable else [f"out{i}" for i in range(count)]
+
+
+def _paths(spec: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The paths of the leaves of a structure of PyTorch's pytrees."""
+    if spec.is_leaf():
+        yield path
+        return
+    children = spec.children()
+    for key, child in zip(_keys(spec, len(children)), children, strict=True):
+        yield from _paths(child, (*path, key))
+
+
+def _keys(spec: Any, count: int) -> Sequence[Any]:
+    """The names of the children of a node: keys, fields, or numbers."""
+    context = spec.context
+    fields = getattr(spec.type, "_fields", None)
+    for found in (fields, context, context[0] if isinstance(context, (list, tuple)) and context else None):
+        if isinstance(found, (list, tuple)) and len(found) == count and all(isinstance(k, (str, int)) for k in found):
+            return found
+    return range(count)

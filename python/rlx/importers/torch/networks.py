@@ -1,0 +1,276 @@
+"""Convolutions, norms and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.importers.torch.rules import Results, as_tensor, aten, each
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, product
+from rlx.ir.errors import UnsupportedError
+
+
+def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """What a function gives of a batch; an image alone is a batch of one."""
+    if x.rank > rank:
+        return function(x)
+    return g.squeeze(function(g.expand_dims(x, 0)), 0)
+
+
+@aten("convolution", "_convolution")
+def convolution(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    *rest: Any,
+) -> Tensor:
+    if transposed:
+        return conv_transpose(g, x, w, bias, stride, padding, output_padding, groups, dilation)
+    return conv(g, x, w, bias, stride, padding, dilation, groups)
+
+
+@aten("conv1d", "conv2d", "conv3d")
+def conv(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    rank = w.rank - 2
+    pads = 0 if padding == "valid" else padding if isinstance(padding, str) else each(padding, rank)
+    window = {"stride": each(stride, rank), "padding": pads, "dilation": each(dilation, rank), "groups": groups}
+    return batched(g, x, rank + 1, lambda x: _plus(g, g.conv(x, w, **window), bias, rank))
+
+
+@aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose(
+    g: Any,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    rank = w.rank - 2
+    window = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
+    window = {name: each(value, rank) for name, value in window.items()}
+    return batched(g, x, rank + 1, lambda x: _plus(g, g.conv_transpose(x, w, groups=groups, **window), bias, rank))
+
+
+def _plus(g: Any, x: Tensor, bias: Tensor | None, rank: int) -> Tensor:
+    return x if bias is None else g.add(x, g.reshape(bias, (bias.shape.dims[0], *(1 for _ in range(rank)))))
+
+
+def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
+    """A norm over the last axes, as one axis."""
+    count = product(shape)
+    rows = x if len(shape) == 1 else g.reshape(x, (*x.shape.dims[: x.rank - len(shape)], count))
+    flat = [None if w is None else g.reshape(as_tensor(g, w, x.dtype), (count,)) for w in weights]
+    scale, *bias = flat
+    made = getattr(g, method)(rows, g.full((count,), 1.0, x.dtype) if scale is None else scale, *bias, eps=eps)
+    return g.reshape(made, x.shape.dims)
+
+
+@aten("layer_norm")
+def layer_norm(
+    g: Any,
+    x: Tensor,
+    normalized_shape: Sequence[Dim],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    bias = g.full(tuple(normalized_shape), 0.0, x.dtype) if bias is None else bias
+    return _normed(g, x, normalized_shape, "layer_norm", weight, bias, eps=eps)
+
+
+@aten("native_layer_norm")
+def native_layer_norm(
+    g: Any, x: Tensor, shape: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> list[Tensor]:
+    return [layer_norm(g, x, shape, weight, bias, eps), *_statistics(g, x, len(shape), eps)]
+
+
+def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
+    """The mean over the last axes, and one over the standard deviation."""
+    axes = tuple(range(x.rank - count, x.rank))
+    mean = g.mean(x, axes, True)
+    return [mean, g.rsqrt(g.add(g.mean(g.square(g.sub(x, mean)), axes, True), eps))]
+
+
+@aten("rms_norm")
+def rms_norm(
+    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Without an eps it is the smallest difference of the numbers that PyTorch computes in."""
+    narrow = x.dtype.name in ("f16", "bf16")
+    smallest = (2.0**-23 if narrow else x.dtype.eps) if eps is None else eps
+    return _normed(g, x, normalized_shape, "rms_norm", weight, eps=smallest)
+
+
+@aten("_fused_rms_norm")
+def fused_rms_norm(
+    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None
+) -> list[Tensor]:
+    axes = tuple(range(x.rank - len(normalized_shape), x.rank))
+    inverse = g.rsqrt(g.add(g.mean(g.square(x), axes, True), x.dtype.eps if eps is None else eps))
+    return [rms_norm(g, x, normalized_shape, weight, eps), inverse]
+
+
+@aten("group_norm")
+def group_norm(
+    g: Any,
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    channels = x.shape.dims[1]
+    weight = g.full((channels,), 1.0, x.dtype) if weight is None else as_tensor(g, weight, x.dtype)
+    bias = g.full((channels,), 0.0, x.dtype) if bias is None else as_tensor(g, bias, x.dtype)
+    rows = x if x.rank > 2 else g.expand_dims(x, -1)
+    return g.reshape(g.group_norm(rows, weight, bias, num_groups, eps), x.shape.dims)
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    g: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Dim, c: Dim, rest: Dim, groups: int, eps: float
+) -> list[Tensor]:
+    rows = g.reshape(x, (n, groups, product(x.shape.dims[1:]) // groups))
+    statistics = [g.squeeze(t, -1) for t in _statistics(g, rows, 1, eps)]
+    return [group_norm(g, x, groups, weight, bias, eps), *statistics]
+
+
+@aten("batch_norm")
+def batch_norm(
+    g: Any,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    given = [t if t is None else as_tensor(g, t, x.dtype) for t in (mean, variance, weight, bias)]
+    if training or mean is None:
+        given[:2] = None, None
+    elif weight is not None and bias is not None:
+        return g.batch_norm_inference(x, given[2], given[3], given[0], given[1], eps)
+    return g.batch_norm(x, *given, training=training or mean is None, eps=eps)
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_no_training(
+    g: Any,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    momentum: float,
+    eps: float,
+    *,
+    results: Results,
+) -> list[Tensor]:
+    made = batch_norm(g, x, weight, bias, mean, variance, False, momentum, eps)
+    return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]  # the statistics are empty
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_functional(
+    g: Any,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> list[Tensor]:
+    """What it gives, its statistics, and the running ones; the variance that runs is that of a sample."""
+    axes = tuple(a for a in range(x.rank) if a != 1)
+    made = batch_norm(g, x, weight, bias, mean, variance, training, momentum, eps)
+    if not training:
+        empty = g.zeros((0,), dtype=mean.dtype)
+        return [made, empty, empty, mean, variance]
+    wide = as_tensor(g, x, mean.dtype)
+    now, spread = g.mean(wide, axes), g.var(wide, axes)
+    count = product(x.shape.dims[a] for a in axes)
+    size = as_tensor(g, count, mean.dtype)
+    sample = g.mul(spread, g.div(size, g.sub(size, 1.0)))
+    running = [g.add(g.mul(old, 1 - momentum), g.mul(new, momentum)) for old, new in ((mean, now), (variance, sample))]
+    return [made, now, g.rsqrt(g.add(spread, eps)), *running]
+
+
+@aten("instance_norm")
+def instance_norm(
+    g: Any,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    if not use_input_stats:
+        return batch_norm(g, x, weight, bias, mean, variance, False, momentum, eps)
+    return g.instance_norm(x, weight, bias, eps=eps)
+
+
+@aten("scaled_dot_product_attention")
+def attention(
+    g: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    results: Results,
+) -> Tensor:
+    if dropout_p > 0:
+        raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")
+    if scale is not None and math.isnan(scale):
+        scale = None
+    mask = mask if mask is None or mask.dtype.is_bool else as_tensor(g, mask, q.dtype)
+    if q.rank == 4 and (k.rank, v.rank) == (4, 4) and q.shape.dims[0] == k.shape.dims[0] == v.shape.dims[0]:
+        return g.scaled_dot_product_attention(q, k, v, mask, is_causal, scale)
+    # Other batches become one, of single heads.
+    dims = results[0].dims[:-2]
+    flat = [_one_batch(g, t, dims) for t in (q, k, v)]
+    mask = None if mask is None else _one_batch(g, mask, dims)
+    return g.reshape(g.scaled_dot_product_attention(*flat, mask, is_causal, scale), results[0].dims)
+
+
+def _one_batch(g: Any, x: Tensor, dims: Sequence[Dim]) -> Tensor:
+    matrix = x.shape.dims[-2:]
+    return g.reshape(g.expand(x, (*dims, *matrix)), (product(dims), 1, *matrix))

@@ -1,0 +1,116 @@
+"""Products of matrices and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+
+def _product(g: Any, x: Tensor, y: Tensor) -> Tensor:
+    """NumPy's and PyTorch's product: a vector is a row on the left and a column on the right."""
+    rows = g.expand_dims(x, 0) if x.rank == 1 else x
+    columns = g.expand_dims(y, 1) if y.rank == 1 else y
+    made = g.matmul(rows, columns)
+    gone = [axis for axis, t in ((made.rank - 2, x), (made.rank - 1, y)) if t.rank == 1]
+    return g.squeeze(made, gone) if gone else made
+
+
+@aten("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
+def matmul(g: Any, x: Tensor, y: Tensor) -> Tensor:
+    return _product(g, x, y)
+
+
+@aten("bmm.dtype", "mm.dtype")
+def matmul_of_dtype(g: Any, x: Tensor, y: Tensor, dtype: Any, *, results: Results) -> Tensor:
+    return _product(g, *as_tensors(g, results[0].dtype, x, y))
+
+
+@aten("vdot")
+def vdot(g: Any, x: Tensor, y: Tensor) -> Tensor:
+    return g.vdot(x, y)
+
+
+@aten("linear")
+def linear(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    made = _product(g, x, g.transpose(w) if w.rank == 2 else w)
+    return made if bias is None else g.add(made, bias)
+
+
+def _sum(g: Any, x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """`beta·x + alpha·product`; with a beta of 0, x is not read."""
+    product = product if alpha == 1 else g.mul(product, as_tensor(g, alpha, product.dtype))
+    if beta == 0:
+        return product
+    return g.add(x if beta == 1 else g.mul(x, as_tensor(g, beta, x.dtype)), product)
+
+
+@aten("addmm", "addmv", "baddbmm")
+def addmm(g: Any, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(g, x, _product(g, a, b), beta, alpha)
+
+
+@aten("_addmm_activation")
+def addmm_activation(
+    g: Any, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1, use_gelu: bool = False
+) -> Tensor:
+    made = addmm(g, x, a, b, beta=beta, alpha=alpha)
+    return g.gelu_approx(made) if use_gelu else g.relu(made)
+
+
+@aten("addbmm")
+def addbmm(g: Any, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(g, x, g.sum(g.matmul(a, b), [0]), beta, alpha)
+
+
+@aten("addr")
+def addr(g: Any, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return _sum(g, x, g.outer(a, b), beta, alpha)
+
+
+@aten("outer", "ger")
+def outer(g: Any, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
+    return g.outer(*as_tensors(g, results[0].dtype, x, y))
+
+
+@aten("einsum")
+def einsum(g: Any, equation: str, xs: Sequence[Tensor], *, path: Any = None) -> Tensor:
+    return g.einsum(equation, *xs)
+
+
+@aten("bilinear")
+def bilinear(g: Any, x: Tensor, y: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    made = g.einsum("...i,oij,...j->...o", x, w, y)
+    return made if bias is None else g.add(made, bias)
+
+
+@aten("linalg_cross")
+def cross(g: Any, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    return g.cross(x, y, axis=dim)
+
+
+@aten("linalg_vecdot")
+def vecdot(g: Any, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    return g.vecdot(x, y, axis=dim)
+
+
+@aten("_cdist_forward", "cdist")
+def cdist(g: Any, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    """Distances of all pairs of rows, by their differences, which is the most exact of PyTorch's ways."""
+    apart = g.sub(g.expand_dims(x, -2), g.expand_dims(y, -3))
+    if p == 2:
+        return g.sqrt(g.sum(g.square(apart), [apart.rank - 1]))
+    return g.norm(apart, float(p), apart.rank - 1)
+
+
+@aten("_linalg_solve_ex", "linalg_solve", "linalg_solve_ex")
+def solve(
+    g: Any, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False, results: Results
+) -> list[Tensor]:
+    """The solution alone: PyTorch's factors of the matrix are no results of RLX."""
+    if a.rank != 2 or b.rank not in (1, 2) or not left or len(results) > 1:
+        raise UnsupportedError("of batches, from the right, or with factors cannot be imported")
+    return [g.dense_solve(a, b)]

@@ -1,0 +1,125 @@
+"""Recurrent networks: a scan for each layer and direction, where PyTorch's decompositions would write out every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.importers.torch.rules import aten
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# From x [B, S, I], the states [B, H], the weights of a layer, and whether it goes backwards: the sequence and the last states.
+Layer = Callable[[Any, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
+
+
+def _run(
+    g: Any,
+    x: Tensor,
+    states: Sequence[Tensor],
+    params: Sequence[Tensor],
+    layer: Layer,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Tensor]:
+    """All layers. The states are `[layers·directions, B, H]`; a sequence alone is a batch of one."""
+    if train and dropout > 0 and num_layers > 1:
+        raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")
+    single = x.rank == 2
+    if single:
+        x, states = g.expand_dims(x, 0), [g.expand_dims(s, 1) for s in states]
+    elif not batch_first:
+        x = g.swapaxes(x, 0, 1)
+    directions = 2 if bidirectional else 1
+    count = len(params) // (num_layers * directions)
+    last: list[list[Tensor]] = [[] for _ in states]
+    for number in range(num_layers):
+        parts = []
+        for direction in range(directions):
+            index = number * directions + direction
+            first = [g.squeeze(g.narrow(s, 0, index, 1), 0) for s in states]
+            weights = params[index * count : (index + 1) * count]
+            y, *following = layer(g, x, first, weights, direction == 1)
+            parts.append(y)
+            for collected, state in zip(last, following, strict=True):
+                collected.append(g.expand_dims(state, 0))
+        x = parts[0] if len(parts) == 1 else g.concat(parts, axis=-1)
+    ends = [s[0] if len(s) == 1 else g.concat(s, axis=0) for s in last]
+    if single:
+        return [g.squeeze(x, 0), *(g.squeeze(s, 1) for s in ends)]
+    return [x if batch_first else g.swapaxes(x, 0, 1), *ends]
+
+
+def _scanned(
+    g: Any, x: Tensor, states: Sequence[Tensor], reverse: bool, step: Callable[[Tensor, Any], Sequence[Tensor]]
+) -> list[Tensor]:
+    """The first state of every step, and the last states, of what a step makes of a slice of x and the states."""
+
+    def body(carry: Any, now: Any) -> Any:
+        following = tuple(step(now[0], carry))
+        return following, (following[0],)
+
+    last, stacked = g.scan(body, tuple(states), (g.swapaxes(x, 0, 1),), reverse=reverse)
+    return [g.swapaxes(stacked[0], 0, 1), *last]
+
+
+def _biases(g: Any, x: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    if len(weights) > 3:
+        return weights[2], weights[3]
+    zeros = g.zeros((weights[0].shape.dims[0],), dtype=x.dtype)
+    return zeros, zeros
+
+
+def _lstm(g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
+    if len(weights) in (3, 5):
+        return _projected_lstm(g, x, states, weights, reverse)
+    first, second = _biases(g, x, weights)
+    return g.lstm(x, *states, g.transpose(weights[0]), g.transpose(weights[1]), g.add(first, second), reverse=reverse)
+
+
+def _projected_lstm(
+    g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
+) -> Sequence[Tensor]:
+    """With a matrix behind each step, from the cell to the smaller hidden state."""
+    w_input, w_hidden, projection = (g.transpose(w) for w in (*weights[:2], weights[-1]))
+    first, second = _biases(g, x, weights)
+
+    def step(now: Tensor, carry: Any) -> list[Tensor]:
+        hidden, cell = carry
+        total = g.add(g.add(g.matmul(now, w_input), g.matmul(hidden, w_hidden)), g.add(first, second))
+        enters, stays, new, leaves = g.split(total, 4, axis=-1)
+        cell = g.add(g.mul(g.sigmoid(stays), cell), g.mul(g.sigmoid(enters), g.tanh(new)))
+        return [g.matmul(g.mul(g.sigmoid(leaves), g.tanh(cell)), projection), cell]
+
+    return _scanned(g, x, states, reverse, step)
+
+
+def _gru(g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> Sequence[Tensor]:
+    matrices = g.transpose(weights[0]), g.transpose(weights[1])
+    return g.gru(x, *states, *matrices, *_biases(g, x, weights), reverse=reverse)
+
+
+def _plain(method: str) -> Layer:
+    def layer(
+        g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
+    ) -> Sequence[Tensor]:
+        w_input, w_hidden = g.transpose(weights[0]), g.transpose(weights[1])
+        bias = g.add(*_biases(g, x, weights))
+        to_all = g.add(g.matmul(x, w_input), bias)
+
+        def step(now: Tensor, carry: Any) -> list[Tensor]:
+            return [getattr(g, method)(g.add(now, g.matmul(carry[0], w_hidden)))]
+
+        return _scanned(g, to_all, states, reverse, step)
+
+    return layer
+
+
+aten("lstm.input")(lambda g, x, hx, params, *rest: _run(g, x, hx, params, _lstm, *rest))
+aten("gru.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _gru, *rest))
+aten("rnn_tanh.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _plain("tanh"), *rest))
+aten("rnn_relu.input")(lambda g, x, hx, params, *rest: _run(g, x, [hx], params, _plain("relu"), *rest))

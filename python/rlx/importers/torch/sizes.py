@@ -1,0 +1,122 @@
+"""Sizes: PyTorch's symbolic integers as dimensions of RLX, and the names of their symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rlx.importers.torch.rules import dtype_of
+from rlx.ir import dim
+from rlx.ir.dim import Dim
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.shape import Shape
+
+
+class Sizes:
+    """The symbols of a program by their names in the graph.
+
+    Args:
+        names: For each symbol of PyTorch's (`s77`) its name; one that is missing keeps PyTorch's.
+    """
+
+    def __init__(self, names: Mapping[str, str]):
+        self.names = names
+        self._known: dict[Any, Dim] = {}
+
+    def dim(self, size: Any) -> Dim:
+        """A size as a dimension.
+
+        Raises:
+            UnsupportedError: It depends on values, or is computed in a way that dimensions do not have.
+        """
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        if expression not in self._known:
+            self._known[expression] = self._translated(expression)
+        return self._known[expression]
+
+    def shape(self, tensor: Any) -> Shape:
+        """The shape of a tensor of PyTorch's."""
+        return Shape([self.dim(d) for d in tensor.shape], dtype_of(tensor.dtype))
+
+    def _translated(self, e: Any) -> Dim:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            if not str(e).startswith("s"):
+                raise UnsupportedError(
+                    f"the size {e} depends on values", hint="sizes may depend on sizes of inputs alone"
+                )
+            return dim.symbol(self.names.get(str(e), str(e)))
+        parts = [self._translated(a) for a in e.args]
+        match type(e).__name__:
+            case "Add":
+                return sum(parts)
+            case "Mul":
+                return dim.product(parts)
+            case "Pow" if isinstance(parts[1], int) and parts[1] > 0:
+                return dim.product([parts[0]] * parts[1])
+            case "FloorDiv" | "CleanDiv":
+                return parts[0] // parts[1]
+            case "Mod" | "PythonMod":
+                return parts[0] % parts[1]
+            case "ModularIndexing":
+                return parts[0] // parts[1] % parts[2]
+            case "CeilDiv":
+                return -(-parts[0] // parts[1])
+            case "Max":
+                return dim.maximum(*parts)
+            case "Min":
+                return dim.minimum(*parts)
+            case kind:
+                raise UnsupportedError(f"the size {e} cannot be imported: RLX computes no sizes with {kind}")
+
+
+def named_symbols(
+    program: Any, given: Sequence[tuple[str, Any]], dynamic_shapes: Any, order: Sequence[str]
+) -> dict[str, str]:
+    """Names for the symbols of a program, from the `torch.export.Dim`s of the user.
+
+    Args:
+        program: The exported program.
+        given: The arguments of the module by name.
+        dynamic_shapes: What the user gave to `from_torch`.
+        order: The names of the parameters of `forward`, for a sequence of specifications.
+    """
+    if dynamic_shapes is None:
+        return {}
+    if not isinstance(dynamic_shapes, Mapping):
+        dynamic_shapes = dict(zip(order, dynamic_shapes, strict=False))
+    placeholders = {n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder"}
+    names: dict[str, str] = {}
+    for argument, value in given:
+        for path, axis, name in _named_dims(argument, value, dynamic_shapes.get(argument)):
+            tensor = placeholders.get(path)
+            size = tensor.shape[axis] if tensor is not None and hasattr(tensor, "shape") else 0
+            if isinstance(size, int) or not size.node.expr.is_Symbol:
+                continue
+            try:
+                names.setdefault(str(size.node.expr), str(dim.symbol(name)))
+            except Error as problem:
+                raise Error(f"dynamic_shapes of '{path}': {problem.message}", hint=problem.hint) from None
+    return names
+
+
+def _named_dims(path: str, value: Any, spec: Any) -> Iterator[tuple[str, int, str]]:
+    """Path, axis and name of all dimensions with a name in a specification for a value."""
+    if spec is None:
+        return
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        pairs = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
+        for axis, size in pairs:
+            name = getattr(size, "__name__", None)
+            if isinstance(name, str) and not hasattr(size, "root"):
+                yield path, axis % max(len(value.shape), 1), name
+        return
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _named_dims(f"{path}_{key}", inner, spec.get(key) if isinstance(spec, Mapping) else None)
+    elif isinstance(value, (list, tuple)) and isinstance(spec, (list, tuple)):
+        for i, (inner, of_inner) in enumerate(zip(value, spec, strict=False)):
+            yield from _named_dims(f"{path}_{i}", inner, of_inner)

@@ -1,0 +1,41 @@
+"""Tensors of PyTorch as arrays that share their memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from rlx.importers.torch.rules import dtype_of
+from rlx.ir.errors import Error
+
+
+def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:
+    """The elements of a tensor, read-only, without a copy if it is in the memory of the CPU.
+
+    Args:
+        torch: The package.
+        tensor: The tensor.
+        what: What it is, for messages.
+
+    Raises:
+        Error: It has no elements (it is on the device "meta"), or is sparse or quantised.
+        UnsupportedError: RLX does not have its dtype.
+    """
+    dtype_of(tensor.dtype)
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
+        kind = "on the device 'meta'" if tensor.is_meta else "quantised" if tensor.is_quantized else "sparse"
+        raise Error(f"{what} is {kind}; expected a dense tensor with elements")
+    data = tensor.detach().resolve_conj().resolve_neg().cpu()
+    array = data.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if data.dtype is torch.bfloat16 else data.numpy()
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def identity(tensor: Any) -> tuple[Any, ...] | int:
+    """The same for tensors that are one: those that share memory, sizes and strides, as tied parameters do."""
+    if tensor.is_meta or not tensor.numel():
+        return id(tensor)
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
