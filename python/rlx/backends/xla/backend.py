@@ -69,7 +69,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
         if not (is_portable or is_symbolic):
             main, weights = outlined(main)
-        program = str(main.module).encode() if is_symbolic else portable(main)
+        version = target.version or VERSION
+        program = str(main.module).encode() if is_symbolic else portable(main, version)
         if weights is not None:
             program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
     given = {a.name for a in lir.arguments}
@@ -79,7 +80,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "prepared": [] if weights is None else [a.name for a in weights.arguments],
         "updates": [o.updates for o in lir.results],
         "options": [list(option) for option in target.options],
-        "stablehlo": VERSION,
+        "stablehlo": version,
     }
     return Compiled(program, info)
 
@@ -96,13 +97,17 @@ def info_fields() -> dict[str, Check]:
     }
 
 
-def portable(graph: Graph) -> bytes:
+def portable(graph: Graph, version: str = VERSION) -> bytes:
     """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
 
+    Args:
+        graph: The graph.
+        version: The version of StableHLO that readers have.
+
     Raises:
-        UnsupportedError: An op has no lowering, or a size is a symbol.
+        UnsupportedError: An op has no lowering, the version has not all ops, or a size is a symbol.
     """
-    return to_portable(_lowered(graph))
+    return to_portable(_lowered(graph), version)
 
 
 def laid_out(graph: Graph, level: int) -> Graph:
