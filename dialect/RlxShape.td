@@ -19,6 +19,17 @@ def RLX_TransposeOp : RLX_Op<"transpose", "shape", Rearrangements> {
   let results = (outs RLX_Tensor:$result);
 }
 
+def RLX_ShardOp : RLX_Op<"shard", "sharding", Views> {
+  let summary = "The same tensor, spread over devices";
+  let description = [{
+    The result is `x`. `sharding` says for each dimension over which axes of the module's mesh (`rlx.mesh`) it is spread: `"data, _"`,
+    `"data+model, _"`; `_` is none. It means something to what runs on many devices, XLA through `stablehlo` and `to_jax`; everywhere else
+    it does nothing.
+  }];
+  let arguments = (ins RLX_Tensor:$x, StrAttr:$sharding);
+  let results = (outs RLX_Tensor:$result);
+}
+
 def RLX_NarrowOp : RLX_Op<"narrow", "shape", Rearrangements> {
   let summary = "A contiguous range of one axis";
   let description = [{

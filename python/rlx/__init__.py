@@ -17,6 +17,7 @@ _DTYPES = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", 
 _HOMES = {
     **dict.fromkeys((*_DTYPES, "DType", "dtype", "promote"), "rlx.ir.dtype"),
     "Shape": "rlx.ir.shape",
+    "Mesh": "rlx.ir.sharding",
     "Tensor": "rlx.ir.builder",
     "Graph": "rlx.ir.graph",
     "CustomOp": "rlx.ir.custom",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-_DECLARING = ("rlx.backends.fpga.flags",)
+_DECLARING = ("rlx.backends.fpga.flags", "rlx.backends.xla.flags")
 
 
 def declared() -> dict[str, tuple[str, str]]:

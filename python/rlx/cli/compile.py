@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from rlx.ir.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
 
-# What compiles to code; all other kinds of `--emit` are text.
+# What compiles to code; all other kinds of `--emit` are text, but for two that are bytes.
 _CODE = ("artifact", "program")
+_JAX = "jax"
 # The endings of sources that tools take all of from a folder.
 _SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
 
@@ -75,7 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="artifact",
         help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
         "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
-        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler",
+        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler; jax: for the target stablehlo, what "
+        "any program of JAX calls, jax.export.deserialize(data).call(…), with the weights of --params inside",
     )
     parser.add_argument(
         "--report",
@@ -144,7 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.report:
         _ask_for_report(arguments)
-    if arguments.output is None and arguments.emit in _CODE and not (arguments.dump_pipeline or arguments.report):
+    if (
+        arguments.output is None
+        and arguments.emit in (*_CODE, _JAX)
+        and not (arguments.dump_pipeline or arguments.report)
+    ):
         raise Error("a program needs a file: -o OUT; - is standard output")
     started = time.perf_counter()
     _check_output(arguments)
@@ -157,7 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.emit in _CODE:
         _write_code(compilation, arguments, started)
     else:
-        text = _text(compilation, arguments.emit)
+        text = _blob(compilation, arguments) if arguments.emit == _JAX else _text(compilation, arguments.emit)
         write_output(arguments.output or "-", text.encode() if isinstance(text, str) else text)
     return 0
 
@@ -209,6 +215,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
     from rlx.ir.errors import Error
 
     for option in ("also", "params", "params_file"):
+        if option == "params" and arguments.emit == _JAX:
+            continue
         if getattr(arguments, option) and (arguments.emit != "artifact" or arguments.target not in device_names()):
             name = option.replace("_", "-")
             raise Error(
@@ -347,6 +355,23 @@ def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
             f"rlx: warning: {folder} also has files that this program has not: {shown}; remove them if they are old"
         )
         print(printable(message), file=sys.stderr)
+
+
+def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
+    """What JAX calls.
+
+    Raises:
+        Error: The target is another one, or JAX is not installed.
+    """
+    from rlx.ir.errors import Error
+    from rlx.runtime.jax import JaxGraph
+
+    target = compilation.target
+    if target.name != "stablehlo":
+        raise Error(f"--emit={_JAX}: target {target.name} has no such form", hint="--target=stablehlo has")
+    options = {"opt": arguments.opt, "fast_math": arguments.fast_math, "dispatch": arguments.dispatch}
+    version = getattr(target, "version", None)
+    return JaxGraph(compilation.mir, options).export(params=arguments.params, stablehlo_version=version)
 
 
 def _text(compilation: Compilation, kind: str) -> str | bytes:

@@ -1414,6 +1414,14 @@ irdl.dialect @rlx {
     irdl.attributes { "perm" = %perm }
     irdl.results(result: %type_result)
   }
+  irdl.operation @shard {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %sharding = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "sharding" = %sharding }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @narrow {
     %type_x = irdl.any
     %type_result = irdl.any

@@ -2948,6 +2948,29 @@ OPS = (
         'dialect/RlxShape.td',
     ),
     OpSpec(
+        'shard',
+        'sharding',
+        'mir',
+        'The same tensor, spread over devices',
+        'The result is `x`. `sharding` says for each dimension over which axes of the module\'s mesh (`rlx.mesh`) it is spread: `"data, _"`,\n`"data+model, _"`; `_` is none. It means something to what runs on many devices, XLA through `stablehlo` and `to_jax`; everywhere else\nit does nothing.',
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('sharding', 'str', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+            TraitSpec('view'),
+        ),
+        'dialect/RlxShape.td',
+    ),
+    OpSpec(
         'narrow',
         'shape',
         'mir',

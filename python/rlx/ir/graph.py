@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir import registry
+from rlx.ir.arguments import CarriesValues, declared, fits
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.calls import answered
 from rlx.ir.checks import check_name, check_string
@@ -22,14 +23,17 @@ from rlx.ir.exports import Exports
 from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
-from rlx.ir.shape import Shape, ShapeLike
+from rlx.ir.shape import ShapeLike
+from rlx.ir.sharding import Mesh
 from rlx.ir.short import listed
 from rlx.ir.signature import (
     STAGES,
     find_function,
     initial_value,
+    mesh_of,
     read_arguments,
     read_outputs,
+    set_mesh,
     sign_function,
     stage_of,
 )
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
 
-class Graph(Exports, Builder):
+class Graph(Exports, CarriesValues, Builder):
     """A tensor program: one function whose arguments are inputs, parameters and states.
 
     Every op is a method (see the op reference); tensors come first, other arguments are passed by keyword.
@@ -46,9 +50,10 @@ class Graph(Exports, Builder):
     Args:
         name: Name of the function.
         stage: `"hir"` (blocks allowed), `"mir"` or `"lir"`; kept as a module attribute.
+        mesh: The devices that shardings of arguments and of `shard` are about.
     """
 
-    def __init__(self, name: str = "main", *, stage: str = "mir"):
+    def __init__(self, name: str = "main", *, stage: str = "mir", mesh: Mesh | None = None):
         ir = mlir.ir
         check_string(stage, "stage")
         if stage not in STAGES:
@@ -64,6 +69,7 @@ class Graph(Exports, Builder):
             end = mlir.dialect("func").ReturnOp([], ip=ir.InsertionPoint(function.entry_block))
         self._adopt(module, function)
         super().__init__(ir.InsertionPoint(end.operation))
+        self.mesh = mesh
 
     def _adopt(self, module: mlir.Module, function: mlir.FuncOp) -> None:
         self._module, self._function = module, function
@@ -137,7 +143,9 @@ class Graph(Exports, Builder):
     # --- arguments --------------------------------------------------------------------------------
 
     @answered
-    def input(self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False) -> Tensor:
+    def input(
+        self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False, sharding: Any = None
+    ) -> Tensor:
         """A tensor that the caller passes in every run.
 
         Args:
@@ -145,13 +153,19 @@ class Graph(Exports, Builder):
             shape: Sizes or symbol names.
             dtype: Element type; f32 when absent.
             donate: The caller does not use the buffer any more, so its memory may be reused for results.
+            sharding: For each dimension the axis of the mesh that it is spread over, None, or a tuple of axes.
+
+        Raises:
+            ShapeError: The sharding is not one of the mesh.
         """
         if not isinstance(donate, bool):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
-        return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
+        return self.add_argument(replace(declared("input", name, shape, dtype, sharding, self.mesh), donate=donate))
 
     @answered
-    def param(self, name: str, shape: ShapeLike, dtype: object = None, *, value: Any = None) -> Tensor:
+    def param(
+        self, name: str, shape: ShapeLike, dtype: object = None, *, value: Any = None, sharding: Any = None
+    ) -> Tensor:
         """A weight: bound once before the first run, by name.
 
         Args:
@@ -160,12 +174,13 @@ class Graph(Exports, Builder):
             dtype: Element type; f32 when absent.
             value: The value of the parameter, if it is known: an array, which must not be changed later, or a `Weight` of a
                 file. It is used if no other value is given: see `weights`.
+            sharding: As of `input`.
 
         Raises:
-            ShapeError: The value is of another shape or dtype.
+            ShapeError: The value is of another shape or dtype, or the sharding is not one of the mesh.
         """
-        argument = Argument(name, "param", _argument_shape("param", name, shape, dtype))
-        if value is not None and not _fits(argument, value):
+        argument = declared("param", name, shape, dtype, sharding, self.mesh)
+        if value is not None and not fits(argument, value):
             described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
             raise ShapeError(
                 f"param '{name}' is {argument.shape}, its value {described}", location=describe(caller_location())
@@ -175,18 +190,10 @@ class Graph(Exports, Builder):
             self._weights[name] = value
         return tensor
 
-    @property
-    def weights(self) -> Mapping[str, Any]:
-        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them."""
-        return MappingProxyType(self._weights)
-
-    def take_weights(self, source: Graph) -> None:
-        """Take the values of parameters from the graph that this one was made from, where name and shape are the same."""
-        values = source.weights
-        self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and _fits(a, values[a.name])}
-
     @answered
-    def state(self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0) -> Tensor:
+    def state(
+        self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0, sharding: Any = None
+    ) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
 
         Args:
@@ -194,23 +201,24 @@ class Graph(Exports, Builder):
             shape: Static sizes.
             dtype: Element type; f32 when absent.
             init: The value of every element before the first run.
+            sharding: As of `input`.
 
         Raises:
-            ShapeError: A size is a symbol, or the dtype does not have the number `init`.
+            ShapeError: A size is a symbol, the dtype does not have the number `init`, or the sharding is not one of the mesh.
         """
-        argument_shape = _argument_shape("state", name, shape, dtype)
+        argument = declared("state", name, shape, dtype, sharding, self.mesh)
         location = describe(caller_location())
-        if not argument_shape.is_static:
+        if not argument.shape.is_static:
             raise ShapeError(
-                f"state '{name}' must have sizes that are known, got {argument_shape}",
+                f"state '{name}' must have sizes that are known, got {argument.shape}",
                 location=location,
                 hint="give the largest size that is needed, and the size in use as an input",
             )
         try:
-            value = initial_value(init, argument_shape.dtype)
+            value = initial_value(init, argument.shape.dtype)
         except Error as problem:
             raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
-        return self.add_argument(Argument(name, "state", argument_shape, init=value))
+        return self.add_argument(replace(argument, init=value))
 
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
@@ -383,6 +391,15 @@ class Graph(Exports, Builder):
         return module_stage(self._module)
 
     @property
+    def mesh(self) -> Mesh | None:
+        """The devices that shardings are about; kept as the module attribute `rlx.mesh`."""
+        return mesh_of(self._module.operation)
+
+    @mesh.setter
+    def mesh(self, mesh: Mesh | None) -> None:
+        set_mesh(self._module.operation, mesh, self._arguments)
+
+    @property
     def symbols(self) -> frozenset[str]:
         """The symbols in the shapes of the arguments."""
         return frozenset[str]().union(*(a.shape.symbols for a in self._arguments))
@@ -412,23 +429,6 @@ class Graph(Exports, Builder):
         arguments = listed(f"{a.name}: {a.shape}" for a in self._arguments)
         outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
         return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
-
-
-def _argument_shape(kind: str, name: object, shape: ShapeLike, dtype: object) -> Shape:
-    """The shape of a new argument; an error about it names the argument and the caller's line."""
-    try:
-        return Shape(shape, dtype)
-    except Error as problem:
-        location = describe(caller_location())
-        raise type(problem)(f"{kind} '{name}': {problem.message}", location=location, hint=problem.hint) from None
-
-
-def _fits(argument: Argument, value: Any) -> bool:
-    """Whether an array, or another object with a shape and a dtype, may be the value of an argument."""
-    dims, sizes = argument.shape.dims, tuple(getattr(value, "shape", ()))
-    if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
-        return False
-    return all(type(d) is not int or d == size for d, size in zip(dims, sizes, strict=True))
 
 
 def _symbol(name: str) -> str:

@@ -23,13 +23,17 @@ KINDS = ("input", "param", "state")
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the graph's function: an input, a parameter (weight) or a state."""
+    """An argument of the graph's function: an input, a parameter (weight) or a state.
+
+    `sharding` says for each dimension which axes of the graph's mesh it is spread over: `rlx.ir.sharding`.
+    """
 
     name: str
     kind: str
     shape: Shape
     donate: bool = False
     init: float = 0.0
+    sharding: tuple[tuple[str, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ _INSTALLS = {
     "iree.compiler": "iree-base-compiler",
     "jax": "'rlx[jax]'",
     "jaxlib": "'rlx[jax]'",
+    "flatbuffers": "'rlx[jax]'",
     "onnx": "'rlx[onnx]'",
     "torch": "'rlx[torch]'",
     "tokenizers": "'rlx[text]'",

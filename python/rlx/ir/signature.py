@@ -11,6 +11,16 @@ from rlx.ir.errors import Error, ShapeError, VerificationError
 from rlx.ir.interface import KINDS, Argument, Output, initial_value
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of_type
+from rlx.ir.sharding import (
+    MESH,
+    SHARDING,
+    Mesh,
+    Sharding,
+    check_sharding,
+    mesh_from_text,
+    sharding_from_text,
+    sharding_text,
+)
 from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -22,7 +32,7 @@ POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
 # Function attribute: the name of the function some of whose parameters this one computes, when the program is loaded.
 PREPARES = "rlx.prepares"
-_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
+_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init", SHARDING)
 _OF_RESULTS = ("rlx.name", "rlx.updates")
 
 
@@ -81,6 +91,37 @@ def policy_of(op: mlir.Operation) -> str | None:
     return _declared(op, POLICY_ATTRIBUTE, POLICIES)
 
 
+def mesh_of(op: mlir.Operation) -> Mesh | None:
+    """The mesh that a module declares, None when it declares none.
+
+    Raises:
+        ShapeError: The attribute is no mesh.
+    """
+    if MESH not in op.attributes:
+        return None
+    stored = _stored(op.attributes, MESH)
+    if not isinstance(stored, mlir.ir.StringAttr):
+        raise ShapeError(f"'{MESH}' is a string such as \"data=4, model=2\"; it is {stored}")
+    return mesh_from_text(stored.value)
+
+
+def set_mesh(op: mlir.Operation, mesh: Any, arguments: Iterable[Argument] = ()) -> None:
+    """Declare the mesh of a module, or none.
+
+    Raises:
+        Error: It is no mesh, or the sharding of an argument is not one of it.
+    """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise Error(f"mesh must be a rlx.Mesh, got {mesh!r:.80}", hint='rlx.Mesh({"data": 4, "model": 2})')
+    for a in arguments:
+        if a.sharding is not None:
+            check_sharding(a.sharding, a.shape, mesh)
+    if mesh is not None:
+        op.attributes[MESH] = mlir.ir.StringAttr.get(str(mesh), context=mlir.context())
+    elif MESH in op.attributes:
+        del op.attributes[MESH]
+
+
 def _declared(op: mlir.Operation, name: str, known: Iterable[str]) -> str | None:
     attributes = op.attributes
     if name not in attributes:
@@ -119,7 +160,8 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
             declared, shape = _argument(i, entry), shape_of_type(type_)
             if declared.kind == "state":
                 initial_value(declared.init, shape.dtype)
-        result.append(Argument(declared.name, declared.kind, shape, declared.donate, declared.init))
+            sharding = _sharding(entry, shape.rank)
+        result.append(Argument(declared.name, declared.kind, shape, declared.donate, declared.init, sharding))
     return result
 
 
@@ -200,6 +242,16 @@ def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
     return _text(entry, "rlx.name", f"output{i}"), _text(entry, "rlx.updates", "") or None
 
 
+def _sharding(entry: AttributeDict, rank: int) -> Sharding | None:
+    """The sharding that an argument declares."""
+    if SHARDING not in entry:
+        return None
+    stored = _stored(entry, SHARDING)
+    if not isinstance(stored, mlir.ir.StringAttr):
+        raise ShapeError(f"'{SHARDING}' is a string such as \"data, _\"; it is {stored}")
+    return sharding_from_text(stored.value, rank)
+
+
 def _text(entry: AttributeDict, name: str, default: str) -> str:
     if name not in entry:
         return default
@@ -247,11 +299,31 @@ def check(module: mlir.Module) -> None:
     with _context(module.operation.location, "the module"):
         stage_of(module.operation)
         policy_of(module.operation)
+        mesh = mesh_of(module.operation)
     for function in functions(module):
-        _check_function(function)
+        _check_function(function, mesh)
+        if mesh is not None:
+            _check_shards(function, mesh)
 
 
-def _check_function(function: mlir.FuncOp) -> None:
+def _check_shards(function: mlir.FuncOp, mesh: Mesh) -> None:
+    """Check what `rlx.shard` ops say of the mesh of their module; without a mesh they say nothing."""
+
+    found: list[mlir.Operation] = []
+
+    def visit(op: mlir.Operation) -> Any:
+        if op.operation.name == "rlx.shard":
+            found.append(op.operation)
+        return mlir.ir.WalkResult.ADVANCE
+
+    mlir.walk(function.operation, visit)
+    for op in found:
+        with _context(op.location, "rlx.shard"):
+            shape = shape_of_type(op.results[0].type)
+            check_sharding(sharding_from_text(op.attributes["sharding"].value, shape.rank), shape, mesh)
+
+
+def _check_function(function: mlir.FuncOp, mesh: Mesh | None) -> None:
     """Check one function, whose arguments may be of any type: after lowering they are."""
     name = function.name.value
     with _context(function.location, "a function"):
@@ -268,6 +340,9 @@ def _check_function(function: mlir.FuncOp) -> None:
             if argument in positions:
                 raise ShapeError(f"is called '{argument}', as argument {positions[argument]} is")
             positions[argument] = i
+            if SHARDING in entry:
+                shape = shape_of_type(type_)
+                check_sharding(_sharding(entry, shape.rank) or (), shape, mesh)
             if declared.kind == "state":
                 states[argument] = type_
                 initial_value(declared.init, shape_of_type(type_).dtype)
@@ -314,6 +389,8 @@ def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Itera
             entry["rlx.donate"] = ir.UnitAttr.get()
         if repr(a.init) != "0.0":  # -0.0 is not the default
             entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
+        if a.sharding is not None:
+            entry[SHARDING] = text(sharding_text(a.sharding))
         argument_attributes.append(ir.DictAttr.get(entry))
     result_attributes = [
         ir.DictAttr.get({"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)}))

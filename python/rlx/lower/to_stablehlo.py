@@ -9,7 +9,7 @@ from typing import Any
 from rlx import mlir
 from rlx.lower.stablehlo import lower_module
 from rlx.lower.stablehlo.rules import RULES
-from rlx.passes.base import Pass
+from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import replace_body
 
 
@@ -21,9 +21,13 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
     Every size must be static: run rlx-bind.
     """
 
+    shardings: bool = option(
+        False, "write the mesh and shardings in the dialect sdy (Shardy), which needs --allow-unregistered-dialect"
+    )
+
     @classmethod
     def rules(cls) -> Mapping[str, Callable[..., Any]]:
         return RULES
 
     def run(self, module: mlir.Module) -> None:
-        replace_body(module, lower_module(module))
+        replace_body(module, lower_module(module, "sdy" if self.shardings else None))

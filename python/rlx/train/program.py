@@ -13,6 +13,7 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
+from rlx.ir.sharding import Sharding
 from rlx.ir.signature import sign_function
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
@@ -208,7 +209,7 @@ class _Update:
         g.update(counter, g.where(complete, 0, counter + 1))
         means = []
         for argument, gradient in zip(self.trained, self.gradients, strict=True):
-            total = g.state(f"gradient_sum/{argument.name}", gradient.shape)
+            total = g.state(f"gradient_sum/{argument.name}", gradient.shape, sharding=argument.sharding)
             added = total + gradient
             g.update(total, g.where(complete, 0.0, added))
             means.append(added / self.accumulate)
@@ -245,14 +246,22 @@ class _Update:
         if not isinstance(slots, Mapping):
             raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
         states = {
-            slot: g.state(f"{optimizer.name}_{slot}/{argument.name}", slot_shape) for slot, slot_shape in slots.items()
+            slot: g.state(
+                f"{optimizer.name}_{slot}/{argument.name}", slot_shape, sharding=_sharding(argument, slot_shape)
+            )
+            for slot, slot_shape in slots.items()
         }
         with g.named(f"update/{argument.name}"):
             updated = optimizer.update(g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind))
             new, following = self._checked(optimizer, updated, states)
             pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
             if self.ema is not None:
-                mean = g.state(f"{AVERAGE}{argument.name}", shape)
+                mean = g.state(f"{AVERAGE}{argument.name}", shape, sharding=argument.sharding)
                 pairs.append((mean, self.ema * mean + (1 - self.ema) * new))
             for state, value in pairs:
                 g.update(state, value if ready is None else g.where(ready, value, state))
+
+
+def _sharding(argument: Argument, slot: Any) -> Sharding | None:
+    """The sharding of what an optimiser keeps of a parameter: that of the parameter if it has its shape."""
+    return argument.sharding if Shape(slot).dims == argument.shape.dims else None

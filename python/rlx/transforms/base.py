@@ -17,6 +17,7 @@ from rlx.ir.guards import is_iterable
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
+from rlx.ir.sharding import Sharding
 from rlx.ir.signature import find_function
 from rlx.ir.suggestions import suggestion
 from rlx.passes import run
@@ -125,18 +126,16 @@ class Derived:
     arguments: dict[str, Tensor]
 
     @classmethod
-    def of(cls, source: Graph, shapes: Mapping[str, Shape] | None = None) -> Derived:
+    def of(cls, source: Graph, changed: Mapping[str, Argument] | None = None) -> Derived:
         """A new graph with the arguments of another.
 
         Args:
             source: The graph that is transformed.
-            shapes: New shapes of some arguments.
+            changed: What takes the place of some arguments, by their names.
         """
-        graph = Graph(source.name_symbol)
-        tensors: dict[str, Tensor] = {}
-        for a in source.arguments:
-            shape = a.shape if shapes is None else shapes.get(a.name, a.shape)
-            tensors[a.name] = graph.add_argument(Argument(a.name, a.kind, shape, a.donate, a.init))
+        graph = Graph(source.name_symbol, mesh=source.mesh)
+        replaced = {} if changed is None else changed
+        tensors = {a.name: graph.add_argument(replaced.get(a.name, a)) for a in source.arguments}
         graph.take_weights(source)
         return cls(source, graph, tensors)
 
@@ -155,9 +154,10 @@ class Derived:
         """Copy the ops of the source into the new graph; returns the tensors for its results."""
         return copied(self.graph, self.block, self.scope())
 
-    def input(self, name: str, shape: Shape) -> Tensor:
+    def input(self, name: str, shape: Shape, sharding: Sharding | None = None) -> Tensor:
         """A new input. If the name is taken, a number is added: `tangent_x_2`."""
-        return self.graph.input(_fresh(name, {a.name for a in self.graph.arguments}), shape)
+        fresh = _fresh(name, {a.name for a in self.graph.arguments})
+        return self.graph.add_argument(Argument(fresh, "input", shape, sharding=sharding))
 
     def finish(self, outputs: Sequence[tuple[str, Tensor]], results: Sequence[Tensor] = ()) -> Graph:
         """The new graph with its outputs, and with the source's updates of states.

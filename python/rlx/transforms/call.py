@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,11 @@ def _own(b: Any, argument: Argument, source: Graph) -> Tensor:
     for own in b.arguments:
         if own.name == argument.name and own.kind == argument.kind == "param":
             return b.argument(own.name)
+    if b.mesh != source.mesh:
+        argument = replace(argument, sharding=None)
     if argument.kind == "param" and argument.name in source.weights:
-        return b.param(argument.name, argument.shape, value=source.weights[argument.name])
+        value = source.weights[argument.name]
+        return b.param(argument.name, argument.shape, value=value, sharding=argument.sharding)
     return b.add_argument(argument)
 
 

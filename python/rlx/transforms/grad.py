@@ -12,10 +12,9 @@ from rlx.ir.calls import answered
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ir.suggestions import suggestion
-from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
-from rlx.transforms.vjp import pulled_back
+from rlx.transforms.vjp import gradients_of, pulled_back
 
 UNUSED = ("zero", "error")
 
@@ -44,7 +43,7 @@ class Grad(Transform, name="rlx-grad"):
             one = b.constant(kind.numpy.type(1))
             results, gradients = pulled_back(derived, wrt, {index: one})
             self._check_reached(graph, dict(zip([t.name for t in wrt], gradients, strict=True)))
-            named = [(f"grad_{t.name}", rules.or_zeros(b, g, t.shape)) for t, g in zip(wrt, gradients, strict=True)]
+            named = gradients_of(derived, wrt, gradients)
         if not self.with_loss:
             return derived.finish(named, results)
         name = graph.results[index].name

@@ -28,7 +28,7 @@ class Jvp(Transform, name="rlx-jvp"):
         derived = Derived.of(graph)
         engine = Forward(derived.graph)
         for argument in arguments_of(graph, self.tangents, self.name):
-            tangent = derived.input(f"tangent_{argument.name}", argument.shape)
+            tangent = derived.input(f"tangent_{argument.name}", argument.shape, argument.sharding)
             engine.seed(derived.arguments[argument.name], tangent)
         with derived.graph.scratchpad():
             results = engine.run(derived.block, derived.scope())

@@ -76,14 +76,14 @@ def _decompose_mixed(with_tangents: Graph, count: int) -> None:
 def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
     """Two graphs: one of the ops that do not depend on a tangent, one of the others; and the names of the residuals."""
     primal = Derived.of(source)
-    linear = Graph(f"{source.name_symbol}_linear")
+    linear = Graph(f"{source.name_symbol}_linear", mesh=source.mesh)
     block = with_tangents.function.entry_block
     count = len(source.arguments)
     primal_arguments, tangents = list(block.arguments)[:count], list(block.arguments)[count:]
     scope, linear_scope = Scope(primal.graph), Scope(linear)
     scope.bind(primal_arguments, list(primal.arguments.values()))
     tangent_arguments = [
-        linear.add_argument(Argument(a.name, "input", a.shape)) for a in with_tangents.arguments[count:]
+        linear.add_argument(Argument(a.name, "input", a.shape, sharding=a.sharding)) for a in with_tangents.arguments[count:]
     ]
     linear_scope.bind(tangents, tangent_arguments)
     tangent_values, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()

@@ -33,10 +33,7 @@ class Vjp(Transform, name="rlx-vjp"):
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
         with derived.graph.scratchpad():
             results, gradients = pulled_back(derived, wrt, dict(cotangents))
-            named = [
-                (f"grad_{t.name}", rules.or_zeros(derived.graph, g, t.shape))
-                for t, g in zip(wrt, gradients, strict=True)
-            ]
+            named = gradients_of(derived, wrt, gradients)
         return derived.finish([*outputs_of(graph, results), *named], results)
 
 
@@ -55,6 +52,18 @@ def pulled_back(
     results = engine.run(derived.block, derived.scope())
     engine.pull(results, [cotangents.get(i) for i in range(len(results))])
     return results, [engine.cotangent(t) for t in wrt]
+
+
+def gradients_of(
+    derived: Derived, wrt: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> list[tuple[str, Tensor]]:
+    """The outputs `grad_<name>`: zeros where there is no cotangent, and spread over devices as the argument is."""
+    b, shardings = derived.graph, {a.name: a.sharding for a in derived.source.arguments}
+    named: list[tuple[str, Tensor]] = []
+    for tensor, cotangent in zip(wrt, gradients, strict=True):
+        gradient, sharding = rules.or_zeros(b, cotangent, tensor.shape), shardings[tensor.name]
+        named.append((f"grad_{tensor.name}", gradient if sharding is None else b.shard(gradient, sharding)))
+    return named
 
 
 @answered

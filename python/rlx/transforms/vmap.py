@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx.ir.builder import Tensor
@@ -12,7 +12,8 @@ from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping, is_sequence
-from rlx.ir.shape import Shape
+from rlx.ir.interface import Argument
+from rlx.ir.sharding import with_axis
 from rlx.ir.suggestions import suggestion
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, names_of, outputs_of
@@ -35,8 +36,8 @@ class Vmap(Transform, name="rlx-vmap"):
     def apply(self, graph: Graph) -> Graph:
         axes = self._axes(graph)
         size = dim(int(self.size) if _is_integer(self.size) else self.size)
-        shapes = {a.name: _with_axis(a.shape, axes[a.name], size) for a in graph.arguments if a.name in axes}
-        derived = Derived.of(graph, shapes)
+        batched = {a.name: _batched(a, axes[a.name], size) for a in graph.arguments if a.name in axes}
+        derived = Derived.of(graph, batched)
         b, engine, scope = derived.graph, Batching(derived.graph, size), derived.scope()
         for value, (name, tensor) in zip(derived.block.arguments, derived.arguments.items(), strict=True):
             if name in axes:
@@ -46,11 +47,11 @@ class Vmap(Transform, name="rlx-vmap"):
             results = engine.run(derived.block, scope)
         self._check_states(graph, axes, engine, results)
         out_axes = self._out_axes(graph)
-        batched = [engine.full(r) for r in results]
-        outputs = [(name, _moved(r, 0, out_axes[name])) for name, r in outputs_of(graph, batched)]
+        filled = [engine.full(r) for r in results]
+        outputs = [(name, _moved(r, 0, out_axes[name])) for name, r in outputs_of(graph, filled)]
         updates = [
             _moved(f, 0, axes[o.updates]) if o.updates in axes else r
-            for o, f, r in zip(graph.results, batched, results, strict=True)
+            for o, f, r in zip(graph.results, filled, results, strict=True)
         ]
         return derived.finish(outputs, updates)
 
@@ -109,8 +110,10 @@ def _axis(axis: int, rank: int, what: str) -> int:
     return axis % (rank + 1)
 
 
-def _with_axis(shape: Shape, axis: int, size: Dim) -> Shape:
-    return shape.with_dims((*shape.dims[:axis], size, *shape.dims[axis:]))
+def _batched(a: Argument, axis: int, size: Dim) -> Argument:
+    """An argument with one more axis, which no device has a part of."""
+    shape = a.shape.with_dims((*a.shape.dims[:axis], size, *a.shape.dims[axis:]))
+    return replace(a, shape=shape, sharding=with_axis(a.sharding, axis))
 
 
 def _moved(x: Tensor, source: int, destination: int) -> Tensor:

@@ -30,9 +30,10 @@ from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import bodies, prepares
+from rlx.ir.signature import bodies, prepares, set_mesh
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
+from rlx.lower.stablehlo.sharding import Form
 from rlx.passes import run
 from rlx.passes.simplification.kernel_layout import KernelLayout
 from rlx.passes.simplification.outline_weights import OutlineWeights
@@ -69,7 +70,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
         if not (is_portable or is_symbolic):
             main, weights = outlined(main)
-        program = str(main.module).encode() if is_symbolic else portable(main)
+        version = target.version or VERSION
+        program = str(main.module).encode() if is_symbolic else portable(main, version, sharded=is_portable)
         if weights is not None:
             program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
     given = {a.name for a in lir.arguments}
@@ -79,7 +81,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "prepared": [] if weights is None else [a.name for a in weights.arguments],
         "updates": [o.updates for o in lir.results],
         "options": [list(option) for option in target.options],
-        "stablehlo": VERSION,
+        "stablehlo": version,
     }
     return Compiled(program, info)
 
@@ -96,13 +98,18 @@ def info_fields() -> dict[str, Check]:
     }
 
 
-def portable(graph: Graph) -> bytes:
+def portable(graph: Graph, version: str = VERSION, *, sharded: bool = False) -> bytes:
     """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
 
+    Args:
+        graph: The graph.
+        version: The version of StableHLO that readers have.
+        sharded: Whether it has the mesh of the graph and the shardings, as text (`lower.stablehlo.sharding`).
+
     Raises:
-        UnsupportedError: An op has no lowering, or a size is a symbol.
+        UnsupportedError: An op has no lowering, the version has not all ops, or a size is a symbol.
     """
-    return to_portable(_lowered(graph))
+    return to_portable(_lowered(graph, "text" if sharded else None), version)
 
 
 def laid_out(graph: Graph, level: int) -> Graph:
@@ -117,18 +124,23 @@ def outlined(graph: Graph) -> tuple[Graph, Graph | None]:
     return result, Graph.from_module(result.module, weights[0]) if weights else None
 
 
-def _lowered(graph: Graph) -> Any:
+def _lowered(graph: Graph, form: Form | None = None) -> Any:
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create(loc=graph.function.location)
         clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
         clone.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
-    return lower_module(module)
+    set_mesh(module.operation, graph.mesh)
+    return lower_module(module, form)
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
     """The StableHLO that XLA compiles, as text."""
-    return str(_lowered(compilation.lir)) if kind == "stablehlo" else None
+    if kind != "stablehlo":
+        return None
+    lowered = _lowered(compilation.lir, "sdy" if compilation.target.name == PORTABLE else None)
+    with mlir.unregistered_dialects_allowed():
+        return str(lowered)
 
 
 def notes(artifact: Artifact) -> list[str]:

@@ -2,19 +2,79 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.xla.flags import STABLEHLO_VERSION
+from rlx.ir.errors import CompileError, UnsupportedError
+from rlx.ir.location import describe
 from rlx.ir.text import verify_module
 
 # The version that added the newest op that the lowering emits (tan): readers of this and later versions accept artifacts.
 VERSION = "1.4.0"
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
+# What MLIR says of an op that a version has not; the op is `tan` in `vhlo.tan_v2`.
+_TOO_NEW = re.compile(r"failed to legalize operation 'vhlo\.(\w+)_v\d+'")
 
 
-def to_portable(lowered: Any) -> bytes:
+def to_portable(lowered: Any, version: str = VERSION) -> bytes:
     """A StableHLO module as a portable artifact.
 
     The module cannot be used afterwards: serialising turns it into another dialect, in place.
+
+    Args:
+        lowered: The module.
+        version: The version of StableHLO that readers have, one that `checked_version` accepts.
+
+    Raises:
+        UnsupportedError: The version has not all ops of the module; the message names the first.
     """
     verify_module(lowered)
-    return mlir.stablehlo().serialize_portable_artifact(lowered, VERSION)
+    said: list[Any] = []
+    with mlir.entered():
+        handler = mlir.context().attach_diagnostic_handler(lambda diagnostic: said.append(_read(diagnostic)) or True)
+        try:
+            return mlir.stablehlo().serialize_portable_artifact(lowered, version)
+        except ValueError:
+            message, place = said[0] if said else ("it cannot be serialised", None)
+        finally:
+            handler.detach()
+    raise version_error(version, message, place)
+
+
+def version_error(version: str, message: str, place: str | None = None) -> UnsupportedError:
+    """The error for a module that a version of StableHLO cannot hold, of what MLIR says about it."""
+    newer = _TOO_NEW.search(message)
+    return UnsupportedError(
+        f"StableHLO {version} has no op '{newer[1]}'" if newer else f"StableHLO {version}: {message}",
+        location=place,
+        hint=f"all that RLX emits is in {VERSION}, the version that is written by default",
+    )
+
+
+def _read(diagnostic: Any) -> tuple[str, str | None]:
+    """The message of a diagnostic, and its place; the diagnostic itself is there only while it is handled."""
+    return diagnostic.message, describe(diagnostic.location)
+
+
+def checked_version(text: str) -> str:
+    """A version of StableHLO that artifacts can be written for.
+
+    Raises:
+        CompileError: It is no version, or none of those that are known.
+    """
+    library = mlir.stablehlo()
+    oldest, newest = library.get_minimum_version(), library.get_current_version()
+    parts = _parts(text)
+    if parts is None or not (_parts(oldest) or ()) <= parts <= (_parts(newest) or ()):
+        raise CompileError(
+            f"{STABLEHLO_VERSION}={text:.40}: artifacts are written for the versions {oldest} to {newest}",
+            hint=f"{VERSION}, the default, has all that RLX emits",
+        )
+    return ".".join(map(str, parts))
+
+
+def _parts(text: str) -> tuple[int, ...] | None:
+    matched = _VERSION.fullmatch(text)
+    return None if matched is None else tuple(map(int, matched.groups()))

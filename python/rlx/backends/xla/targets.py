@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rlx.backends.xla.flags import STABLEHLO_VERSION
 from rlx.backends.xla.options import Options, from_flag
 from rlx.ir.costs import Costs
 from rlx.ir.errors import CompileError
@@ -37,6 +38,7 @@ class Target:
         options: Options of XLA, in addition to those of all programs.
         fusions: Those that pay, or are weighed: `docs/performance.md`.
         costs: What work costs.
+        version: The version of StableHLO that artifacts are written for; None for the one that RLX chooses.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Target:
     options: Options = ()
     fusions: tuple[str, ...] = _FUSIONS
     costs: Costs | None = _COSTS
+    version: str | None = None
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
@@ -57,7 +60,7 @@ class Target:
 
     def fingerprint(self) -> str:
         """The text of the options."""
-        return repr(self.options)
+        return repr(self.options if self.version is None else (self.options, self.version))
 
 
 @cache
@@ -83,14 +86,30 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     Args:
         name: `"xla"` or `"stablehlo"`.
         arch: None, or the only architecture of this target.
-        extra_flags: Options of XLA, `--xla_cpu_…=value`.
+        extra_flags: Options of XLA, `--xla_cpu_…=value`; of `stablehlo`, `--stablehlo-version=1.4.0`.
 
     Raises:
-        CompileError: There is no such architecture, or a flag is not an option that programs may have.
+        CompileError: There is no such architecture, a flag is not an option that programs may have, or the version of
+            StableHLO is not known.
     """
     if arch not in (None, _ARCHS[name]):
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
-    return Target(name, _ARCHS[name], tuple(map(from_flag, extra_flags)))
+    versions = [f for f in extra_flags if f.partition("=")[0] == STABLEHLO_VERSION]
+    options = tuple(from_flag(f) for f in extra_flags if f not in versions)
+    return Target(name, _ARCHS[name], options, version=_version(name, versions[-1]) if versions else None)
+
+
+def _version(name: str, flag: str) -> str:
+    """The version of StableHLO that a flag names.
+
+    Raises:
+        CompileError: The target is no file, or the version is not known.
+    """
+    if name != PORTABLE:
+        raise CompileError(f"{flag}: target {name} writes no file of StableHLO", hint=f"--target={PORTABLE} does")
+    from rlx.backends.xla.portable import checked_version
+
+    return checked_version(flag.partition("=")[2])
 
 
 def device_names() -> tuple[str, ...]:

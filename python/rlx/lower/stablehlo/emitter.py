@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dtype import DType, bool_, dtype, f32
 from rlx.ir.shape import Shape, element_type
 from rlx.lower.stablehlo.rules import Lowered
+
+if TYPE_CHECKING:
+    from rlx.lower.stablehlo.sharding import Shardings
 
 # A region of an op: the shapes of its arguments, and what it returns for them.
 Body = tuple[Sequence[Shape], Callable[..., Sequence[Lowered]]]
@@ -47,7 +50,13 @@ class Emitter:
     """Emits ops at the insertion point. Shapes of results follow from those of operands; sizes are integers.
 
     Operands of elementwise methods have one shape and dtype; all but the first may be Python numbers.
+
+    Args:
+        shardings: What writes over which devices tensors are spread; without it, that is left out.
     """
+
+    def __init__(self, shardings: Shardings | None = None):
+        self.shardings = shardings
 
     type_of = staticmethod(tensor_type)
 

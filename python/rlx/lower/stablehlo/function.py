@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.dim import symbols as symbols_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, read_arguments
+from rlx.ir.signature import bodies, declared_updates, mesh_of, read_arguments
 from rlx.lower.stablehlo.emitter import Emitter, tensor_type
 from rlx.lower.stablehlo.rules import TABLE
+from rlx.lower.stablehlo.sharding import Form, Shardings
 from rlx.lower.table import empty_module
 
 
-def lower_module(module: mlir.Module) -> mlir.Module:
+def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
     """A new module of StableHLO ops with the same functions: all that is an argument stays one, states among them.
 
     Args:
         module: A module whose ops are all claimed, and whose sizes are static.
+        form: How the mesh of the module and its shardings are written: `lower.stablehlo.sharding`. Without it they are left out.
 
     Raises:
         UnsupportedError: An op has no rule, or a size is a symbol.
     """
     mlir.stablehlo()
     check_module(module)
-    with mlir.entered():
+    mesh = mesh_of(module.operation)
+    shardings = None if form is None or mesh is None else Shardings(mesh, form)
+    unknown = mlir.unregistered_dialects_allowed() if shardings and form == "sdy" else nullcontext()
+    with mlir.entered(), unknown:
         lowered = empty_module(module)
+        if shardings is not None:
+            shardings.declare(lowered)
         for function in bodies(module):
-            _lower_function(function, lowered)
+            _lower_function(function, lowered, shardings)
         return lowered
 
 
@@ -63,14 +72,20 @@ def _symbols_in_attributes(op: mlir.Operation) -> set[str]:
     return set[str]().union(*map(symbols_of, sizes))
 
 
-def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
+def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardings | None) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
-    shapes = [a.shape for a in read_arguments(function)]
+    arguments = read_arguments(function)
+    shapes = [a.shape for a in arguments]
     operations = function.entry_block.operations
     results = [shape_of(v) for v in operations[len(operations) - 1].operands]
     signature = ir.FunctionType.get([tensor_type(s) for s in shapes], [tensor_type(s) for s in results])
     target = func.FuncOp(function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location)
-    block = target.add_entry_block([ir.Location.name(a.name) for a in read_arguments(function)])
+    block = target.add_entry_block([ir.Location.name(a.name) for a in arguments])
     with ir.InsertionPoint(block):
-        returned = TABLE.lower_block(Emitter(), function.entry_block, list(block.arguments))
+        returned = TABLE.lower_block(Emitter(shardings), function.entry_block, list(block.arguments))
         func.ReturnOp([r.value for r in returned])
+    if shardings is not None:
+        by_name = {a.name: a.sharding for a in arguments}
+        shardings.annotate(target, "arg_attrs", by_name.values())
+        # The next value of a state lies where the state does.
+        shardings.annotate(target, "res_attrs", [by_name.get(u or "") for u in declared_updates(function)])

@@ -6,7 +6,7 @@ derivatives and for batches; the answer is the same primitive with another progr
 
 from __future__ import annotations
 
-from rlx.runtime.jax.exported import to_jax
+from rlx.runtime.jax.exported import JaxGraph, to_jax
 from rlx.runtime.jax.function import JaxFunction, jax_function
 
-__all__ = ["JaxFunction", "jax_function", "to_jax"]
+__all__ = ["JaxFunction", "JaxGraph", "jax_function", "to_jax"]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx.backends.stages import prepared
+from rlx.backends.xla.portable import checked_version
 from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
 from rlx.ir.dtype import fitted
 from rlx.ir.errors import Error
+from rlx.ir.files import check_writable, write_atomically
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping
 from rlx.ir.interface import Argument, bind_symbols, check_argument
 from rlx.ir.packages import required
 from rlx.ir.weak import NUMBERS
 from rlx.passes import run
+from rlx.runtime.jax.blob import PLATFORMS, baked_values, exported
 from rlx.runtime.jax.primitive import apply, check_width, primitive
 from rlx.runtime.jax.programs import Given
 from rlx.transforms.base import tensor_graph
@@ -30,10 +35,12 @@ class JaxGraph:
 
     Args:
         source: A graph at MIR, which nobody changes any more.
+        options: Options of compiling it: those of `Compilation`.
     """
 
-    def __init__(self, source: Graph):
+    def __init__(self, source: Graph, options: Mapping[str, Any] | None = None):
         self.__name__ = source.name
+        self._options = options or {}
         self._source = source
         self._what = f"graph '{source.name}'"
         self._programs: dict[tuple[tuple[str, int], ...], Given] = {}
@@ -66,7 +73,7 @@ class JaxGraph:
             Error: An argument is missing, unknown or given twice, or is of 64 bits and JAX has none of these.
         """
         given = self._given(inputs, params, states, named)
-        values = [self._value(a, given.get(a.name)) for a in self._source.arguments]
+        values = [self.to_array(a, given.get(a.name)) for a in self._source.arguments]
         for a, value in zip(self._source.arguments, values, strict=True):
             check_argument(a, value)
         shapes = [(a, value.shape) for a, value in zip(self._source.arguments, values, strict=True)]
@@ -80,13 +87,56 @@ class JaxGraph:
         kept = {a.name: value for a, value in zip(self._source.arguments, values, strict=True) if a.kind == "state"}
         return outputs, kept | {o.updates: r for o, r in pairs if o.updates is not None}
 
+    def export(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        bind: Mapping[str, int] | None = None,
+        platforms: str | Sequence[str] = PLATFORMS,
+        vjp_order: int = 0,
+        stablehlo_version: str | None = None,
+    ) -> bytes:
+        """The function as bytes that any program of JAX calls, without RLX.
+
+        `jax.export.deserialize(data).call(…)` takes what this function takes: inputs in order, `params={…}` with those that are
+        no constants, `states={…}` if there are any; all of them.
+
+        Args:
+            path: A file to write them to.
+            params: Parameters that become constants: values by name, or the path of a file that has them all. All others are
+                arguments, those with a value in `graph.weights` too.
+            bind: Sizes of symbols. All must be known.
+            platforms: Where it runs, of `"cpu"`, `"cuda"`, `"rocm"` and `"tpu"`; all by default.
+            vjp_order: How often callers may differentiate it, in reverse mode.
+            stablehlo_version: The version of StableHLO of the program in it, such as `"1.9.0"`; by default JAX chooses one
+                that readers of the last weeks have.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            UnsupportedError: The size of a symbol is not known, or an op has no StableHLO.
+            Error: An option is wrong, a value does not fit, or the file cannot be written.
+        """
+        if path is not None:
+            check_writable(path)
+        version = None if stablehlo_version is None else checked_version(stablehlo_version)
+        source = prepared(self._source, bind)
+        function = self if source is self._source else JaxGraph(source, self._options)
+        baked = {} if params is None else baked_values(source.arguments, params)
+        data = exported(function, source.arguments, baked, platforms=platforms, vjp_order=vjp_order, version=version)
+        if path is not None:
+            write_atomically(path, data)
+        return data
+
     def _program(self, sizes: tuple[tuple[str, int], ...]) -> Given:
         """The program for these sizes of symbols."""
         program = self._programs.get(sizes)
         if program is None:
             text = " ".join(f"{name}={size}" for name, size in sizes)
             bound = run(self._source, f"rlx-bind{{{text}}}") if sizes else self._source
-            program = self._programs.setdefault(sizes, Given(bound))
+            program = self._programs.setdefault(sizes, Given(bound, self._options))
         return program
 
     def _given(self, inputs: tuple[Any, ...], params: Any, states: Any, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,8 +163,8 @@ class JaxGraph:
                 given[name] = value
         return given
 
-    def _value(self, argument: Argument, value: Any) -> Any:
-        """An array of JAX for an argument.
+    def to_array(self, argument: Argument, value: Any) -> Any:
+        """An array of JAX for an argument, None for what it has by itself.
 
         Raises:
             Error: There is none.

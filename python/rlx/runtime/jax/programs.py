@@ -7,9 +7,10 @@ derived, so that JAX, whose caches compare by identity, compiles it once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rlx.backends.compilation import Compilation
@@ -35,12 +36,14 @@ class Program:
         arguments: The shapes of its arguments.
         results: The shapes of its results.
         linear: The positions of the arguments in which it is linear, taken together; it may be linear in others too.
+        options: Options of compiling it: those of `Compilation`.
     """
 
     name: str
     arguments: tuple[Shape, ...]
     results: tuple[Shape, ...]
     linear: tuple[int, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         self._derived: dict[Any, Any] = {}
@@ -64,7 +67,7 @@ class Program:
         Raises:
             UnsupportedError: Ops have neither a lowering nor a decomposition: the message lists them with their places.
         """
-        return portable(Compilation(self.graph, target_of("stablehlo")).lir)
+        return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir)
 
     def linearized(self, wrt: Sequence[int]) -> Linearized:
         """The program and its derivative by some arguments.
@@ -107,9 +110,9 @@ class Program:
 class Given(Program):
     """The graph of a user: all its arguments are inputs here, and the next values of its states are results."""
 
-    def __init__(self, source: Graph):
+    def __init__(self, source: Graph, options: Mapping[str, Any]):
         super().__init__()
-        self.name = source.name
+        self.name, self.options = source.name, options
         self.arguments = tuple(a.shape for a in source.arguments)
         self.results = tuple(o.shape for o in source.results)
         self._source = source

@@ -1,0 +1,61 @@
+"""`shard`: over which devices a tensor is spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import f32
+from rlx.ir.shape import Shape
+from rlx.ir.sharding import check_sharding, sharding_from_text, sharding_of, sharding_text, with_axis
+from rlx.ops.lift import tensor_like
+from rlx.ops.shape.shape import EVERY
+
+
+class Shard(Card, op="shard"):
+    def infer(self, x: Shape, *, sharding: str) -> Shape:
+        sharding_from_text(sharding, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, sharding: str) -> np.ndarray:
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, *, sharding: str) -> Tensor:
+        return x
+
+    def build(self, b: Builder, x: Any, sharding: Any) -> Tensor:
+        """Spread a tensor over the mesh of the graph: see `rlx.Graph.input`.
+
+        Args:
+            b: Emits.
+            x: Any tensor.
+            sharding: For each dimension the axis of the mesh that it is spread over, None, or a tuple of axes.
+        """
+        x = tensor_like(b, x, f32)
+        given = sharding_from_text(sharding, x.rank) if isinstance(sharding, str) else sharding_of(sharding, x.rank)
+        if (mesh := getattr(b, "mesh", None)) is not None:
+            check_sharding(given, x.shape, mesh)
+        return b.emit("shard", (x,), sharding=sharding_text(given))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, sharding: str) -> tuple[Tensor]:
+        return (b.emit("shard", (cotangents[0],), sharding=sharding),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, sharding: str) -> Tensor:
+        spread = with_axis(sharding_from_text(sharding, operands[0].rank - 1), 0)
+        return b.emit("shard", operands, sharding=sharding_text(spread or ()))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 4), sharding=("data", None, ("model", "expert")), dtypes=EVERY)
+        yield sample((4,), sharding=(), dtypes=("f32",))
+        yield sample((), sharding=(), dtypes=("f32",))
+        yield sample((0, 3), sharding=(None, "model"), dtypes=("f32",))
+        yield sample(("n", 3), sharding=("data",), dtypes=("f32",))

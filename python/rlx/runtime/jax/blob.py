@@ -1,0 +1,134 @@
+"""`JaxGraph.export`: a graph as bytes that any program of JAX calls, without RLX (`jax.export`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlx.backends.xla.portable import version_error
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.interface import Argument, argument_array
+from rlx.ir.packages import required
+from rlx.ir.suggestions import suggestion
+from rlx.weights import Weights, opened
+
+if TYPE_CHECKING:
+    from rlx.runtime.jax.exported import JaxGraph
+
+_PURPOSE = "JaxGraph.export"
+# Each order doubles the blob and more.
+_MOST_DERIVATIVES = 5
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def exported(
+    function: JaxGraph,
+    arguments: Sequence[Argument],
+    baked: Mapping[str, Any],
+    *,
+    platforms: Any = PLATFORMS,
+    vjp_order: int = 0,
+    version: str | None = None,
+) -> bytes:
+    """The bytes of a graph: see `JaxGraph.export`.
+
+    Args:
+        function: The graph.
+        arguments: Its arguments.
+        baked: Values of some parameters.
+        platforms: Those that the blob runs on.
+        vjp_order: How often callers may differentiate it.
+        version: The version of StableHLO of its module; None for what JAX chooses.
+    """
+    jax, export = required("jax", _PURPOSE), required("jax.export", _PURPOSE)
+    required("flatbuffers", _PURPOSE)
+    chosen = _platforms(platforms)
+    if type(vjp_order) is not int or not 0 <= vjp_order <= _MOST_DERIVATIVES:
+        raise Error(
+            f"vjp_order must be 0 to {_MOST_DERIVATIVES}: how often callers differentiate; got {vjp_order!r:.40}"
+        )
+    symbols = sorted({s for a in arguments for s in a.shape.symbols})
+    if symbols:
+        raise UnsupportedError(
+            f"graph '{function.__name__}': StableHLO is lowered to with static sizes, "
+            f"and the size of {', '.join(symbols)} is a symbol",
+            hint=f'bind it: --bind={symbols[0]}=128, or export(bind={{"{symbols[0]}": 128}})',
+        )
+    with jax.enable_x64(True):
+        constants = {name: function.to_array(a, baked[name]) for a in arguments if (name := a.name) in baked}
+
+        def call(*inputs: Any, params: Mapping[str, Any] | None = None, states: Any = None) -> Any:
+            return function(*inputs, params=constants | dict(params or {}), states=states)
+
+        inputs, named = _specs(jax, arguments, baked)
+        made = export.export(jax.jit(call), platforms=chosen)(*inputs, **named)
+        if version is not None:
+            made = _at_version(made, version)
+        return bytes(made.serialize(vjp_order=vjp_order))
+
+
+def _specs(jax: Any, arguments: Sequence[Argument], baked: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What the blob is called with: inputs in order, and parameters and states by name."""
+
+    def spec(argument: Argument) -> Any:
+        return jax.ShapeDtypeStruct(argument.shape.static, argument.shape.dtype.numpy)
+
+    inputs = [spec(a) for a in arguments if a.kind == "input"]
+    params = {a.name: spec(a) for a in arguments if a.kind == "param" and a.name not in baked}
+    states = {a.name: spec(a) for a in arguments if a.kind == "state"}
+    return inputs, {name: specs for name, specs in (("params", params), ("states", states)) if specs}
+
+
+def _platforms(platforms: Any) -> tuple[str, ...]:
+    given = (platforms,) if isinstance(platforms, str) else platforms
+    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(p, str) for p in given):
+        raise Error(f"platforms must be names of platforms, such as {PLATFORMS}, got {platforms!r:.80}")
+    for name in given:
+        if name not in PLATFORMS:
+            raise Error(
+                f"there is no platform {name!r:.40}{suggestion(name, PLATFORMS)}; known: {', '.join(PLATFORMS)}"
+            )
+    return tuple(dict.fromkeys(given))
+
+
+def _at_version(made: Any, version: str) -> Any:
+    """The same with its module written for another version of StableHLO.
+
+    Raises:
+        UnsupportedError: JAX's own library knows no such version, or the version has not all ops of the module.
+    """
+    stablehlo = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE)
+    mlir = required("jax.interpreters.mlir", _PURPOSE)
+    with mlir.make_ir_context() as context:
+        module = stablehlo.deserialize_portable_artifact(context, made.mlir_module_serialized)
+        said: list[str] = []
+        handler = context.attach_diagnostic_handler(lambda diagnostic: said.append(diagnostic.message) or True)
+        try:
+            data = stablehlo.serialize_portable_artifact(module, version, True)
+        except Exception as problem:  # JAX's bindings have several classes for it
+            raise version_error(version, said[0] if said else str(problem)) from None
+        finally:
+            handler.detach()
+    return dataclasses.replace(made, mlir_module_serialized=data)
+
+
+def baked_values(arguments: Sequence[Argument], params: Any) -> dict[str, Any]:
+    """The values of parameters that become constants, checked.
+
+    Args:
+        arguments: The arguments of the graph.
+        params: Arrays by name, or the path of a file that has them all.
+
+    Raises:
+        Error: It is neither, one is no parameter, or has another shape or dtype.
+    """
+    known = {a.name: a for a in arguments if a.kind == "param"}
+    values = opened(params)
+    if isinstance(values, Weights):
+        return values.values_of(known.values())
+    for name in values:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise Error(f"export: there is no parameter {name!r:.60}{suggestion(name, known)}; there are {names}")
+    return {name: argument_array(known[name], value) for name, value in values.items()}
