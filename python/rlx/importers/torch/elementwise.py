@@ -65,9 +65,7 @@ for _op in ("logical_and", "logical_or", "logical_xor"):
 for _op in ("floor", "ceil", "trunc"):
     aten(_op)(lambda g, x, method=_op: getattr(g, method)(x) if x.dtype.is_float else x)
 # Of tensors that are never changed, a copy is the tensor.
-aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(
-    lambda g, x: x
-)
+aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(lambda g, x: x)
 aten("resolve_conj", "resolve_neg", "view_as")(lambda g, x, *rest: x)
 
 
@@ -80,6 +78,18 @@ def detach(g: Any, x: Tensor) -> Tensor:
 def to(g: Any, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
     """All that converts: PyTorch has found the dtype."""
     return as_tensor(g, x, results[0].dtype)
+
+
+@aten("copy")
+def copy(g: Any, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
+    """What `x.copy_(source)` leaves in `x`."""
+    return g.expand(as_tensor(g, source, results[0].dtype), results[0].dims)
+
+
+@aten("ldexp")
+def ldexp(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+    x, y = as_tensors(g, results[0].dtype, x, y)
+    return g.mul(x, g.exp2(y))
 
 
 @aten("add")
