@@ -13,7 +13,7 @@ from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error
+from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import location_at
 from rlx.ir.shape import Shape
@@ -227,13 +227,13 @@ class Scope:
         """A result with the dtype that PyTorch has found; positions and counts are i32 here and i64 there.
 
         Raises:
-            Error: It is another shape.
+            UnsupportedError: It is another shape, or another dtype: integers where RLX computes floats.
         """
         if built.dtype.is_integer and said.dtype.is_integer and built.dtype != said.dtype:
             built = self.g.cast(built, said.dtype)
         same = built.rank == said.rank and all(map(dim.same, built.shape.dims, said.dims))
         if not same or built.dtype != said.dtype:
-            raise Error(f"{name} gives {built.shape}, not {said}", location=place)
+            raise UnsupportedError(f"{name} gives {built.shape}, not {said}", location=place)
         return built
 
     def place(self, node: Any) -> str | None:

@@ -144,6 +144,9 @@ class _Arguments:
         self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
         self.tensors: dict[Any, Tensor] = {}
         self.states: dict[str, Tensor] = {}
+        self.names: dict[Any, str] = {}  # the first name of each tensor in the state dict
+        for name, tensor in program.state_dict.items():
+            self.names.setdefault(identity(tensor), name)
 
     def of(self, spec: Any, node: Any) -> Any:
         """The value of a placeholder; None for one that is no tensor."""
@@ -182,7 +185,8 @@ class _Arguments:
         same = identity(tensor)
         if same not in self.tensors:
             array = array_of(self.scope.torch, tensor, f"'{target}'")
-            self.tensors[same] = self.g.param(target, array.shape, array.dtype, value=array)
+            name = self.names.get(same, target)
+            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array)
         return self.tensors[same]
 
     def _state(self, target: str, tensor: Any) -> Tensor:

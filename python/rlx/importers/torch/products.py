@@ -126,10 +126,9 @@ def solve(
     """The solution, and that all went well."""
     vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape.dims == a.shape.dims[:-1])
     b = g.expand_dims(b, -1) if vector else b
-    if left:
-        made = _solution(g, a, b)
-    else:
-        made = g.swapaxes(_solution(g, g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2)), -1, -2)
+    sides = (a, b) if left else (g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2))
+    made = _solution(g, *sides)
+    made = made if left else g.swapaxes(made, -1, -2)
     made = g.squeeze(made, made.rank - 1) if vector else made
     return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
 
