@@ -107,7 +107,7 @@ def _peer(label: str, module: Applied, expected: Any) -> Peer | Refused:
         return Refused(label, str(problem), isinstance(problem, rlx.UnsupportedError))
     arrays = [as_array(t) for t in tensors]
     results = [_result(*e) for e in expected if e[0] is not None]
-    return Named(label, Entry(None), graph, arrays, results)
+    return Named(label, Entry(lambda *_: None), graph, arrays, results)
 
 
 class Named(Peer):

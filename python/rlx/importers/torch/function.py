@@ -104,15 +104,13 @@ def is_local(node: Any) -> bool:
 
     Then it is the operator that changes nothing, and whoever reads the operand later reads the result.
     """
-    base = node.args[0] if node.args else None
-    if not str(node.target).rpartition(".")[0].endswith("_") or op_name(node.target).removesuffix("_") not in _FRESH:
+    name = str(node.target).rpartition(".")[0]
+    if not name.endswith("_") or name.removesuffix("_") not in _FRESH:
         return False
-    chain = [base, *(base.users if hasattr(base, "users") else ())]
-    return all(
-        getattr(n, "op", None) in ("call_function", "output")
-        and (n.op == "output" or op_name(n.target) in _FRESH or op_name(n.target) == "aten.adaptive_avg_pool2d")
-        for n in chain
-    )
+    base = node.args[0]
+    if base.op != "call_function":
+        return False
+    return all(n.op == "output" or op_name(n.target) in _FRESH for n in (base, *base.users))
 
 
 def is_size(value: Any) -> bool:
