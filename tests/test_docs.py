@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ NOT_RUN = {
     "docs/backends.md": "a file, which tests/backends/test_registry.py writes and uses",
     "CONTRIBUTING.md": "a rule of an importer",
 }
+
+# Packages that no extra of the tests has: blocks that import them are run where they are installed.
+OPTIONAL = ("torch",)
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
@@ -50,6 +54,8 @@ def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = blocks((ROOT / page).read_text())
     namespace: dict[str, object] = {"__name__": "page"}
     for line, source in found:
+        if any(f"import {package}\n" in source and find_spec(package) is None for package in OPTIONAL):
+            continue
         # Line numbers of the page, so that a failure points at it.
         exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec", dont_inherit=True), namespace)
 

@@ -17,6 +17,7 @@ from rlx.deploy import load as load
 from rlx.importers.jax import from_jax as from_jax
 from rlx.importers.onnx import from_onnx as from_onnx
 from rlx.importers.stablehlo import from_stablehlo as from_stablehlo
+from rlx.importers.torch import from_torch as from_torch
 from rlx.ir.builder import Tensor as Tensor
 from rlx.ir.custom import CustomOp as CustomOp
 from rlx.ir.dtype import DType as DType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.torch.rules import Results, aten, axis_of
+from rlx.importers.torch.rules import Results, as_tensors, aten, axis_of
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -34,7 +34,12 @@ def celu(g: Any, x: Tensor, alpha: float = 1.0) -> Tensor:
 
 @aten("hardtanh")
 def hardtanh(g: Any, x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
-    return g.clamp(x, low, high)
+    return g.clamp(x, *as_tensors(g, x.dtype, low, high))
+
+
+@aten("relu6")
+def relu6(g: Any, x: Tensor) -> Tensor:
+    return hardtanh(g, x, 0.0, 6.0)
 
 
 @aten("prelu", "_prelu_kernel")

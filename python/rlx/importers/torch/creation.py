@@ -74,21 +74,24 @@ def _table(g: Any, values: np.ndarray, kind: Any) -> Tensor:
 def linspace(g: Any, start: Operand, end: Operand, steps: int, *, dtype: Any = None, results: Results) -> Tensor:
     """From both ends to the middle, as PyTorch does."""
     kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
-    if not all(isinstance(n, (int, float)) for n in (start, end)):
-        raise UnsupportedError("between tensors cannot be imported")
-    step = (end - start) / max(count - 1, 1)  # pyright: ignore[reportOperatorIssue]
+    first, last = _number(start), _number(end)
+    step = (last - first) / max(count - 1, 1)
     at = np.arange(count)
-    values = (
-        np.where(at < count // 2, start + step * at, end - step * (count - 1 - at)) if count > 1 else [start] * count
-    )
-    return _table(g, np.asarray(values, np.float64), kind)
+    values = np.where(at < max(count // 2, 1), first + step * at, last - step * (count - 1 - at))
+    return _table(g, values, kind)
+
+
+def _number(value: Operand) -> float:
+    if not isinstance(value, (int, float)):
+        raise UnsupportedError("between tensors or sizes cannot be imported")
+    return float(value)
 
 
 @aten("logspace")
 def logspace(
     g: Any, start: Operand, end: Operand, steps: int, base: float = 10.0, *, dtype: Any = None, results: Results
 ) -> Tensor:
-    exponents = np.linspace(float(start), float(end), steps)  # pyright: ignore[reportArgumentType]
+    exponents = np.linspace(_number(start), _number(end), steps)
     return _table(g, np.power(float(base), exponents), results[0].dtype)
 
 

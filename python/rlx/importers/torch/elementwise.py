@@ -18,8 +18,7 @@ _UNARY = {
         for name in ("atanh", "sigmoid", "erf", "erfc", "erfinv", "lgamma", "digamma", "reciprocal", "square")
     },
     **{name: name for name in ("frac", "sinc", "deg2rad", "rad2deg")},
-    **{name: name for name in ("relu", "relu6", "silu", "mish", "selu")},
-    "sign": "sign",
+    **{name: name for name in ("relu", "silu", "mish", "selu")},
     "logical_not": "logical_not",
     "bitwise_not": "bitwise_not",
     "hardsigmoid": "hard_sigmoid",
@@ -28,10 +27,7 @@ _UNARY = {
 }
 # Two operands in the dtype of the result.
 _BINARY = {
-    **{
-        name: name
-        for name in ("maximum", "minimum", "atan2", "hypot", "copysign", "nextafter", "logaddexp", "heaviside")
-    },
+    **{name: name for name in ("maximum", "minimum", "atan2", "hypot", "copysign", "nextafter", "logaddexp")},
     **{name: name for name in ("remainder", "fmod", "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor")},
     "xlogy": "xlogy",
     "bitwise_left_shift": "left_shift",
@@ -65,10 +61,8 @@ for _op in ("logical_and", "logical_or", "logical_xor"):
 for _op in ("floor", "ceil", "trunc"):
     aten(_op)(lambda g, x, method=_op: getattr(g, method)(x) if x.dtype.is_float else x)
 # Of tensors that are never changed, a copy is the tensor.
-aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(
-    lambda g, x: x
-)
-aten("resolve_conj", "resolve_neg", "view_as")(lambda g, x, *rest: x)
+aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(lambda g, x: x)
+aten("resolve_conj", "resolve_neg")(lambda g, x, *rest: x)
 
 
 @aten("detach")
@@ -80,6 +74,18 @@ def detach(g: Any, x: Tensor) -> Tensor:
 def to(g: Any, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
     """All that converts: PyTorch has found the dtype."""
     return as_tensor(g, x, results[0].dtype)
+
+
+@aten("copy")
+def copy(g: Any, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
+    """What `x.copy_(source)` leaves in `x`."""
+    return g.expand(as_tensor(g, source, results[0].dtype), results[0].dims)
+
+
+@aten("ldexp")
+def ldexp(g: Any, x: Operand, y: Operand, *, results: Results) -> Tensor:
+    x, y = as_tensors(g, results[0].dtype, x, y)
+    return g.mul(x, g.exp2(y))
 
 
 @aten("add")
@@ -148,8 +154,17 @@ def absolute(g: Any, x: Tensor) -> Tensor:
     return g.abs(x)
 
 
-@aten("sgn")
+@aten("heaviside")
+def heaviside(g: Any, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
+    if results[0].dtype.is_float:
+        return g.heaviside(x, values)
+    return g.where(g.eq(x, as_tensor(g, 0, x.dtype)), values, as_tensor(g, g.gt(x, as_tensor(g, 0, x.dtype)), x.dtype))
+
+
+@aten("sgn", "sign")
 def sgn(g: Any, x: Tensor) -> Tensor:
+    if x.dtype.is_bool:
+        return x
     if not x.dtype.is_complex:
         return g.sign(x)
     size = g.abs(x)

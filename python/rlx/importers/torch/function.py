@@ -13,7 +13,7 @@ from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error
+from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import location_at
 from rlx.ir.shape import Shape
@@ -27,11 +27,62 @@ _CHECKS = frozenset(
         *("aten.sym_constrain_range_for_size", "_check_is_size", "aten._functional_assert_async"),
     )
 )
+# Operators whose result is memory of their own.
+_FRESH = frozenset(
+    f"aten.{name}"
+    for name in (
+        *(
+            "add",
+            "sub",
+            "rsub",
+            "mul",
+            "div",
+            "pow",
+            "exp",
+            "sqrt",
+            "rsqrt",
+            "abs",
+            "neg",
+            "sin",
+            "cos",
+            "clamp",
+            "where",
+        ),
+        *(
+            "relu",
+            "relu6",
+            "silu",
+            "gelu",
+            "elu",
+            "leaky_relu",
+            "hardtanh",
+            "hardswish",
+            "hardsigmoid",
+            "sigmoid",
+            "tanh",
+        ),
+        *("masked_fill", "sum", "mean", "softmax", "cat", "stack", "matmul", "bmm", "mm", "linear", "addmm", "baddbmm"),
+        *(
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "max_pool2d",
+            "avg_pool2d",
+            "batch_norm",
+            "layer_norm",
+            "group_norm",
+            "embedding",
+        ),
+    )
+)
 _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 def op_name(target: Any) -> str:
-    """The name of the rule for what a node calls: `aten.add.Scalar` where there is one of that name, else `aten.add`."""
+    """The name of the rule for what a node calls: `aten.add.Scalar` where there is one of that name, else `aten.add`.
+
+    An operator that changes its operand (`aten.add_`) has that of the one that does not.
+    """
     if not hasattr(target, "_schema"):  # of Python, or an operator that takes graphs
         module = getattr(target, "__module__", "") or ""
         name = getattr(target, "__name__", str(target))
@@ -39,7 +90,27 @@ def op_name(target: Any) -> str:
             name if hasattr(target, "dispatch") or not module.startswith(("_operator", "math")) else f"operator.{name}"
         )
     whole = str(target)
-    return whole if whole in imports.rules else whole.rpartition(".")[0]
+    name = whole if whole in imports.rules else whole.rpartition(".")[0]
+    return name.removesuffix("_") if is_update(target) and name.removesuffix("_") in imports.rules else name
+
+
+def is_update(target: Any) -> bool:
+    """Whether an operator changes one of its operands."""
+    return bool(getattr(getattr(target, "_schema", None), "is_mutable", False))
+
+
+def is_local(node: Any) -> bool:
+    """Whether all that an operator changes is its first operand, which nothing else lies in.
+
+    Then it is the operator that changes nothing, and whoever reads the operand later reads the result.
+    """
+    name = str(node.target).rpartition(".")[0]
+    if not name.endswith("_") or name.removesuffix("_") not in _FRESH:
+        return False
+    base = node.args[0]
+    if base.op != "call_function":
+        return False
+    return all(n.op == "output" or op_name(n.target) in _FRESH for n in (base, *base.users))
 
 
 def is_size(value: Any) -> bool:
@@ -100,6 +171,8 @@ class Scope:
                 values[node] = self._constant(_attribute(module, node.target), node.target)
             elif node.op == "call_function":
                 values[node] = self._called(node, values)
+                if is_update(node.target):
+                    values[node.args[0]] = values[node]
             elif node.op == "output":
                 return _replaced(node.args[0], values)
         raise Error("a graph of PyTorch's has no output")
@@ -152,13 +225,13 @@ class Scope:
         """A result with the dtype that PyTorch has found; positions and counts are i32 here and i64 there.
 
         Raises:
-            Error: It is another shape.
+            UnsupportedError: It is another shape, or another dtype: integers where RLX computes floats.
         """
         if built.dtype.is_integer and said.dtype.is_integer and built.dtype != said.dtype:
             built = self.g.cast(built, said.dtype)
         same = built.rank == said.rank and all(map(dim.same, built.shape.dims, said.dims))
         if not same or built.dtype != said.dtype:
-            raise Error(f"{name} gives {built.shape}, not {said}", location=place)
+            raise UnsupportedError(f"{name} gives {built.shape}, not {said}", location=place)
         return built
 
     def place(self, node: Any) -> str | None:

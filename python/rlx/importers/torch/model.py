@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx.importers.table import MOST_OPS, constant
-from rlx.importers.torch.function import Scope, call_nodes, op_name
+from rlx.importers.torch.function import Scope, call_nodes, is_local, is_update, op_name
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes, named_symbols
 from rlx.importers.torch.weights import array_of, identity
@@ -84,11 +86,21 @@ def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: 
         Error: It cannot export it.
     """
     try:
-        return export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        with _quiet():
+            return export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip()
         lines = [line for line in message.splitlines() if line.strip()]
         raise Error(f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}") from problem
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what PyTorch says of its own code."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 def _name(node: Any) -> str:
@@ -104,7 +116,7 @@ def _functional(torch: Any, program: Any) -> Any:
     if len(nodes) > MOST_OPS:
         raise Error(f"the program has {len(nodes)} operators; at most {MOST_OPS} can be imported")
     hidden = {_name(n) for n in nodes if _changes_statistics(n)}
-    mutable = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in nodes)
+    mutable = any(is_update(n.target) and not is_local(n) for n in nodes)
     if not hidden and not mutable and all(_name(n) in imports.rules for n in nodes):
         return program
     table = torch.export.default_decompositions()
@@ -113,7 +125,8 @@ def _functional(torch: Any, program: Any) -> Any:
         if name in imports.rules and name not in hidden:
             del table[target]
     try:
-        return program.run_decompositions(table)
+        with _quiet():
+            return program.run_decompositions(table)
     except Exception as problem:
         message = f"PyTorch cannot take the program apart: {type(problem).__name__}: {problem!s:.600}"
         raise Error(message) from problem
@@ -131,6 +144,9 @@ class _Arguments:
         self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
         self.tensors: dict[Any, Tensor] = {}
         self.states: dict[str, Tensor] = {}
+        self.names: dict[Any, str] = {}  # the first name of each tensor in the state dict
+        for name, tensor in program.state_dict.items():
+            self.names.setdefault(identity(tensor), name)
 
     def of(self, spec: Any, node: Any) -> Any:
         """The value of a placeholder; None for one that is no tensor."""
@@ -169,7 +185,8 @@ class _Arguments:
         same = identity(tensor)
         if same not in self.tensors:
             array = array_of(self.scope.torch, tensor, f"'{target}'")
-            self.tensors[same] = self.g.param(target, array.shape, array.dtype, value=array)
+            name = self.names.get(same, target)
+            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array)
         return self.tensors[same]
 
     def _state(self, target: str, tensor: Any) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten
+import numpy as np
+
+from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, static_size
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
 
 
 def _product(g: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -106,11 +108,32 @@ def cdist(g: Any, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None
     return g.norm(apart, float(p), apart.rank - 1)
 
 
-@aten("_linalg_solve_ex", "linalg_solve", "linalg_solve_ex")
+def _solution(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    """Of systems `[…, n, n]` with right sides `[…, n, k]`, whose batches broadcast."""
+    if a.rank == 2 and b.rank == 2:
+        return g.dense_solve(a, b)
+    batch = np.broadcast_shapes(*(tuple(static_size(t, axis) for axis in range(t.rank - 2)) for t in (a, b)))
+    flat = [
+        g.reshape(g.expand(t, (*batch, *t.shape.dims[-2:])), (math.prod(batch), *t.shape.dims[-2:])) for t in (a, b)
+    ]
+    return g.reshape(g.batched_dense_solve(*flat), (*batch, *b.shape.dims[-2:]))
+
+
+@aten("linalg_solve", "linalg_solve_ex")
 def solve(
     g: Any, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False, results: Results
 ) -> list[Tensor]:
-    """The solution alone: PyTorch's factors of the matrix are no results of RLX."""
-    if a.rank != 2 or b.rank not in (1, 2) or not left or len(results) > 1:
-        raise UnsupportedError("of batches, from the right, or with factors cannot be imported")
-    return [g.dense_solve(a, b)]
+    """The solution, and that all went well."""
+    vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape.dims == a.shape.dims[:-1])
+    b = g.expand_dims(b, -1) if vector else b
+    sides = (a, b) if left else (g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2))
+    made = _solution(g, *sides)
+    made = made if left else g.swapaxes(made, -1, -2)
+    made = g.squeeze(made, made.rank - 1) if vector else made
+    return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
+
+
+@aten("linalg_inv", "linalg_inv_ex")
+def inverse(g: Any, a: Tensor, *, check_errors: bool = False, results: Results) -> list[Tensor]:
+    size = static_size(a, a.rank - 1)
+    return solve(g, a, g.expand(g.eye(size, dtype=a.dtype), a.shape.dims), results=results)

@@ -137,6 +137,14 @@ aten("cummax")(_running_extreme("cummax", "ge"))
 aten("cummin")(_running_extreme("cummin", "le"))
 
 
+@aten("diff")
+def diff(
+    g: Any, x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
+    parts = [t for t in (prepend, x, append) if t is not None]
+    return g.diff(g.concat(parts, axis=dim) if len(parts) > 1 else x, n, axis=dim)
+
+
 def _squares(g: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
     """The sum of the squared distances from the mean, with the reduced axes."""
     centred = g.sub(x, g.mean(x, axes, True))

@@ -27,7 +27,17 @@ _LAST = 2**63 - 1  # what stands for the end of an axis
 
 
 @aten(
-    *("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy", "flatten", "unflatten"),
+    *(
+        "view",
+        "view_as",
+        "reshape",
+        "_unsafe_view",
+        "view_copy",
+        "_reshape_alias",
+        "_reshape_copy",
+        "flatten",
+        "unflatten",
+    ),
     *("squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy"),
 )
 def reshape(g: Any, x: Tensor, *rest: Any, results: Results) -> Tensor:
