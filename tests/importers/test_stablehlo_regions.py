@@ -21,6 +21,10 @@ JOINS: dict[str, Any] = {
 }
 
 
+def f32(numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
 def selecting(direction: str, join: str, source: tuple[int, ...], window: tuple[int, ...]) -> str:
     dims = "x".join(map(str, source))
     return f"""func.func @f(%x: tensor<3x4x5xi64>, %y: tensor<{dims}xi64>, %i: tensor<i64>) -> tensor<3x4x5xi64> {{
@@ -88,8 +92,8 @@ def test_regions_may_compute_in_a_wider_dtype() -> None:
       }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
           index_vector_dim = 1>} : (tensor<4xf32>, tensor<3x1xi32>, tensor<3xf32>) -> tensor<4xf64>
       return %0 : tensor<4xf64> }"""
-    x, u = np.float32([3e38, 2, 3, 4]), np.float32([1e30, 3, 1e30])
-    (found,) = values(rlx.from_stablehlo(text), x, np.int32([[0], [2], [0]]), u)
+    x, u = f32([3e38, 2, 3, 4]), f32([1e30, 3, 1e30])
+    (found,) = values(rlx.from_stablehlo(text), x, np.array([[0], [2], [0]], np.int32), u)
     np.testing.assert_allclose(found, [float(x[0]) * float(u[0]) * float(u[2]), 2, 9, 4])
 
 
@@ -97,7 +101,7 @@ def test_the_largest_elements_stand_in_the_total_order() -> None:
     """NaN above all numbers, -NaN below; of equal ones the first; and truth above falsehood."""
     text = "func.func @f(%x: tensor<6xTYPE>) -> (tensor<4xTYPE>, tensor<4xi32>) {\n %v, %i = chlo.top_k(%x, k = 4)"
     text += " : tensor<6xTYPE> -> (tensor<4xTYPE>, tensor<4xi32>)\n return %v, %i : tensor<4xTYPE>, tensor<4xi32> }"
-    x = np.float32([1, np.inf, -np.nan, np.nan, 1, -np.inf])
+    x = f32([1, np.inf, -np.nan, np.nan, 1, -np.inf])
     for kind, array in (("f32", x), ("f64", x.astype(np.float64)), ("f16", x.astype(np.float16))):
         found, places = values(rlx.from_stablehlo(text.replace("TYPE", kind)), array)
         assert places.tolist() == [3, 1, 0, 4]
@@ -114,7 +118,7 @@ def test_tuples_inside_of_a_function() -> None:
       %3 = stablehlo.get_tuple_element %2[0] : (tuple<tensor<i32>>) -> tensor<i32>
       %4 = stablehlo.get_tuple_element %1[0] : (tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> tensor<2xf32>
       return %3, %4 : tensor<i32>, tensor<2xf32> }"""
-    number, vector = values(rlx.from_stablehlo(text), np.float32([1, 2]), np.array(5, np.int32))
+    number, vector = values(rlx.from_stablehlo(text), f32([1, 2]), np.array(5, np.int32))
     assert number == 5 and vector.tolist() == [1, 2]
     with pytest.raises(rlx.Error, match="tuple<tensor<f32>> cannot be imported"):
         rlx.from_stablehlo(
@@ -147,10 +151,10 @@ def test_a_reduced_precision_keeps_derivatives() -> None:
     """They lose as many bits, as JAX's do; NaN has no place where no bits of a fraction are left."""
     graph = unary("stablehlo.reduce_precision %x, format = e5m4", "f32", 3)
     (found,) = rlx.evaluate(
-        rlx.vjp(graph, ["arg0"]), {"arg0": np.ones(3, "f4"), "cotangent_out0": np.float32([1, 1.01, 1e-9])}
+        rlx.vjp(graph, ["arg0"]), {"arg0": np.ones(3, "f4"), "cotangent_out0": f32([1, 1.01, 1e-9])}
     )[1:]
     assert found.tolist() == [1, 1, 0]
-    x = np.float32([np.nan, 1.4, np.inf, -1.6])
+    x = f32([np.nan, 1.4, np.inf, -1.6])
     (found,) = values(unary("stablehlo.reduce_precision %x, format = e8m0", "f32", 4), x)
     assert np.abs(found).tolist() == [np.inf, 1, np.inf, 2]
 

@@ -13,6 +13,7 @@ from jax import lax
 
 import rlx
 from tests.conformance.compiled import compile_graphs
+from tests.drawing import drawn
 from tests.importers.modules import values
 
 RANDOM = np.random.default_rng(11)
@@ -31,6 +32,10 @@ BINARY: dict[str, Any] = {
 UNARY: dict[str, Any] = {
     **{"not": lax.bitwise_not, "negate": lax.neg, "popcnt": lax.population_count, "count_leading_zeros": lax.clz}
 }
+
+
+def f32(numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.float32)
 
 
 def samples(kind: str, size: int) -> np.ndarray:
@@ -69,7 +74,7 @@ def check(functions: dict[str, Any], kind: str, arrays: list[np.ndarray], *, com
                 np.testing.assert_array_equal(a, b, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", HELD)
+@drawn("kind", HELD)
 def test_unsigned_integers_of_other_widths(kind: str) -> None:
     """Every op for which signs or the width matter: arithmetic, order, casts, reductions, scatters, sorts, products."""
     a, b = samples(kind, 120), samples(kind, 120)
@@ -125,16 +130,16 @@ NUMBER_TYPES = {
 def test_quantised_numbers() -> None:
     """What is stored is the nearest, even at a tie, within the limits of the type; regions compute in the type as well."""
     graph = rlx.from_stablehlo(re.sub(r"(?<=[x<])[QUWP](?=>)", lambda m: NUMBER_TYPES[m[0]], QUANTISED))
-    x = np.float32(RANDOM.uniform(-15, 15, (3, 4)).round(1))
+    x = f32(RANDOM.uniform(-15, 15, (3, 4)).round(1))
     w, u = RANDOM.integers(-127, 128, (4, 2)).astype(np.int8), RANDOM.integers(-128, 128, (3, 4)).astype(np.int8)
     q = np.clip(np.round(x / np.float32(0.1)) - 30, -128, 127)
     numbers, others = (q + 30) * np.float32(0.1), (u + np.float32(20)) * np.float32(0.5)
-    weights = w * np.float32([0.5, 0.25])
+    weights = w * f32([0.5, 0.25])
 
     def stored(v: np.ndarray) -> np.ndarray:
         return np.clip(np.round(v / np.float32(0.5)) - 20, -128, 127).astype(np.int8)
 
-    step = np.float32([0.05, 0.025])
+    step = f32([0.05, 0.025])
     product = np.round(numbers @ weights / step) * step
     for found in (values(graph, x, w, u), compile_graphs([graph])[0].run([x, w, u])):
         np.testing.assert_allclose(found[0], product, atol=0.051)
@@ -145,8 +150,8 @@ def test_quantised_numbers() -> None:
         np.testing.assert_array_equal(found[3], stored(halves + others[2]))
 
 
-@pytest.mark.parametrize("algorithm", [lax.RandomAlgorithm.RNG_PHILOX, lax.RandomAlgorithm.RNG_THREE_FRY])
-def test_random_bits_are_those_of_xla(algorithm: Any) -> None:
+@drawn("algorithm", ["RNG_PHILOX", "RNG_THREE_FRY"])
+def test_random_bits_are_those_of_xla(algorithm: str) -> None:
     """Of every width and any shape, from a counter whose lower half overflows, and the state that follows."""
     key = np.array([2**32 - 1, 3, 2**32 - 3, 2**32 - 1], np.uint32)
     dtypes = {
@@ -160,7 +165,10 @@ def test_random_bits_are_those_of_xla(algorithm: Any) -> None:
 
     @jax.jit
     def draw(state: Any) -> Any:
-        return [lax.rng_bit_generator(state, shape, dtype, algorithm) for shape, dtype in dtypes.items()]
+        return [
+            lax.rng_bit_generator(state, shape, dtype, lax.RandomAlgorithm[algorithm])
+            for shape, dtype in dtypes.items()
+        ]
 
     graph = rlx.from_stablehlo(draw.lower(key).as_text())
     wanted = [np.asarray(w) for w in jax.tree.leaves(draw(key))]
