@@ -28,15 +28,22 @@ class StableHlo(Kind):
         return self.mutator.text(rng).encode("utf-8", "surrogatepass")
 
     def attempt(self, data: bytes) -> Any:
-        if data.startswith(b"ML"):
-            graph = self.rlx.from_stablehlo(data)
-        else:
-            text = data.decode("utf-8", "surrogatepass")
-            graph = self.rlx.from_stablehlo(text if "\n" in text else text + "\n")
+        source = _source(data)
+        graph = self.rlx.from_stablehlo(source if isinstance(source, bytes) or "\n" in source else source + "\n")
         graph.verify()
         use(graph)
         assert str(self.rlx.parse(str(graph))) == str(graph)
         return graph
+
+
+def _source(data: bytes) -> str | bytes:
+    """Text as text; bytecode, and what damage has left of it, as bytes."""
+    if data.startswith(b"ML"):
+        return data
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data
 
 
 @cache
