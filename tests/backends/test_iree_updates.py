@@ -251,3 +251,13 @@ def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:
     g.set_outputs([y])
     g.update(w, w * 0.5 + g.sum(y))  # which waits for the product
     assert _kernels(g) == 1
+
+
+def test_a_returned_argument_is_not_overwritten_by_a_scatter() -> None:
+    """Neither as it is, nor as a view of it."""
+    g: Any = rlx.Graph("returned")
+    x, rows, places = g.input("x", (5, 3)), g.input("rows", (2, 3)), g.constant(np.array([[1], [3]]))
+    g.set_outputs([g.scatter_nd(x, places, rows, reduction="add"), g.reshape(x, (15,)), x])
+    arrays = {"x": np.zeros((5, 3), np.float32), "rows": np.ones((2, 3), np.float32)}
+    added, flat, same = rlx.Session(rlx.Device.CPU).compile(g).run(arrays)
+    assert added.sum() == 6 and not flat.any() and not same.any()

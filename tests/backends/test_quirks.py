@@ -153,6 +153,22 @@ def _() -> bool:
     return bool(run(text, np.zeros((8, 4), np.float32), np.ones((1, 4), np.float32))[0].any())
 
 
+@probe("returned-tables")
+def _() -> bool:
+    text = """func.func @main(%t: tensor<5x3xf32>, %u: tensor<2x3xf32>, %i: tensor<2x1xi32>)
+        -> (tensor<5x3xf32>, tensor<5x3xf32>) {
+      %0 = "iree_linalg_ext.scatter"(%u, %i, %t) ({
+      ^bb0(%a: f32, %b: f32):
+        %s = arith.addf %b, %a : f32
+        "iree_linalg_ext.yield"(%s) : (f32) -> ()
+      }) {dimension_map = array<i64: 0>, unique_indices = false}
+        : (tensor<2x3xf32>, tensor<2x1xi32>, tensor<5x3xf32>) -> tensor<5x3xf32>
+      return %t, %0 : tensor<5x3xf32>, tensor<5x3xf32>
+    }"""
+    places = np.array([[1], [3]], np.int32)
+    return bool(run(text, np.zeros((5, 3), np.float32), np.ones((2, 3), np.float32), places)[0].any())
+
+
 @probe("complex-tiles")
 def _() -> bool:
     x, w = floats(5, 40), floats(40, 17)

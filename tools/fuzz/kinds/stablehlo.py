@@ -28,15 +28,22 @@ class StableHlo(Kind):
         return self.mutator.text(rng).encode("utf-8", "surrogatepass")
 
     def attempt(self, data: bytes) -> Any:
-        if data.startswith(b"ML"):
-            graph = self.rlx.from_stablehlo(data)
-        else:
-            text = data.decode("utf-8", "surrogatepass")
-            graph = self.rlx.from_stablehlo(text if "\n" in text else text + "\n")
+        source = _source(data)
+        graph = self.rlx.from_stablehlo(source if isinstance(source, bytes) or "\n" in source else source + "\n")
         graph.verify()
         use(graph)
         assert str(self.rlx.parse(str(graph))) == str(graph)
         return graph
+
+
+def _source(data: bytes) -> str | bytes:
+    """Text as text; bytecode, and what damage has left of it, as bytes."""
+    if data.startswith(b"ML"):
+        return data
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data
 
 
 @cache
@@ -66,7 +73,55 @@ func.func private @g(%x: tensor<2xf32>) -> tensor<2xf32> {
   return %0 : tensor<2xf32>
 }
 """
-    return (*made, calls)
+    return (*made, calls, *_OTHERS)
+
+
+# What the lowering never writes: other element types, random bits, tuples, functions of CHLO, regions of any kind.
+_OTHERS = (
+    """func.func @f(%x: tensor<3xui64>, %y: tensor<3xui64>, %z: tensor<3xui16>)
+    -> (tensor<3xui64>, tensor<3xui16>, tensor<3xi1>) {
+  %0 = stablehlo.divide %x, %y : tensor<3xui64>
+  %1 = stablehlo.maximum %0, %y : tensor<3xui64>
+  %2 = stablehlo.convert %1 : (tensor<3xui64>) -> tensor<3xui16>
+  %3 = stablehlo.multiply %2, %z : tensor<3xui16>
+  %4 = stablehlo.compare LT, %1, %y, UNSIGNED : (tensor<3xui64>, tensor<3xui64>) -> tensor<3xi1>
+  return %1, %3, %4 : tensor<3xui64>, tensor<3xui16>, tensor<3xi1>
+}
+""",
+    """func.func @f(%x: tensor<2x3xf32>, %w: tensor<3x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>) -> tensor<2x2xf32> {
+  %0 = stablehlo.uniform_quantize %x : (tensor<2x3xf32>) -> tensor<2x3x!quant.uniform<i8:f32, 0.1:-30>>
+  %1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : (tensor<2x3x!quant.uniform<i8:f32, 0.1:-30>>,
+      tensor<3x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>) -> tensor<2x2x!quant.uniform<i32:f32:1, {0.05, 0.025}>>
+  %2 = stablehlo.uniform_dequantize %1 : (tensor<2x2x!quant.uniform<i32:f32:1, {0.05, 0.025}>>) -> tensor<2x2xf32>
+  return %2 : tensor<2x2xf32>
+}
+""",
+    """func.func @f(%x: tensor<2xui64>) -> (tensor<2xui64>, tensor<3x5xui32>, tensor<4xf32>, tensor<4xi32>) {
+  %0, %1 = stablehlo.rng_bit_generator %x, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>, tensor<3x5xui32>)
+  %2, %3 = stablehlo.rng_bit_generator %0, algorithm = PHILOX : (tensor<2xui64>) -> (tensor<2xui64>, tensor<9xi32>)
+  %4 = stablehlo.bitcast_convert %3 : (tensor<9xi32>) -> tensor<9xf32>
+  %5 = stablehlo.reduce_precision %4, format = e5m4 : tensor<9xf32>
+  %6, %7 = chlo.top_k(%5, k = 4) : tensor<9xf32> -> (tensor<4xf32>, tensor<4xi32>)
+  %8 = chlo.bessel_i1e %6 : tensor<4xf32> -> tensor<4xf32>
+  %9 = stablehlo.tuple %2, %8 : tuple<tensor<2xui64>, tensor<4xf32>>
+  %10 = stablehlo.get_tuple_element %9[1] : (tuple<tensor<2xui64>, tensor<4xf32>>) -> tensor<4xf32>
+  return %2, %1, %10, %7 : tensor<2xui64>, tensor<3x5xui32>, tensor<4xf32>, tensor<4xi32>
+}
+""",
+    """func.func @f(%x: tensor<4x5xi64>, %y: tensor<3x4xi64>, %i: tensor<i64>) -> tensor<4x5xi64> {
+  %0 = "stablehlo.select_and_scatter"(%x, %y, %i) ({
+  ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+    %1 = stablehlo.compare GE, %a, %b : (tensor<i64>, tensor<i64>) -> tensor<i1>
+    stablehlo.return %1 : tensor<i1>
+  }, {
+  ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+    %1 = stablehlo.subtract %a, %b : tensor<i64>
+    stablehlo.return %1 : tensor<i64>
+  }) {window_dimensions = array<i64: 2, 2>} : (tensor<4x5xi64>, tensor<3x4xi64>, tensor<i64>) -> tensor<4x5xi64>
+  return %0 : tensor<4x5xi64>
+}
+""",
+)
 
 
 @cache

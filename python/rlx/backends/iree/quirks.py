@@ -111,6 +111,11 @@ QUIRKS = (
         "the buffer of an argument is updated in place, although the caller has not donated it and other results read it",
         ("backends/iree/backend.py", "backends/iree/transfer.py"),
     ),
+    Quirk(
+        "returned-tables",
+        "a scatter overwrites the buffer of an argument that the program returns as well",
+        (f"{_PASSES}/scatter.py",),
+    ),
     # --- fusion ---------------------------------------------------------------------------------
     Quirk(
         "complex-tiles",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 # `%0 = chlo.erf %x : tensor<4xf32> -> tensor<4xf32>`, and of two operands with both types; a location may follow.
-_FUNCTION = re.compile(
-    r"(?m)^(\s*%\w+ = )chlo\.(\w+) (%[\w#]+(?:, %[\w#]+)*) : ([^\n]+?) -> ([^\n]+?)(\s+loc\([^\n]*)?$"
-)
+_FUNCTION = re.compile(r"(?m)(%\w+ = )chlo\.(\w+) (%[\w#]+(?:, %[\w#]+)*) : ([^\n]+?) -> ([^\n]+?)(\s+loc\([^\n]*)?$")
 # `%values, %indices = chlo.top_k(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)`.
-_TOP_K = re.compile(r"(?m)^(\s*%\w+, %\w+ = )chlo\.top_k\((%[\w#]+), k = (\d+)\) : ([^\n]+?) -> ")
+_TOP_K = re.compile(r"(%\w+, %\w+ = )chlo\.top_k\((%[\w#]+), k = (\d+)\) : ([^\n]+?) -> ")
 
 # The same in the form of all dialects: `%0 = "chlo.mulhi"(%x, %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>`.
 _GENERIC = re.compile(r'"chlo\.(\w+)"\(([^()]*)\) : \(')

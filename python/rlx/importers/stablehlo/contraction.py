@@ -28,6 +28,11 @@ def dot(g: Any, a: Tensor, b: Tensor, *, results: list[Shape]) -> Tensor:
     return _product(g, (a, b), ([a.shape.rank - 1], [0]), ([], []), results[0])
 
 
+@imports("einsum", "unary_einsum")
+def einsum(g: Any, *xs: Tensor, einsum_config: str, results: list[Shape]) -> Tensor:
+    return g.cast(g.einsum(einsum_config, *xs), results[0].dtype)
+
+
 def _product(g: Any, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
     """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32."""
     wide = promote(promote(factors[0].dtype, factors[1].dtype), result.dtype)

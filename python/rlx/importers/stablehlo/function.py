@@ -14,6 +14,7 @@ from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.types import elements_held, shape_held
+from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
@@ -132,6 +133,8 @@ class _Import:
                 shape_held(a, a.location) for a in block.arguments
             ]  # before ops: those that ask for sizes follow from these
             imports.check(self.nodes)
+            for value in ending(block):
+                shape_held(value, function.location)  # raises for a tuple
             arguments = [
                 g.param(n, shape, value=params[n]) if n in params else g.input(n, shape)
                 for n, shape in zip(names or _names(block.arguments), shapes, strict=True)

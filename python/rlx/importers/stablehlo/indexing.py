@@ -12,6 +12,7 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.dim_expr import Dim
 from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
 
 # By the op that joins an update to what is at its place; that one alone takes its place.
 _REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "second": "set"}
@@ -84,11 +85,16 @@ def scatter(
     *operands: Tensor,
     scatter_dimension_numbers: Any,
     regions: Sequence[Any],
+    results: list[Shape],
     unique_indices: bool = False,
 ) -> list[Tensor]:
-    """Several tensors at once, if the region treats each by itself."""
+    """In the dtypes of the results, which may be wider than those of the operands."""
     count = len(operands) // 2
-    xs, starts, updates = operands[:count], operands[count], operands[count + 1 :]
+    starts = operands[count]
+    xs, updates = (
+        [g.cast(t, shape.dtype) for t, shape in zip(tensors, results, strict=True)]
+        for tensors in (operands[:count], operands[count + 1 :])
+    )
     numbers = mlir.stablehlo().ScatterDimensionNumbers(scatter_dimension_numbers)
     removed = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
     windows = [axis for axis in range(xs[0].rank) if axis not in removed]

@@ -51,6 +51,15 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
 
 @imports("reduce_precision")
 def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
+    """To the nearest float of fewer bits. As in JAX, derivatives lose as many, and nothing else happens to them."""
+
+    def reduced(value: Tensor) -> Tensor:
+        return _reduced(g, value, exponent_bits, mantissa_bits)
+
+    return g.custom_fn(reduced, x, vjp=lambda args, results, cotangents: reduced(cotangents[0]))
+
+
+def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
     kind, word = x.dtype, WORDS[x.dtype.itemsize]
     fraction = _FRACTION[kind.name]

@@ -89,7 +89,7 @@ def joining_kind(region: Any, number: int, x: Tensor) -> str | None:
     if op is None or not isinstance(result, mlir.OpResult):
         return None
     kind = (_OF_BOOLS if x.dtype.is_bool else _KINDS).get(op.name)
-    if kind in _CHANGED_BY.get(foreign(result.type), ()):
+    if kind in _CHANGED_BY.get(foreign(result.type) or "", ()):
         return None
     return kind if list(op.operands) in (pair, pair[::-1]) else None
 

@@ -147,6 +147,7 @@ def select_and_scatter(
     start: Tensor,
     *,
     regions: Sequence[Any],
+    results: list[Shape],
     window_dimensions: tuple[int, ...] | None = None,
     window_strides: tuple[int, ...] | None = None,
     padding: Any = None,
@@ -171,6 +172,7 @@ def select_and_scatter(
         found = windows_joined(
             g, found, join, axis, (window_dimensions or ones)[axis], 1, (window_strides or ones)[axis]
         )
-    first, places = g.expand(start, (size,)), g.reshape(found[1], (-1, 1))
-    (joined,) = joined_at(g, [first], places, [g.reshape(source, (-1,))], scatter, unique=False)
+    wide = results[0].dtype  # the second region computes in it
+    first, rows = g.expand(g.cast(start, wide), (size,)), g.reshape(g.cast(source, wide), (-1,))
+    (joined,) = joined_at(g, [first], g.reshape(found[1], (-1, 1)), [rows], scatter, unique=False)
     return g.reshape(joined, x.shape.dims)

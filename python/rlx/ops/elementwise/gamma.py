@@ -255,5 +255,6 @@ def erfinv(b: Builder, x: Any) -> Tensor:
     signed = b.where(x < 0, -result, result)
     # There x² is nothing beside 1, and what the step would correct is below the smallest number.
     signed = b.where(b.abs(x) < 1e-9, x * (0.5 * math.sqrt(math.pi)), signed)
-    outside = b.where(x == 1, np.inf, b.where(x == -1, b.full_like(x, -np.inf), np.nan))
-    return b.where(inside, signed, outside)
+    # Infinities and NaN whose derivatives are these as well.
+    outer = b.where(inside, 0.0, x)
+    return b.where(inside, signed, outer / b.sqrt(1.0 - outer * outer))

@@ -14,6 +14,8 @@ from rlx.passes.base import Pass
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
     mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
 
+_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice")
+
 
 class IreePass(Pass):
     """A pass that emits ops of IREE's dialects."""
@@ -93,6 +95,15 @@ def every(module: Any, condition: Callable[[Any], bool]) -> list[Any]:
 def maker_of(value: Any) -> Any:
     """The op that defines a value; None for an argument of a block."""
     return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
+
+
+def source_of(value: Any) -> Any:
+    """The value that a value is a view of."""
+    maker = maker_of(value)
+    while maker is not None and maker.name in _VIEWS:
+        value = maker.operands[0]
+        maker = maker_of(value)
+    return value
 
 
 def replace_uses(uses: Sequence[Any], value: Any) -> None:

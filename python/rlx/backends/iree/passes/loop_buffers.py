@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, every, in_memory, maker_of
+from rlx.backends.iree.passes.base import IreePass, every, in_memory, maker_of, source_of
 from rlx.backends.iree.passes.copies import copied, in_own_buffer, zeros
 from rlx.backends.iree.passes.sizes import is_inside
 
 _LOOPS = ("scf.for", "scf.while")
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice")
 
 
 @dataclass(frozen=True)
@@ -90,20 +89,11 @@ def _pass_on_once(end: Any) -> None:
     for i, value in enumerate(end.operands):
         if not isinstance(value.type, mlir.ir.RankedTensorType):
             continue
-        source = _source(value)
+        source = source_of(value)
         if source in passed:
             with end.location, mlir.ir.InsertionPoint(end):
                 end.operands[i] = in_own_buffer(copied(value))
         passed.add(source)
-
-
-def _source(value: Any) -> Any:
-    """The value that a value is a view of."""
-    maker = maker_of(value)
-    while maker is not None and maker.name in _VIEWS:
-        value = maker.operands[0]
-        maker = maker_of(value)
-    return value
 
 
 def _is_one_kernel(loop: Any, initial: Sequence[Any]) -> bool:
@@ -115,7 +105,7 @@ def _is_one_kernel(loop: Any, initial: Sequence[Any]) -> bool:
 
 
 def _kernel_of(value: Any) -> Any:
-    maker = maker_of(_source(value))
+    maker = maker_of(source_of(value))
     return maker if maker is not None and maker.name == "linalg.generic" else None
 
 

@@ -1,7 +1,7 @@
 """`rlx-iree-scatter`: replaces loops that write rows to a table by one op.
 
 IREE runs a loop outside of its kernels, with one or two calls of a kernel in each step; its own scatter op is one kernel.
-Quirk: `tables-of-constants`.
+Quirks: `tables-of-constants`, `returned-tables`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, every, hidden, maker_of
+from rlx.backends.iree.passes.base import IreePass, create, every, hidden, maker_of, source_of
 from rlx.backends.iree.passes.copies import copied
 from rlx.backends.iree.passes.sizes import size_of
 
@@ -77,8 +77,12 @@ class _Loop:
 
 
 def _own_table(table: Any) -> Any:
-    """The table that a scatter overwrites, computed for this scatter alone if it is computed from constants."""
+    """The table that a scatter overwrites, computed for this scatter alone if it is computed from constants, and copied if it
+    is an argument that is returned as well.
+    """
     maker = maker_of(table)
+    if _is_returned_argument(table):
+        return copied(table)
     if maker is None or maker.name != "linalg.generic" or not _is_of_constants(table):
         return table
     inputs = list(maker.operands)[:-1]
@@ -89,6 +93,16 @@ def _own_table(table: Any) -> Any:
     for i, value in enumerate(hidden_inputs):
         repeated.operands[i] = value
     return repeated.results[0]
+
+
+def _is_returned_argument(table: Any) -> bool:
+    """Whether a table is an argument, or a view of one, that a function returns as it is, or as a view."""
+    source = source_of(table)
+    if not isinstance(source, mlir.ir.BlockArgument):
+        return False
+    block = source.owner
+    end = block.operations[len(block.operations) - 1].operation
+    return end.name == "func.return" and source in [source_of(v) for v in end.operands]
 
 
 def _is_constant(value: Any) -> bool:

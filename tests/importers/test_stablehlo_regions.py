@@ -1,0 +1,170 @@
+"""`rlx.from_stablehlo` of windows, scatters and sorts whose order or regions are unusual, of tuples and of CHLO's functions."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import rlx
+from tests.conformance.compiled import compile_graphs
+from tests.importers.modules import values
+
+RANDOM = np.random.default_rng(5)
+JOINS: dict[str, Any] = {
+    "add": lambda a, b: a + b,
+    "maximum": np.maximum,
+    "subtract": lambda a, b: a - b,  # of neither argument's order
+}
+
+
+def f32(numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
+def selecting(direction: str, join: str, source: tuple[int, ...], window: tuple[int, ...]) -> str:
+    dims = "x".join(map(str, source))
+    return f"""func.func @f(%x: tensor<3x4x5xi64>, %y: tensor<{dims}xi64>, %i: tensor<i64>) -> tensor<3x4x5xi64> {{
+      %0 = "stablehlo.select_and_scatter"(%x, %y, %i) ({{
+      ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+        %1 = stablehlo.compare {direction}, %a, %b : (tensor<i64>, tensor<i64>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }}, {{
+      ^bb0(%a: tensor<i64>, %b: tensor<i64>):
+        %1 = stablehlo.{join} %a, %b : tensor<i64>
+        stablehlo.return %1 : tensor<i64>
+      }}) {{window_dimensions = array<i64: {", ".join(map(str, window))}>}}
+        : (tensor<3x4x5xi64>, tensor<{dims}xi64>, tensor<i64>) -> tensor<3x4x5xi64>
+      return %0 : tensor<3x4x5xi64> }}"""
+
+
+@pytest.mark.parametrize("direction", ["GE", "GT", "LE"])
+@pytest.mark.parametrize("join", JOINS)
+def test_windows_select_the_first_of_equal_elements(direction: str, join: str) -> None:
+    """In the order in which elements lie, over all axes; and any region joins what is scattered to one place."""
+    window, source = (2, 3, 2), (2, 2, 4)
+    x, y = RANDOM.integers(0, 3, (3, 4, 5)), RANDOM.integers(-9, 9, source)
+    compare = {"GE": np.greater_equal, "GT": np.greater, "LE": np.less_equal}[direction]
+    wanted = np.full(x.shape, 7)
+    for place in itertools.product(*map(range, source)):
+        cells = [tuple(np.add(place, step)) for step in itertools.product(*map(range, window))]
+        chosen = cells[0]
+        for cell in cells[1:]:
+            chosen = chosen if compare(x[chosen], x[cell]) else cell
+        wanted[chosen] = JOINS[join](wanted[chosen], y[place])
+    graph = rlx.from_stablehlo(selecting(direction, join, source, window))
+    np.testing.assert_array_equal(values(graph, x, y, np.array(7))[0], wanted)
+
+
+def test_a_window_joins_its_elements_in_their_order() -> None:
+    """By a region that is associative, and gives another result in another order: 2·2 matrices as four tensors."""
+    pairs = [(f"%a{r}{k}", f"%b{k}{c}") for r in "01" for c in "01" for k in "01"]
+    products = "".join(f"%p{i} = stablehlo.multiply {a}, {b} : tensor<i64>\n" for i, (a, b) in enumerate(pairs))
+    sums = "".join(f"%s{i} = stablehlo.add %p{2 * i}, %p{2 * i + 1} : tensor<i64>\n" for i in range(4))
+    names = [f"{r}{c}" for r in "01" for c in "01"]
+    arguments = ", ".join(f"%{side}{n}: tensor<i64>" for side in "ab" for n in names)
+    types, results = ", ".join(["tensor<3x4xi64>"] * 4), ", ".join(["tensor<2x2xi64>"] * 4)
+    text = f"""func.func @f({", ".join(f"%x{n}: tensor<3x4xi64>" for n in names)}) -> ({results}) {{
+      %0 = stablehlo.constant dense<0> : tensor<i64>
+      %1 = stablehlo.constant dense<1> : tensor<i64>
+      %r:4 = "stablehlo.reduce_window"({", ".join(f"%x{n}" for n in names)}, %1, %0, %0, %1) ({{
+      ^bb0({arguments}):
+        {products} {sums} stablehlo.return %s0, %s1, %s2, %s3 : tensor<i64>, tensor<i64>, tensor<i64>, tensor<i64>
+      }}) {{window_dimensions = array<i64: 2, 3>}} : ({types}, {", ".join(["tensor<i64>"] * 4)}) -> ({results})
+      return %r#0, %r#1, %r#2, %r#3 : {results} }}"""
+    x = RANDOM.integers(-3, 4, (3, 4, 2, 2))
+    graph = rlx.from_stablehlo(text)
+    found = values(graph, *(x[..., r, c] for r in (0, 1) for c in (0, 1)))
+    for i, j in itertools.product(range(2), range(2)):
+        wanted = np.linalg.multi_dot([x[i + k, j + m] for k in range(2) for m in range(3)])
+        np.testing.assert_array_equal([f[i, j] for f in found], wanted.ravel())
+
+
+def test_regions_may_compute_in_a_wider_dtype() -> None:
+    text = """func.func @f(%x: tensor<4xf32>, %i: tensor<3x1xi32>, %u: tensor<3xf32>) -> tensor<4xf64> {
+      %0 = "stablehlo.scatter"(%x, %i, %u) ({
+      ^bb0(%a: tensor<f64>, %b: tensor<f64>):
+        %1 = stablehlo.multiply %a, %b : tensor<f64>
+        stablehlo.return %1 : tensor<f64>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
+          index_vector_dim = 1>} : (tensor<4xf32>, tensor<3x1xi32>, tensor<3xf32>) -> tensor<4xf64>
+      return %0 : tensor<4xf64> }"""
+    x, u = f32([3e38, 2, 3, 4]), f32([1e30, 3, 1e30])
+    (found,) = values(rlx.from_stablehlo(text), x, np.array([[0], [2], [0]], np.int32), u)
+    np.testing.assert_allclose(found, [float(x[0]) * float(u[0]) * float(u[2]), 2, 9, 4])
+
+
+def test_the_largest_elements_stand_in_the_total_order() -> None:
+    """NaN above all numbers, -NaN below; of equal ones the first; and truth above falsehood."""
+    text = "func.func @f(%x: tensor<6xTYPE>) -> (tensor<4xTYPE>, tensor<4xi32>) {\n %v, %i = chlo.top_k(%x, k = 4)"
+    text += " : tensor<6xTYPE> -> (tensor<4xTYPE>, tensor<4xi32>)\n return %v, %i : tensor<4xTYPE>, tensor<4xi32> }"
+    x = f32([1, np.inf, -np.nan, np.nan, 1, -np.inf])
+    for kind, array in (("f32", x), ("f64", x.astype(np.float64)), ("f16", x.astype(np.float16))):
+        found, places = values(rlx.from_stablehlo(text.replace("TYPE", kind)), array)
+        assert places.tolist() == [3, 1, 0, 4]
+        np.testing.assert_array_equal(found, array[places])
+    found, places = values(rlx.from_stablehlo(text.replace("TYPE", "i1")), np.array([0, 1, 0, 0, 1, 1], bool))
+    assert places.tolist() == [1, 4, 5, 0]
+
+
+def test_tuples_inside_of_a_function() -> None:
+    text = """func.func @f(%x: tensor<2xf32>, %y: tensor<i32>) -> (tensor<i32>, tensor<2xf32>) {
+      %0 = stablehlo.tuple %y : tuple<tensor<i32>>
+      %1 = stablehlo.tuple %x, %0 : tuple<tensor<2xf32>, tuple<tensor<i32>>>
+      %2 = stablehlo.get_tuple_element %1[1] : (tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> tuple<tensor<i32>>
+      %3 = stablehlo.get_tuple_element %2[0] : (tuple<tensor<i32>>) -> tensor<i32>
+      %4 = stablehlo.get_tuple_element %1[0] : (tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> tensor<2xf32>
+      return %3, %4 : tensor<i32>, tensor<2xf32> }"""
+    number, vector = values(rlx.from_stablehlo(text), f32([1, 2]), np.array(5, np.int32))
+    assert number == 5 and vector.tolist() == [1, 2]
+    with pytest.raises(rlx.Error, match="tuple<tensor<f32>> cannot be imported"):
+        rlx.from_stablehlo(
+            "func.func @f(%x: tensor<f32>) -> tuple<tensor<f32>> { %0 = stablehlo.tuple %x : tuple<tensor<f32>> "
+            "return %0 : tuple<tensor<f32>> }"
+        )
+
+
+def unary(op: str, dtype: str, size: int) -> rlx.Graph:
+    type_ = f"tensor<{size}x{dtype}>"
+    return rlx.from_stablehlo(f"func.func @f(%x: {type_}) -> {type_} {{ %0 = {op} : {type_}\n return %0 : {type_} }}")
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f32", 3e-7), ("f64", 1e-13)])
+def test_a_bessel_function(dtype: str, tolerance: float) -> None:
+    ends = [0, -0.0, 8, -8, np.nextafter(8, 9), np.inf, -np.inf, np.nan]
+    x = np.array(
+        [*np.linspace(-20, 20, 81), *np.logspace(-30, 30, 41), *ends], rlx.f64.numpy if dtype == "f64" else "f4"
+    )
+    type_ = f"tensor<{x.size}x{dtype}>"
+    text = (
+        f"func.func @f(%x: {type_}) -> {type_} {{ %0 = chlo.bessel_i1e %x : {type_} -> {type_}\n return %0 : {type_} }}"
+    )
+    graph = rlx.from_stablehlo(text)
+    for found in (values(graph, x)[0], compile_graphs([graph])[0].run([x])[0]):
+        np.testing.assert_allclose(found, scipy.special.i1e(x.astype(np.float64)), rtol=tolerance, atol=1e-38)
+
+
+def test_a_reduced_precision_keeps_derivatives() -> None:
+    """They lose as many bits, as JAX's do; NaN has no place where no bits of a fraction are left."""
+    graph = unary("stablehlo.reduce_precision %x, format = e5m4", "f32", 3)
+    (found,) = rlx.evaluate(
+        rlx.vjp(graph, ["arg0"]), {"arg0": np.ones(3, "f4"), "cotangent_out0": f32([1, 1.01, 1e-9])}
+    )[1:]
+    assert found.tolist() == [1, 1, 0]
+    x = f32([np.nan, 1.4, np.inf, -1.6])
+    (found,) = values(unary("stablehlo.reduce_precision %x, format = e8m0", "f32", 4), x)
+    assert np.abs(found).tolist() == [np.inf, 1, np.inf, 2]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "u8", "u32"])
+def test_the_upper_half_of_a_product(dtype: str) -> None:
+    kind = rlx.Shape((), getattr(rlx, dtype)).dtype.numpy
+    limits = np.iinfo(kind)
+    a, b = (RANDOM.integers(limits.min, limits.max, 20, endpoint=True).astype(kind) for _ in range(2))
+    type_ = f"tensor<20x{dtype.replace('u', 'ui')}>"
+    text = f'func.func @f(%a: {type_}, %b: {type_}) -> {type_} {{ %0 = "chlo.mulhi"(%a, %b) : ({type_}, {type_}) -> {type_}\n'
+    (found,) = values(rlx.from_stablehlo(text + f"return %0 : {type_} }}"), a, b)
+    assert found.tolist() == [int(x) * int(y) >> limits.bits for x, y in zip(a, b, strict=True)]

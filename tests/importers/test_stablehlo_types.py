@@ -1,0 +1,211 @@
+"""`rlx.from_stablehlo` of element types that RLX holds in others (ui64, ui16, quantised numbers), and of XLA's random bits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import rlx
+from tests.conformance.compiled import compile_graphs
+from tests.drawing import drawn
+from tests.importers.modules import values
+
+RANDOM = np.random.default_rng(11)
+# The dtype that holds each type, and the numbers of the type that an array of this dtype stands for.
+HELD: dict[str, Any] = {
+    "ui64": (np.int64, lambda x: x.view(np.uint64)),
+    "ui16": (np.uint32, lambda x: x.astype(np.uint16)),
+}
+JAX_NAMES = {"ui64": jnp.uint64, "ui16": jnp.uint16}
+BINARY: dict[str, Any] = {
+    **{"add": lax.add, "and": lax.bitwise_and, "divide": lax.div, "maximum": lax.max, "minimum": lax.min},
+    **{"multiply": lax.mul, "or": lax.bitwise_or, "remainder": lax.rem, "subtract": lax.sub},
+    **{"shift_left": lax.shift_left, "shift_right_logical": lax.shift_right_logical, "xor": lax.bitwise_xor},
+    "shift_right_arithmetic": lax.shift_right_arithmetic,
+}
+UNARY: dict[str, Any] = {
+    **{"not": lax.bitwise_not, "negate": lax.neg, "popcnt": lax.population_count, "count_leading_zeros": lax.clz}
+}
+
+
+def f32(numbers: Any) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
+def samples(kind: str, size: int) -> np.ndarray:
+    """Numbers of a type, as RLX holds them: small ones, large ones, and the ends."""
+    bits = int(kind[2:])
+    ends = [0, 1, 2, 3, 7, 2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) + 1, 2**bits - 2, 2**bits - 1]
+    drawn = [int(RANDOM.integers(2**62)) * 4 % 2**bits >> int(RANDOM.integers(bits)) for _ in range(size)]
+    pool = np.array([*ends, *drawn], f"u{bits // 8}")
+    chosen = RANDOM.choice(pool, size)
+    return chosen.view(np.int64) if kind == "ui64" else chosen.astype(np.uint32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wide_numbers() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def graph_of(function: Any, *arrays: Any) -> rlx.Graph:
+    return rlx.from_stablehlo(jax.jit(function, keep_unused=True).lower(*arrays).as_text())
+
+
+def check(functions: dict[str, Any], kind: str, arrays: list[np.ndarray], *, compiled: bool) -> None:
+    """Functions of JAX, imported, give JAX's numbers: on the evaluator, and on the CPU."""
+    numbers = [HELD[kind][1](a) for a in arrays]
+    graphs = {name: graph_of(f, *numbers) for name, f in functions.items()}
+    programs = compile_graphs(list(graphs.values())) if compiled else []
+    runs = {n: p.run for n, p in zip(graphs, programs, strict=False)}
+    for name, graph in graphs.items():
+        wanted = [np.asarray(w) for w in jax.tree.leaves(functions[name](*numbers))]
+        results = [values(graph, *arrays)] + ([runs[name](arrays)] if runs else [])
+        for found in results:
+            for a, b in zip(found, wanted, strict=True):
+                is_held = b.dtype.name in ("uint64", "uint16")
+                a = HELD[f"ui{b.dtype.itemsize * 8}"][1](a) if is_held else a
+                np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+@drawn("kind", HELD)
+def test_unsigned_integers_of_other_widths(kind: str) -> None:
+    """Every op for which signs or the width matter: arithmetic, order, casts, reductions, scatters, sorts, products."""
+    a, b = samples(kind, 120), samples(kind, 120)
+    functions: dict[str, Any] = {**BINARY}
+    functions |= {name: lambda x, y, f=f: f(x) for name, f in UNARY.items()}
+    functions |= {f"compare_{f.__name__}": f for f in (lax.lt, lax.le, lax.gt, lax.ge, lax.eq, lax.ne)}
+    for dtype in (jnp.float32, jnp.float64, jnp.int8, jnp.int32, jnp.int64, jnp.uint32, jnp.bool_):
+        functions[f"to_{jnp.dtype(dtype).name}"] = lambda x, y, d=dtype: x.astype(d)
+    for dtype in (jnp.int8, jnp.int32, jnp.int64, jnp.uint8, jnp.bool_):
+        functions[f"from_{jnp.dtype(dtype).name}"] = lambda x, y, d=dtype: x.astype(d).astype(JAX_NAMES[kind])
+    functions["clamp"] = lambda x, y: lax.clamp(jnp.minimum(x, y), y[::-1], jnp.maximum(x, y))
+    functions["reductions"] = lambda x, y: [
+        f(jnp.reshape(x, (10, 12)), 1) for f in (jnp.max, jnp.min, jnp.sum, jnp.prod)
+    ]
+    functions["windows"] = lambda x, y: [lax.cummax(x), lax.cumsum(y)]
+    functions["argmax"] = lambda x, y: [lax.argmax(x, 0, np.int32), lax.argmin(x, 0, JAX_NAMES[kind])]
+    functions["sort"] = lambda x, y: lax.sort((x, y), num_keys=2)
+    functions["product"] = lambda x, y: jnp.reshape(x, (10, 12)) @ jnp.reshape(y, (12, 10))
+    functions["scatters"] = lambda x, y: [
+        getattr(jnp.asarray(x).at[jnp.arange(60) % 40], how)(y[:60]) for how in ("add", "max", "min")
+    ]
+    functions["parts"] = lambda x, y: [
+        lax.bitcast_convert_type(x, jnp.uint8),
+        x[::-1],
+        lax.iota(x.dtype, 9),
+        lax.top_k(x, 5),
+    ]
+    check(functions, kind, [a, b], compiled=False)
+    tested = ("divide", "maximum", "to_float32", "product", "reductions", "shift_right_arithmetic", "compare_lt")
+    check({n: functions[n] for n in tested}, kind, [a, b], compiled=True)
+
+
+# Q, U, W and P are quantised types.
+QUANTISED = """
+func.func @f(%x: tensor<3x4xf32>, %w: tensor<4x2xW>, %u: tensor<3x4xU>)
+    -> (tensor<3x2xf32>, tensor<3x4xU>, tensor<4x3xi8>, tensor<4xU>) {
+  %q = stablehlo.uniform_quantize %x : (tensor<3x4xf32>) -> tensor<3x4xQ>
+  %p = stablehlo.dot_general %q, %w, contracting_dims = [1] x [0] : (tensor<3x4xQ>, tensor<4x2xW>) -> tensor<3x2xP>
+  %y = stablehlo.uniform_dequantize %p : (tensor<3x2xP>) -> tensor<3x2xf32>
+  %s = stablehlo.add %q, %u : (tensor<3x4xQ>, tensor<3x4xU>) -> tensor<3x4xU>
+  %t = stablehlo.transpose %q, dims = [1, 0] : (tensor<3x4xQ>) -> tensor<4x3xQ>
+  %b = stablehlo.bitcast_convert %t : (tensor<4x3xQ>) -> tensor<4x3xi8>
+  %z = "stablehlo.constant"() {value = dense<-20> : tensor<i8>} : () -> tensor<U>
+  %r = stablehlo.reduce(%u init: %z) applies stablehlo.add across dimensions = [0] : (tensor<3x4xU>, tensor<U>) -> tensor<4xU>
+  return %y, %s, %b, %r : tensor<3x2xf32>, tensor<3x4xU>, tensor<4x3xi8>, tensor<4xU>
+}"""
+NUMBER_TYPES = {
+    **{"Q": "!quant.uniform<i8:f32, 0.1:-30>", "U": "!quant.uniform<i8:f32, 0.5:-20>"},
+    **{"W": "!quant.uniform<i8<-127:127>:f32:1, {0.5, 0.25}>", "P": "!quant.uniform<i32:f32:1, {0.05, 0.025}>"},
+}
+
+
+def test_quantised_numbers() -> None:
+    """What is stored is the nearest, even at a tie, within the limits of the type; regions compute in the type as well."""
+    graph = rlx.from_stablehlo(re.sub(r"(?<=[x<])[QUWP](?=>)", lambda m: NUMBER_TYPES[m[0]], QUANTISED))
+    x = f32(RANDOM.uniform(-15, 15, (3, 4)).round(1))
+    w, u = RANDOM.integers(-127, 128, (4, 2)).astype(np.int8), RANDOM.integers(-128, 128, (3, 4)).astype(np.int8)
+    q = np.clip(np.round(x / np.float32(0.1)) - 30, -128, 127)
+    numbers, others = (q + 30) * np.float32(0.1), (u + np.float32(20)) * np.float32(0.5)
+    weights = w * f32([0.5, 0.25])
+
+    def stored(v: np.ndarray) -> np.ndarray:
+        return np.clip(np.round(v / np.float32(0.5)) - 20, -128, 127).astype(np.int8)
+
+    step = f32([0.05, 0.025])
+    product = np.round(numbers @ weights / step) * step
+    for found in (values(graph, x, w, u), compile_graphs([graph])[0].run([x, w, u])):
+        np.testing.assert_allclose(found[0], product, atol=0.051)
+        np.testing.assert_array_equal(found[1], stored(numbers + others))
+        np.testing.assert_array_equal(found[2], q.T.astype(np.int8))
+        # A sum in halves, each of which is stored: of rows 0 and 1, then of row 2.
+        halves = (stored(others[0] + others[1]) + np.float32(20)) * np.float32(0.5)
+        np.testing.assert_array_equal(found[3], stored(halves + others[2]))
+
+
+@drawn("algorithm", ["RNG_PHILOX", "RNG_THREE_FRY"])
+def test_random_bits_are_those_of_xla(algorithm: str) -> None:
+    """Of every width and any shape, from a counter whose lower half overflows, and the state that follows."""
+    key = np.array([2**32 - 1, 3, 2**32 - 3, 2**32 - 1], np.uint32)
+    dtypes = {
+        (): np.uint16,
+        (7,): np.uint32,
+        (3, 5): np.uint32,
+        (5, 3): np.uint64,
+        (0, 2): np.uint32,
+        (1, 9, 2): np.uint8,
+    }
+
+    @jax.jit
+    def draw(state: Any) -> Any:
+        return [
+            lax.rng_bit_generator(state, shape, dtype, lax.RandomAlgorithm[algorithm])
+            for shape, dtype in dtypes.items()
+        ]
+
+    graph = rlx.from_stablehlo(draw.lower(key).as_text())
+    wanted = [np.asarray(w) for w in jax.tree.leaves(draw(key))]
+    for found in (values(graph, key), compile_graphs([graph])[0].run([key])):
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(a.view(np.uint64) if b.dtype == np.uint64 else a, b)
+
+
+def function(x: str, result: str, op: str) -> str:
+    return f"func.func @f(%x: {x}) -> {result} {{ %0 = stablehlo.{op} : ({x}) -> {result} return %0 : {result} }}"
+
+
+PER_BLOCK = "tensor<2x!quant.uniform<i8:f32:{0:1}, {0.5}>>"
+WIDE = "tensor<2xui64>"
+DRAWN = f"func.func @f(%x: tensor<3xui64>) -> {WIDE} {{ %s, %b = stablehlo.rng_bit_generator %x, algorithm = THREE_FRY"
+REFUSED = {
+    "complex<f64>": function("tensor<2xcomplex<f64>>", "tensor<2xf64>", "real %x"),
+    "f8E4M3FN": function("tensor<2xf8E4M3FN>", "tensor<2xf32>", "convert %x"),
+    "bitcast_convert": function(WIDE, "tensor<2x64xi1>", "bitcast_convert %x"),
+    "rng_bit_generator by THREE_FRY from a state of": DRAWN
+    + f" : (tensor<3xui64>) -> (tensor<3xui64>, {WIDE}) return %b : {WIDE} }}",
+    "quant": function(PER_BLOCK, "tensor<2xf32>", "uniform_dequantize %x"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_held_in_no_dtype_is_refused(message: str) -> None:
+    with pytest.raises(rlx.Error, match=re.escape(message)):
+        rlx.from_stablehlo(REFUSED[message])
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_powers_of_unsigned_integers(kind: str) -> None:
+    a, b = samples(kind, 60), samples(kind, 60)
+    type_ = f"tensor<60x{kind}>"
+    text = f"func.func @f(%a: {type_}, %b: {type_}) -> {type_} {{ %0 = stablehlo.power %a, %b : {type_} return %0 : {type_} }}"
+    bits = 2 ** int(kind[2:])
+    (found,) = values(rlx.from_stablehlo(text), a, b)
+    wanted = [pow(int(x), int(y), bits) for x, y in zip(HELD[kind][1](a), HELD[kind][1](b), strict=True)]
+    assert HELD[kind][1](found).tolist() == wanted
