@@ -103,7 +103,7 @@ def page(cases: Mapping[str, str], total: int) -> str:
         "# ONNX coverage",
         "",
         f"What [`rlx.from_onnx`](importers.md#onnx) imports, held against ONNX {onnx.__version__}. Of the {total:,} cases "
-        f"that come with it, one for each use of each op, {total - len(cases):,} are imported, all of them with the right numbers.",
+        f"that come with it, one for each use of each op, {total - len(cases):,} are imported, all with the right numbers.",
         "",
         f"## Ops with a rule, {len(by_rule)}",
         "",
