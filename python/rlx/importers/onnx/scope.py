@@ -30,6 +30,7 @@ from rlx.weights.weight import Weight
 # Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
 _LARGEST_STATIC = 4096
 _DEEPEST = 64
+_COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 
 
 @dataclass(eq=False)
@@ -221,7 +222,10 @@ class Scope:
             "outputs": len(node.output),
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
-        if all(v is None or v.is_literal for v in values) and (values or op == "Constant"):
+        # What no gradient goes through may also be computed of weights.
+        if all(v is None or v.is_literal or (v.is_known and op in _COMPARISONS) for v in values) and (
+            values or op == "Constant"
+        ):
             results = self._computed(op, values, attributes, place)
             if results is not None:
                 return [Value.of(a) for a in results]
