@@ -24,11 +24,11 @@ def floats(values: list[float]) -> np.ndarray:
 
 
 def _images(batch: int, size: int = 8) -> dict[str, Any]:
-    return {"x": RANDOM.normal(size=(batch, 3, size, size)).astype(np.float32)}
+    return {"x": np.random.default_rng(size).normal(size=(batch, 3, size, size)).astype(np.float32)}
 
 
 def _tokens(batch: int, length: int) -> dict[str, Any]:
-    return {"ids": RANDOM.integers(0, 11, (batch, length))}
+    return {"ids": np.random.default_rng(length).integers(0, 11, (batch, length))}
 
 
 def test_a_transformer_of_open_sizes() -> None:
@@ -223,10 +223,12 @@ def test_gradients_of_imported_models() -> None:
         exact: dict[str, Any] = {n: np.asarray(w).astype(np.float64) for n, w in g.weights.items()}
         gradients = rlx.evaluate(rlx.grad(g, wrt=names), inputs)
         for name, gradient in zip(names, gradients, strict=True):
-            direction = RANDOM.normal(size=gradient.shape)
+            direction = np.random.default_rng(3).normal(size=gradient.shape)
             values = []
-            for step in (5e-4, -5e-4):
+            for step in (3e-4, -3e-4):
                 moved = {n: np.asarray(w) for n, w in g.weights.items()}
                 moved[name] = (exact[name] + step * direction).astype(np.float32)
                 values.append(float(rlx.evaluate(g, {**inputs, **moved})[0]))
-            np.testing.assert_allclose((gradient * direction).sum(), (values[0] - values[1]) / 1e-3, rtol=1e-2)
+            np.testing.assert_allclose(
+                (gradient * direction).sum(), (values[0] - values[1]) / 6e-4, rtol=1e-2, atol=1e-2
+            )

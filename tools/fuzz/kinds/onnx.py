@@ -19,7 +19,7 @@ _NESTED = (1, 3, 10, 20, 28)
 class Onnx(Kind):
     name = "onnx"
     suffix = ".onnx"
-    seconds = 20.0
+    seconds = 60.0  # branches and loops in one another, many times
 
     def prepare(self) -> None:
         import rlx
