@@ -53,7 +53,7 @@ def ops() -> dict[str, str]:
     from rlx.importers.onnx import imports
     from rlx.importers.onnx.rules import structures
 
-    schemas: list[Any] = onnx.defs.get_all_schemas()
+    schemas: Any = onnx.defs.get_all_schemas()
     named = {(f"{s.domain}." if s.domain else "") + s.name: s for s in schemas}
     known = {*imports.rules, *structures}
     found: dict[str, str] = {}

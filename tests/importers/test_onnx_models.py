@@ -169,7 +169,8 @@ def test_ops_of_open_sizes() -> None:
         data = model(nodes, {"x": dims}, [nodes[-1].output[0]], weights)
         g = rlx.from_onnx(data, sizes={"2*h": "2*h"} if "2*h" in dims else None)
         for sizes in ({"n": 1, "h": 4, "w": 3, "2*h": 2}, {"n": 3, "h": 5, "w": 6, "2*h": 8}):
-            x = RANDOM.normal(size=[sizes.get(d, d) for d in dims]).astype(np.float32)
+            shape: Any = [sizes.get(d, d) for d in dims]
+            x = RANDOM.normal(size=shape).astype(np.float32)
             (wanted,) = run_by_onnxruntime(data, {"x": x})
             (got,) = rlx.evaluate(g, {"x": x})
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=name)

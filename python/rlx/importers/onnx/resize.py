@@ -62,7 +62,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tuple[np.ndarray, np.ndarray]:
     """The elements within a kernel's radius of each place, and their weights; a scale below 1 widens the kernel."""
     reach = math.ceil(radius / scale) if scale < 1 else radius
-    bounded(places.size * 2 * reach, "weights")
+    bounded(max(places.size, 1) * 2 * reach, "weights")
     first = np.floor(places)[:, None]
     taken = first + np.arange(-reach + 1, reach + 1)
     weights = kernel((taken - places[:, None]) * min(scale, 1.0))
