@@ -149,11 +149,10 @@ def resize(
     scales = elements(static, 1 if is_old else 2, "scales")
     sizes = dims(static, 3, "sizes")
     used = [a % x.shape.rank for a in axes] if axes is not None else list(range(x.shape.rank))
-    if (scales is None or not scales.size) and not sizes:
+    scales = scales if scales is not None and scales.size else None
+    if scales is None and not sizes:
         raise UnsupportedError("without scales and sizes cannot be imported")
-    counts, ratios = _sizes(
-        x, used, scales if scales is not None and scales.size else None, sizes, keep_aspect_ratio_policy
-    )
+    counts, ratios = _sizes(x, used, scales, sizes, keep_aspect_ratio_policy)
     coordinates = coordinate_transformation_mode or ("asymmetric" if is_old else "half_pixel")
     rounding = nearest_mode or ("floor" if is_old else "round_prefer_floor")
     roi = None if is_old or coordinates != "tf_crop_and_resize" else elements(static, 1, "roi")
