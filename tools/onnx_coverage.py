@@ -53,7 +53,7 @@ def ops() -> dict[str, str]:
     from rlx.importers.onnx import imports
     from rlx.importers.onnx.rules import structures
 
-    schemas: list[Any] = onnx.defs.get_all_schemas()
+    schemas: Any = onnx.defs.get_all_schemas()
     named = {(f"{s.domain}." if s.domain else "") + s.name: s for s in schemas}
     known = {*imports.rules, *structures}
     found: dict[str, str] = {}
@@ -103,7 +103,7 @@ def page(cases: Mapping[str, str], total: int) -> str:
         "# ONNX coverage",
         "",
         f"What [`rlx.from_onnx`](importers.md#onnx) imports, held against ONNX {onnx.__version__}. Of the {total:,} cases "
-        f"that come with it, one for each use of each op, {total - len(cases):,} are imported, all of them with the right numbers.",
+        f"that come with it, one for each use of each op, {total - len(cases):,} are imported, all with the right numbers.",
         "",
         f"## Ops with a rule, {len(by_rule)}",
         "",

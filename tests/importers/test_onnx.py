@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 from typing import Any
 
 import numpy as np
@@ -125,3 +127,51 @@ def test_damaged_files_give_errors() -> None:
         except rlx.Error:
             refused += 1
     assert refused > len(data) // 2
+
+
+HUGE = np.array([10**12], np.int64)
+
+
+@pytest.mark.parametrize(
+    ("node", "initialisers"),
+    [
+        (helper.make_node("Split", ["x"], ["y"], num_outputs=10**12), {}),
+        (helper.make_node("LRN", ["x"], ["y"], size=10**12), {}),
+        (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[10**9, 10**9]), {}),
+        (helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], pads=[0, 0, 10**12, 10**12]), {}),
+        (helper.make_node("Pad", ["x", "n"], ["y"], mode="reflect"), {"n": np.repeat(HUGE, 8)}),
+        (helper.make_node("Resize", ["x", "", "", "n"], ["y"], mode="linear"), {"n": np.repeat(HUGE, 4)}),
+        (
+            helper.make_node("Resize", ["x", "", "s"], ["y"], antialias=1, mode="linear"),
+            {"s": np.full(4, 1e-9, np.float32)},
+        ),
+        (helper.make_node("Range", ["z", "n", "o"], ["y"]), {"z": HUGE[0] * 0, "n": HUGE[0], "o": HUGE[0] * 0 + 1}),
+        (helper.make_node("Tile", ["n", "n"], ["y"]), {"n": HUGE}),
+        (helper.make_node("Expand", ["n", "n"], ["y"]), {"n": HUGE}),
+        (helper.make_node("ConstantOfShape", ["n"], ["y"]), {"n": HUGE}),
+        (helper.make_node("EyeLike", ["y"], ["z"], k=10**12), {}),
+        (helper.make_node("GRU", ["x", "x", "x"], ["y"], hidden_size=10**12), {}),
+        (
+            helper.make_node(
+                "TfIdfVectorizer",
+                ["x"],
+                ["y"],
+                max_gram_length=1,
+                max_skip_count=0,
+                min_gram_length=1,
+                mode="TF",
+                ngram_counts=[0],
+                ngram_indexes=[10**12],
+                pool_int64s=[1],
+            ),
+            {},
+        ),
+    ],
+)
+def test_no_size_takes_memory_while_a_model_is_imported(node: Any, initialisers: Any) -> None:
+    """It is refused, or what it stands for is made when the graph runs."""
+    data = model([node], {"x": [1, 1, 4, 4]}, {"y": None}, initialisers)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.suppress(rlx.Error):
+        rlx.from_onnx(data)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes

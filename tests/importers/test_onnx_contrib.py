@@ -26,7 +26,7 @@ def check(got: Any, wanted: Any) -> None:
     """Integers may differ by 1, where a float lies between two."""
     for mine, theirs in zip(got, wanted, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
-        tolerance = {"rtol": 0, "atol": 1} if theirs.dtype.kind in "iu" else {"rtol": 1e-5, "atol": 2e-5}
+        tolerance: Any = {"rtol": 0, "atol": 1} if theirs.dtype.kind in "iu" else {"rtol": 1e-5, "atol": 2e-5}
         np.testing.assert_allclose(mine.astype(np.float64), theirs.astype(np.float64), **tolerance)
 
 

@@ -17,7 +17,7 @@ import rlx
 from tools.fuzz import frame
 from tools.fuzz.mutators import Mutator, damaged_bytes, tokens
 
-SAMPLES = {"texts": 200, "dims": 200, "opt": 40, "bytecode": 4, "models": 60}
+SAMPLES = {"texts": 200, "dims": 200, "opt": 40, "bytecode": 4, "models": 60, "onnx": 60}
 
 
 class Bad(frame.Kind):

@@ -198,6 +198,20 @@ def _cached(g: Any, past: Tensor | None, new: Tensor, starts: Tensor, room: Dim)
     return tensor_scatter(g, wide, new, starts, axis=2)
 
 
+def _parts(
+    g: Any, query: Tensor, key: Tensor | None, value: Tensor | None, num_heads: int, kv_num_heads: int
+) -> list[Tensor]:
+    """Queries, keys and values by their heads; those of a tensor that has all three are parts of it."""
+    if key is None or value is None:
+        (whole,) = static_dims(query, 2)
+        size = whole // (num_heads + 2 * kv_num_heads)
+        ends = (num_heads * size, (num_heads + kv_num_heads) * size)
+        parts = (query[..., : ends[0]], query[..., ends[0] : ends[1]], query[..., ends[1] :])
+    else:
+        parts = (query, key, value)
+    return [_split_heads(g, t, n) for t, n in zip(parts, (num_heads, kv_num_heads, kv_num_heads), strict=True)]
+
+
 @imports("com.microsoft.GroupQueryAttention")
 def group_query_attention(
     g: Any,
@@ -227,14 +241,7 @@ def group_query_attention(
     """Causal; `lengths` are those of all sequences with the new rows, less 1. A cache with room is written at its place."""
     if smooth_softmax == 1:
         raise UnsupportedError("with a smooth softmax cannot be imported")
-    if key is None or value is None:
-        (whole,) = static_dims(query, 2)
-        size = whole // (num_heads + 2 * kv_num_heads)
-        ends = (num_heads * size, (num_heads + kv_num_heads) * size)
-        parts = (query[..., : ends[0]], query[..., ends[0] : ends[1]], query[..., ends[1] :])
-    else:
-        parts = (query, key, value)
-    q, k, v = (_split_heads(g, t, n) for t, n in zip(parts, (num_heads, kv_num_heads, kv_num_heads), strict=True))
+    q, k, v = _parts(g, query, key, value, num_heads, kv_num_heads)
     batch, rows = q.shape.dims[0], q.shape.dims[2]
     ends = g.add(g.reshape(g.cast(lengths, "i32"), (batch,)), 1)
     starts = g.sub(ends, extent(g, rows, "i32")) if past_key is not None else g.zeros((batch,), dtype="i32")

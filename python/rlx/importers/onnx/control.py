@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import static_dims, structural
+from rlx.importers.onnx.rules import (
+    bounded,
+    static_dims,
+    structural,
+)
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr
@@ -208,7 +212,7 @@ def _batched_scan(scope: Scope, attributes: Any, values: Sequence[Value | None])
     g, count = scope.g, attributes["num_scan_inputs"]
     tensors = _tensors(scope, [v for v in others if v is not None])
     rows: list[Sequence[Tensor]] = []
-    for i in range(static_dims(tensors[0], 0)[0]):
+    for i in range(bounded(static_dims(tensors[0], 0)[0], "elements of a batch", _REPEATED)):
         row = [g.squeeze(g.narrow(t, 0, i, 1), 0) for t in tensors]
         last, stacks = _scan(scope, attributes["body"], row[: len(row) - count], row[len(row) - count :])
         rows.append((*last, *stacks))

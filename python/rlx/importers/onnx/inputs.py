@@ -30,7 +30,7 @@ class OpenSizes:
     def __init__(self, model: Model, given: Mapping[str, int | str]):
         self.given = dict(given)
         inputs = [i for i in model.message.graph.input if i.type.WhichOneof("value") == "tensor_type"]
-        self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim if d.dim_param]
+        self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim]
         self.found: dict[str, Dim] = {}
         self._model = model
 
@@ -53,7 +53,7 @@ class OpenSizes:
         """
         if declared.HasField("dim_value") and declared.dim_value != -1:  # as some write what is open
             return dim.dim(declared.dim_value)
-        name = declared.dim_param or place
+        name = declared.dim_param if re.search(r"\w", declared.dim_param) else place  # "?" names nothing
         if name not in self.found:
             self.found[name] = self._made(name)
         return self.found[name]

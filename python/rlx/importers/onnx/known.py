@@ -6,9 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, elements, imports, integers, needed, static_dims
+from rlx.importers.onnx.rules import (
+    Static,
+    bounded,
+    elements,
+    imports,
+    integers,
+    needed,
+    static_dims,
+)
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
+
+_MOST_SKIPPED = 1000
 
 
 @imports("NonZero")
@@ -102,6 +112,8 @@ def tf_idf_vectorizer(
         raise UnsupportedError("of strings cannot be imported")
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x
     (length,) = static_dims(rows, 1)
+    bounded(max(ngram_indexes), "counts")
+    bounded(max_skip_count, "skipped elements", _MOST_SKIPPED)
     found: list[Any] = [None] * (max(ngram_indexes) + 1)
     grams: list[tuple[int, ...]] = []
     for n, (start, end) in enumerate(zip(ngram_counts, [*ngram_counts[1:], len(pool_int64s)], strict=True), 1):

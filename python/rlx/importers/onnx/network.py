@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import imports, static_dims
+from rlx.importers.onnx.rules import (
+    bounded,
+    imports,
+    static_dims,
+)
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.errors import UnsupportedError
+
+_MOST_CHANNELS = 4096  # that LRN sums one by one
 
 
 @imports("MatMul")
@@ -129,6 +135,7 @@ def spatial_axes(x: Tensor) -> tuple[int, ...]:
 
 @imports("LRN")
 def lrn(g: Any, x: Tensor, *, size: int, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0) -> Tensor:
+    bounded(size, "channels for one result", _MOST_CHANNELS)
     low, (channels,) = (size - 1) // 2, static_dims(x, 1)
     squares = g.pad(g.mul(x, x), [(0, 0), (low, size - 1 - low), *((0, 0) for _ in spatial_axes(x))])
     total = g.narrow(squares, 1, 0, channels)

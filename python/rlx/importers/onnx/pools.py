@@ -55,6 +55,7 @@ def max_pool(
     storage_order: int = 0,
     strides: Any = None,
 ) -> Tensor | list[Tensor]:
+    bounded(math.prod(kernel_shape), "elements of a window")
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
     wanted = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)
@@ -75,6 +76,7 @@ def _with_places(
 ) -> list[Tensor]:
     """The maxima, and where each is among all elements of the tensor: in rows, or in columns of the spatial axes."""
     batch, channels, *sizes = x.shape.static
+    bounded(math.prod(x.shape.static), "places")
     half = len(kernel)
     least = -math.inf if x.dtype.is_float else int(np.iinfo(x.dtype.numpy).min)
     arguments = (kernel, strides, padding, dilations, counts)
@@ -127,6 +129,7 @@ def lp_pool(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
+    bounded(math.prod(kernel_shape), "elements of a window")
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
     wanted = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)
@@ -161,6 +164,7 @@ def average_pool(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
+    bounded(math.prod(kernel_shape), "elements of a window")
     ones = (1,) * len(kernel_shape)
     strides, dilations = tuple(strides or ones), tuple(dilations or ones)
     padding = padding_of(x.shape.dims[2:], kernel_shape, strides, dilations, pads, auto_pad)

@@ -19,7 +19,16 @@ _OLDEST = 7
 # Attributes that name a dtype by its number; 0 names none.
 _TYPES = ("to", "dtype", "output_dtype")
 # What reading a field may raise that is not written as ONNX says: nothing has verified the file.
-UNVERIFIED = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+UNVERIFIED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 class Model:
@@ -188,7 +197,7 @@ class Model:
 
     def dense(self, sparse: Any, what: str) -> np.ndarray:
         values, places = self.array(sparse.values, what), self.array(sparse.indices, what)
-        if any(n < 0 for n in sparse.dims) or np.prod([float(n) for n in sparse.dims]) > 1 << 28:
+        if any(n < 0 for n in sparse.dims) or np.prod([float(n) for n in sparse.dims]) > 1 << 24:
             raise ParseError(f"{self.name}: {what} has sizes that have no meaning")
         dense = np.zeros(tuple(sparse.dims), values.dtype)
         flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), dense.shape)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.importers.onnx.rules import imports, static_dims
+from rlx.importers.onnx.rules import (
+    bounded,
+    imports,
+    static_dims,
+)
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -93,7 +97,7 @@ class _Cell:
         (self.hidden,) = static_dims(r, -1)
         self.batch_first = bool(attributes["layout"])
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
-        (self.directions,) = static_dims(w, 0)
+        self.directions = bounded(static_dims(w, 0)[0], "directions", 2)
         direction = attributes["direction"]
         if direction not in ("forward", "reverse", "bidirectional") or (direction == "bidirectional") != (
             self.directions == 2
@@ -132,7 +136,8 @@ class _Cell:
 
     def parts(self, t: Tensor) -> list[Tensor]:
         """The parts of the gates, along the last axis."""
-        return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(static_dims(t, -1)[0] // self.hidden)]
+        count = bounded(static_dims(t, -1)[0] // self.hidden, "gates", 4)
+        return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(count)]
 
 
 @imports("RNN")

@@ -62,10 +62,25 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tuple[np.ndarray, np.ndarray]:
     """The elements within a kernel's radius of each place, and their weights; a scale below 1 widens the kernel."""
     reach = math.ceil(radius / scale) if scale < 1 else radius
+    bounded(max(places.size, 1) * 2 * reach, "weights")
     first = np.floor(places)[:, None]
     taken = first + np.arange(-reach + 1, reach + 1)
     weights = kernel((taken - places[:, None]) * min(scale, 1.0))
     return taken, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _interpolated(
+    places: np.ndarray, size: int, scale: float, mode: str, cubic: float, exclude_outside: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The elements that results between them take, and their weights; what lies outside may count for nothing."""
+    if mode == "linear":
+        taken, weights = _weighted(places, scale, lambda d: np.maximum(0.0, 1 - np.abs(d)), 1)
+    else:
+        taken, weights = _weighted(places, scale, lambda d: _cubic(d, cubic), 2)
+    if exclude_outside:
+        weights = np.where((taken < 0) | (taken >= size), 0.0, weights)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return taken, weights
 
 
 def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
@@ -75,6 +90,7 @@ def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray)
     if index.shape[1] == 1:
         return g.gather(x, g.constant(index[:, 0]), axis=axis)
     if index.shape[1] >= _MANY:
+        bounded(index.shape[0] * size, "weights")
         matrix = np.zeros((index.shape[0], size))
         np.add.at(matrix, (np.arange(index.shape[0])[:, None], index), weights)
         product = g.tensordot(x, g.constant(matrix.astype(x.dtype.numpy)), axes=((axis,), (1,)))
@@ -133,12 +149,12 @@ def resize(
     scales = elements(static, 1 if is_old else 2, "scales")
     sizes = dims(static, 3, "sizes")
     used = [a % x.shape.rank for a in axes] if axes is not None else list(range(x.shape.rank))
-    if (scales is None or not scales.size) and not sizes:
+    scales = scales if scales is not None and scales.size else None
+    if scales is None and not sizes:
         raise UnsupportedError("without scales and sizes cannot be imported")
-    counts, ratios = _sizes(
-        x, used, scales if scales is not None and scales.size else None, sizes, keep_aspect_ratio_policy
-    )
+    counts, ratios = _sizes(x, used, scales, sizes, keep_aspect_ratio_policy)
     coordinates = coordinate_transformation_mode or ("asymmetric" if is_old else "half_pixel")
+    rounding = nearest_mode or ("floor" if is_old else "round_prefer_floor")
     roi = None if is_old or coordinates != "tf_crop_and_resize" else elements(static, 1, "roi")
     dtype = x.dtype
     if mode != "nearest" and dtype.name not in ("f32", "f64"):
@@ -150,7 +166,6 @@ def resize(
             if antialias or exclude_outside or roi is not None:
                 raise UnsupportedError(f"of the open size {size} in this way cannot be imported")
             if not dim.same(count, size):
-                rounding = nearest_mode or ("floor" if is_old else "round_prefer_floor")
                 x = along_open(g, x, axis, count, scale, coordinates, mode, rounding, cubic_coeff_a)
             continue
         bounded(count, "results along an axis")
@@ -159,15 +174,10 @@ def resize(
             continue
         places = _places(coordinates, count, size, scale, part)
         if mode == "nearest":
-            taken, weights = _nearest(places, nearest_mode or ("floor" if is_old else "round_prefer_floor"))
+            taken, weights = _nearest(places, rounding)
         else:
-            kernel = (
-                (lambda d: np.maximum(0.0, 1 - np.abs(d))) if mode == "linear" else (lambda d: _cubic(d, cubic_coeff_a))
-            )
-            taken, weights = _weighted(places, scale if antialias else 1.0, kernel, 1 if mode == "linear" else 2)
-            if exclude_outside:
-                weights = np.where((taken < 0) | (taken >= size), 0.0, weights)
-                weights = weights / weights.sum(axis=1, keepdims=True)
+            narrowed = scale if antialias else 1.0
+            taken, weights = _interpolated(places, size, narrowed, mode, cubic_coeff_a, bool(exclude_outside))
         x = _along(g, x, axis, taken, weights)
         if coordinates == "tf_crop_and_resize":
             beyond = ((places < 0) | (places > size - 1)).reshape(-1, *(1,) * (x.shape.rank - 1 - axis))

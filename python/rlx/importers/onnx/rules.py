@@ -27,6 +27,16 @@ structures: dict[str, Callable[..., Any]] = {}
 
 Static = Sequence[Any]
 
+# Operands of which a rule only reads `static`: where they are known, no tensor is made of them.
+STATIC_OPERANDS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "Trilu"), (1,)),
+    **{
+        f"Reduce{kind}": (1,)
+        for kind in ("Sum", "Mean", "Prod", "Max", "Min", "L1", "L2", "SumSquare", "LogSum", "LogSumExp")
+    },
+    **{"Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Resize": (1, 2, 3), "Upsample": (1,), "ConstantOfShape": (0,)},
+}
+
 # The largest number of elements of what is computed while a model is imported: tables of positions, ranges.
 MOST_KNOWN = 1 << 22
 

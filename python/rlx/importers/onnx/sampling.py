@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.network import along_channels, padding_of
-from rlx.importers.onnx.rules import Static, imports, integers
+from rlx.importers.onnx.rules import (
+    Static,
+    bounded,
+    imports,
+    integers,
+)
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -46,6 +51,7 @@ def col2im(
         at = np.arange(k)[:, None] * d + np.arange(count)[None] * s - pads[i]
         fits = (at >= 0) & (at < n)
         rows, columns = places.shape
+        bounded(rows * k * columns * max(count, 1), "places")
         places = (places[:, None, :, None] * n + at[None, :, None, :]).reshape(rows * k, columns * count)
         inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(rows * k, columns * count)
     batch, width, _ = x.shape.static
@@ -106,6 +112,7 @@ def deform_conv(
     strides, dilations = tuple(strides or (1, 1)), tuple(dilations or (1, 1))
     padding = padding_of(sizes, kernel, strides, dilations, pads, "NOTSET")
     taps, (rows, columns) = math.prod(kernel), offset.shape.static[2:]
+    bounded(taps * rows * columns, "places")
     starts = []
     for i in range(2):
         out = np.arange((rows, columns)[i]) * strides[i] - padding[i][0]
@@ -162,6 +169,7 @@ def roi_align(
         )
         span = g.sub(high, low)
         span = span if half else g.maximum(span, 1.0)
+        bounded(cell * sampling_ratio, "samples of a region")
         steps = (np.arange(cell * sampling_ratio) + 0.5) / sampling_ratio / cell
         at = g.add(g.reshape(low, (-1, 1)), g.mul(g.reshape(span, (-1, 1)), g.constant(steps.astype(x.dtype.numpy))))
         outside = g.logical_or(g.lt(at, -1.0), g.gt(at, float(size)))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.reading import UNVERIFIED, Model
-from rlx.importers.onnx.rules import Unknown, imports, structures
-from rlx.importers.onnx.sizes import Sizes, compute
+from rlx.importers.onnx.rules import STATIC_OPERANDS, Unknown, imports, structures
+from rlx.importers.onnx.sizes import Sizes, compute, quick
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
@@ -30,6 +30,7 @@ from rlx.weights.weight import Weight
 # Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
 _LARGEST_STATIC = 4096
 _DEEPEST = 64
+_COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 
 
 @dataclass(eq=False)
@@ -221,11 +222,18 @@ class Scope:
             "outputs": len(node.output),
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
-        if all(v is None or v.is_literal for v in values) and (values or op == "Constant"):
+        # What no gradient goes through may also be computed of weights.
+        if all(v is None or v.is_literal or (v.is_known and op in _COMPARISONS) for v in values) and (
+            values or op == "Constant"
+        ):
             results = self._computed(op, values, attributes, place)
             if results is not None:
                 return [Value.of(a) for a in results]
-        operands = [None if v is None else self.tensor(v, f"an operand of {place}") for v in values]
+        unread = STATIC_OPERANDS.get(op, ())
+        operands = [
+            None if v is None or (i in unread and v.is_known) else self.tensor(v, f"an operand of {place}")
+            for i, v in enumerate(values)
+        ]
         if op in ("Shape", "Size"):
             assert operands[0] is not None
             return [Value.of(_of_shape(op, operands[0].shape.dims, attributes))]
@@ -250,6 +258,9 @@ class Scope:
     def _evaluated(
         self, op: str, arrays: Sequence[np.ndarray | None], attributes: dict[str, Any], place: str
     ) -> list[np.ndarray] | None:
+        at_once = quick(op, arrays, attributes)
+        if at_once is not None:
+            return at_once
         scratch: Any = Graph("static")
         operands: list[Any] = [None if a is None else scratch.constant(a) for a in arrays]
         built = imports.build(scratch, op, operands, attributes, (), place)

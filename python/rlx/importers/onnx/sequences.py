@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import static_dims, structural
+from rlx.importers.onnx.rules import (
+    bounded,
+    static_dims,
+    structural,
+)
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir.errors import UnsupportedError
 
 _WHAT = "an operand of a sequence's op"
+_MOST_PARTS = 10_000
 
 
 def _items(value: Value | None) -> list[Value]:
@@ -91,7 +96,7 @@ def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
     axis = attributes.get("axis", 0) % x.shape.rank
     (whole,) = static_dims(x, axis)
     if not sizes or sizes[0] is None:
-        parts = [g.narrow(x, axis, i, 1) for i in range(whole)]
+        parts = [g.narrow(x, axis, i, 1) for i in range(bounded(whole, "parts", _MOST_PARTS))]
         parts = parts if attributes.get("keepdims", 1) else [g.squeeze(p, axis) for p in parts]
         return [Value(items=[Value(tensor=p) for p in parts])]
     known = sizes[0].known
@@ -101,6 +106,9 @@ def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
         lengths = [int(n) for n in known]
     else:
         size = int(known)
+        if size < 1:
+            raise UnsupportedError(f"into parts of {size} has no meaning")
+        bounded(whole // size, "parts", _MOST_PARTS)
         lengths = [min(size, whole - start) for start in range(0, whole, size)]
     starts = np.cumsum([0, *lengths]).tolist()
     return [Value(items=[Value(tensor=g.narrow(x, axis, s, n)) for s, n in zip(starts, lengths, strict=False)])]

@@ -143,6 +143,8 @@ def split(
     parts = tuple(split) if split is not None else dims(static, 1, "split")
     if parts is None:
         count, whole = num_outputs or outputs, x.shape.dims[axis]
+        if count != outputs:
+            raise UnsupportedError(f"into {count} parts, with {outputs} results, has no meaning")
         chunk = dim.exact_divide(whole, count) or -(-whole // count)
         parts = tuple(dim.maximum(0, dim.minimum(chunk, whole - i * chunk)) for i in range(count))
     ends = itertools.accumulate(parts)

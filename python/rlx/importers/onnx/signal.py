@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import Static, imports, integers, needed, static_dims
+from rlx.importers.onnx.rules import (
+    Static,
+    bounded,
+    imports,
+    integers,
+    needed,
+    static_dims,
+)
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -80,6 +87,7 @@ def stft(
         raise UnsupportedError("without a window and a length of frames cannot be imported")
     values = signal if signal.shape.rank == 3 else g.expand_dims(signal, -1)
     count = (static_dims(values, 1)[0] - size) // step + 1
+    bounded(count * size, "elements of frames")
     places = np.arange(count)[:, None] * step + np.arange(size)[None]
     frames = _complex(g, g.gather(values, g.constant(places.astype(np.int32)), axis=1))
     if window is not None:
@@ -105,6 +113,7 @@ def mel_weight_matrix(
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     count, size, sampled, least, most = (float(needed(static, i, n).reshape(())) for i, n in enumerate(names))
     spectrum = int(size) // 2 + 1
+    bounded(int(count) * spectrum, "weights")
     mel = 2595 * np.log10(1 + np.array([least, most]) / 700)
     edges = mel[0] + np.arange(int(count) + 2) * ((mel[1] - mel[0]) / (count + 2))
     places = ((700 * (10 ** (edges / 2595) - 1)) * (size + 1) // sampled).astype(np.int64)
