@@ -49,7 +49,7 @@ def test_every_version_compiles_and_says_what_is_known(tmp_path: Path, capfd: py
         assert printed.err == "" and "memory: arguments 1 MiB, outputs 512 KiB" in printed.out
         assert f"by the peak of {arch}" in printed.out and f"for {chip.kind}, compiled by libtpu" in printed.out
         # What a TPU's host loads: a pickle of JAX, which refers to the devices.
-        assert pickle.PROTO == output.read_bytes()[:1]
+        assert output.read_bytes()[:1] == pickle.PROTO
         info = Compilation(product(size), target_of("tpu", arch)).artifact().info
         assert 2 * size**3 <= info["flops"] <= 2.1 * size**3
         assert 3 * 2 * size**2 <= info["bytes"] <= 20 * 2 * size**2
