@@ -128,6 +128,14 @@ def test_files_of_stablehlo_say_how_to_partition(found: Any) -> None:
     assert artifact == text and artifact["all-reduce"] == 2  # the sum of the products, and that of the mean
 
 
+def test_files_are_read_back(folder: Path) -> None:
+    graph, given = eight_devices.layers(), eight_devices.values()
+    back = rlx.from_stablehlo(folder / "layers.mlirbc")
+    values = {b.name: given[a.name] for a, b in zip(graph.arguments, back.arguments, strict=True)}
+    for result, expected in zip(rlx.evaluate(back, values), rlx.evaluate(graph, given), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_two_processes_train_together(tmp_path: Path, expected: Any) -> None:
     for attempt in range(3):  # another program may take the port before the first process does
         if all(code == 0 for code in _two_processes(tmp_path)):
@@ -217,3 +225,15 @@ def test_other_devices_leave_shardings_out(tmp_path: Path) -> None:
         compiled = rlx.Session(device, threads=1).compile(graph, params={n: given[n] for n in "wv"})
         for result, e in zip(compiled.run({"x": given["x"]}), expected, strict=True):
             np.testing.assert_allclose(result, e, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_example_runs_as_users_run_it() -> None:
+    command = [sys.executable, str(Path(example.__file__)), "--steps=21", "--data=2", "--model=2"]
+    environment = {n: v for n, v in os.environ.items() if n not in ("XLA_FLAGS", "JAX_PLATFORMS")}
+    printed = subprocess.run(
+        command, check=True, timeout=SECONDS, env=environment, capture_output=True, text=True
+    ).stdout
+    assert "data=2, model=2: 4 devices of 1 processes" in printed
+    assert "layer0.q: (64, 64), on each device (64, 32)" in printed
+    assert float(printed.rpartition("loss ")[2]) < 0.2
