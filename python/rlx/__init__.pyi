@@ -50,6 +50,7 @@ from rlx.ir.graph import Graph as Graph
 from rlx.ir.listing import inspect_graph as inspect_graph
 from rlx.ir.listing_diff import inspect_diff as inspect_diff
 from rlx.ir.shape import Shape as Shape
+from rlx.ir.sharding import Mesh as Mesh
 from rlx.ir.text import parse as parse
 from rlx.passes.dtypes.quantization_record import CalibrationRecord as CalibrationRecord
 from rlx.passes.integer.value_ranges import ValueRanges as ValueRanges

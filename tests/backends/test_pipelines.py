@@ -210,4 +210,4 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
 
 def test_these_are_all_targets() -> None:
     assert {name for backend in BACKENDS for name in backend.devices} <= set(TARGETS)
-    assert len(TARGETS) == 12
+    assert len(TARGETS) == 13

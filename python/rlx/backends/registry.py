@@ -29,6 +29,7 @@ RLX = "rlx"  # the origin of the back ends that come with RLX
 _BUILT_IN = {
     "iree": "rlx.backends.iree",
     "xla": "rlx.backends.xla",
+    "tpu": "rlx.backends.tpu",
     "c": "rlx.backends.c",
     "fpga": "rlx.backends.fpga",
 }

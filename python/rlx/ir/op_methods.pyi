@@ -828,6 +828,9 @@ class TensorMethods(Operators):
     def selu(self) -> Tensor:
         """`elu` with the factors of self-normalising networks."""
 
+    def shard(self, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The same tensor, spread over devices."""
+
     def shared_linear_pair(self, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
 
@@ -2025,6 +2028,9 @@ class OpMethods:
 
     def selu(self, x: TensorLike) -> Tensor:
         """`elu` with the factors of self-normalising networks."""
+
+    def shard(self, x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The same tensor, spread over devices."""
 
     def shared_linear_pair(self, x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""

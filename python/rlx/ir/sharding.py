@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_mapping
+from rlx.ir.guards import is_list, is_mapping, is_tuple
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
 from rlx.ir.suggestions import suggestion
@@ -36,10 +36,11 @@ class Mesh:
     """
 
     def __init__(self, axes: Mapping[str, int]):
+        given: Any = axes  # users may pass what the annotation does not allow
         if not is_mapping(axes) or not axes:
             raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {axes!r:.80}')
         self.axes: dict[str, int] = {}
-        for name, size in axes.items():
+        for name, size in given.items():
             if not isinstance(name, str) or not _AXIS.fullmatch(name):
                 raise Error(f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {name!r:.80}")
             if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
@@ -93,8 +94,10 @@ def mesh_from_text(text: str) -> Mesh:
         ShapeError: The text is no mesh.
     """
     pairs = [entry.strip().partition("=") for entry in text.split(",")]
-    if any(not size.isdecimal() or len(size) > 10 for _, _, size in pairs) or len({n for n, _, _ in pairs}) < len(pairs):
-        raise ShapeError(f"'{MESH}' is axes with their sizes, such as \"data=4, model=2\", not \"{text:.80}\"")
+    if any(not size.isdecimal() or len(size) > 10 for _, _, size in pairs) or len({n for n, _, _ in pairs}) < len(
+        pairs
+    ):
+        raise ShapeError(f'\'{MESH}\' is axes with their sizes, such as "data=4, model=2", not "{text:.80}"')
     try:
         return Mesh({name: int(size) for name, _, size in pairs})
     except Error as problem:
@@ -108,12 +111,17 @@ def sharding_of(value: Any, rank: int) -> Sharding:
         ShapeError: It is not of this form, has more entries than the tensor dimensions, or an axis occurs twice.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ShapeError(f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {value!r:.80}')
+        raise ShapeError(
+            f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {value!r:.80}'
+        )
     entries: list[tuple[str, ...]] = []
-    for entry in value:
-        names = (entry,) if isinstance(entry, str) else () if entry is None else entry
-        if not isinstance(names, (tuple, list)) or not all(isinstance(n, str) for n in names):
-            raise ShapeError(f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {entry!r:.80}")
+    given: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    for entry in given:
+        names: Any = (entry,) if isinstance(entry, str) else () if entry is None else entry
+        if (not is_tuple(names) and not is_list(names)) or not all(isinstance(n, str) for n in names):
+            raise ShapeError(
+                f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {entry!r:.80}"
+            )
         entries.append(tuple(names))
     if len(entries) > rank:
         raise ShapeError(f"a sharding of {len(entries)} dimensions for a tensor of {rank}")
@@ -141,7 +149,7 @@ def sharding_from_text(text: str, rank: int) -> Sharding:
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
     sharding = sharding_of([() if e == _WHOLE else tuple(e.split(_JOINED)) for e in entries], rank)
     if len(entries) != rank:
-        raise ShapeError(f"\"{text:.80}\" is a sharding of {len(entries)} dimensions, for a tensor of {rank}")
+        raise ShapeError(f'"{text:.80}" is a sharding of {len(entries)} dimensions, for a tensor of {rank}')
     return sharding
 
 

@@ -307,18 +307,17 @@ def check(module: mlir.Module) -> None:
 
 
 def _check_shards(function: mlir.FuncOp, mesh: Mesh) -> None:
-    """Check what `rlx.shard` ops say of the mesh of their module; without a mesh they say nothing."""
-
+    """Check what ops with shardings say of the mesh of their module; without a mesh they say nothing."""
     found: list[mlir.Operation] = []
 
     def visit(op: mlir.Operation) -> Any:
-        if op.operation.name == "rlx.shard":
+        if op.operation.name.startswith("rlx.") and "sharding" in op.operation.attributes:
             found.append(op.operation)
         return mlir.ir.WalkResult.ADVANCE
 
     mlir.walk(function.operation, visit)
     for op in found:
-        with _context(op.location, "rlx.shard"):
+        with _context(op.location, op.name):
             shape = shape_of_type(op.results[0].type)
             check_sharding(sharding_from_text(op.attributes["sharding"].value, shape.rank), shape, mesh)
 

@@ -1201,6 +1201,13 @@ class Transpose(View):
     perm: tuple[int, ...]
     result: mlir.Value
 
+class Shard(View):
+    """The same tensor, spread over devices."""
+
+    x: mlir.Value
+    sharding: str
+    result: mlir.Value
+
 class Narrow(View):
     """A contiguous range of one axis."""
 

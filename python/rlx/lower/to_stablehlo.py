@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.errors import PassError
 from rlx.lower.stablehlo import lower_module
 from rlx.lower.stablehlo.rules import RULES
 from rlx.passes.base import Pass, option
@@ -30,4 +31,9 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
         return RULES
 
     def run(self, module: mlir.Module) -> None:
+        if self.shardings and not mlir.context().allow_unregistered_dialects:
+            raise PassError(
+                "shardings=true emits ops of the dialect sdy, which is not registered here",
+                hint="rlx-opt takes them with --allow-unregistered-dialect",
+            )
         replace_body(module, lower_module(module, "sdy" if self.shardings else None))

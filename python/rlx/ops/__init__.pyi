@@ -1051,6 +1051,9 @@ def selective_scan(x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLik
 def selu(x: TensorLike) -> Tensor:
     """`elu` with the factors of self-normalising networks."""
 
+def shard(x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
+    """The same tensor, spread over devices."""
+
 def shared_linear_pair(x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
     """x·w_first and x·w_second as one product."""
 

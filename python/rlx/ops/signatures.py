@@ -26,6 +26,7 @@ _BY_NAME = {
     "size": "ShapeLike",
     "padding": "Padding",
     "perm": "Sequence[int]",
+    "sharding": "Sequence[str | Sequence[str] | None] | str",
     "xs": "TensorLike | Sequence[Any]",
     "op": "type[CustomOp] | str",
     "ord": "float | str",

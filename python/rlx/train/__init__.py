@@ -5,6 +5,7 @@ from typing import NoReturn
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
 from rlx.ops.other_modules import module_problem
 from rlx.train.forces import force_energy_loss
+from rlx.train.jax_step import JaxStep
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
 from rlx.train.loggers import CSVLogger, TensorBoardLogger
 from rlx.train.loop import fit
@@ -20,6 +21,7 @@ __all__ = [
     "AdamW",
     "CSVLogger",
     "DynamicLossScale",
+    "JaxStep",
     "Lion",
     "Optimizer",
     "SharedWeightLayout",

@@ -21,6 +21,7 @@ from rlx.runtime.device import Device
 from rlx.runtime.session import Session
 from rlx.train import checkpoint
 from rlx.train.groups import Groups, Mask
+from rlx.train.jax_step import JaxStep
 from rlx.train.loss_scale import SCALE, DynamicLossScale
 from rlx.train.optimizers import Optimizer
 from rlx.train.program import AVERAGE, STEP, training_graph
@@ -114,7 +115,7 @@ class TrainStep(Answered):
             ema=ema,
             bind=bind,
         )
-        self.graph = training.graph
+        self._training, self.graph = training, training.graph
         self._source, self._loss = (
             stages.prepared(tensor_graph(graph if evaluation is None else evaluation), bind),
             loss,
@@ -371,6 +372,14 @@ class TrainStep(Answered):
                 self.compiled.set_state(name, array)
         params = {n: a for n, a in tensors.items() if n in self._params}
         self._write(params, {n: a for n, a in params.items() if n not in self._trained}, {}, False)
+
+    def to_jax(self) -> JaxStep:
+        """The same step as a pure function of JAX, which starts from the present parameters and states: see `JaxStep`.
+
+        Raises:
+            Error: JAX is not installed, a parameter is not set, or one is of 64 bits and JAX has none of these.
+        """
+        return JaxStep.of(self._training, self.snapshot())
 
     def __repr__(self) -> str:
         return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"

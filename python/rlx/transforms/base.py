@@ -134,8 +134,8 @@ class Derived:
             changed: What takes the place of some arguments, by their names.
         """
         graph = Graph(source.name_symbol, mesh=source.mesh)
-        replaced = {} if changed is None else changed
-        tensors = {a.name: graph.add_argument(replaced.get(a.name, a)) for a in source.arguments}
+        arguments = [a if changed is None else changed.get(a.name, a) for a in source.arguments]
+        tensors = {a.name: graph.add_argument(a) for a in arguments}
         graph.take_weights(source)
         return cls(source, graph, tensors)
 

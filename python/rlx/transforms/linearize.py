@@ -83,7 +83,8 @@ def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str
     scope, linear_scope = Scope(primal.graph), Scope(linear)
     scope.bind(primal_arguments, list(primal.arguments.values()))
     tangent_arguments = [
-        linear.add_argument(Argument(a.name, "input", a.shape, sharding=a.sharding)) for a in with_tangents.arguments[count:]
+        linear.add_argument(Argument(a.name, "input", a.shape, sharding=a.sharding))
+        for a in with_tangents.arguments[count:]
     ]
     linear_scope.bind(tangents, tangent_arguments)
     tangent_values, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()

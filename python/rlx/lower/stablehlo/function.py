@@ -21,7 +21,7 @@ def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:
 
     Args:
         module: A module whose ops are all claimed, and whose sizes are static.
-        form: How the mesh of the module and its shardings are written: `lower.stablehlo.sharding`. Without it they are left out.
+        form: How the mesh of the module and its shardings are written, see `Shardings`. Without it they are left out.
 
     Raises:
         UnsupportedError: An op has no rule, or a size is a symbol.

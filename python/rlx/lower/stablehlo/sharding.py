@@ -1,12 +1,12 @@
 """Meshes and shardings in StableHLO, in the two forms that readers of Shardy know; and the rule of `shard`.
 
-The dialect `sdy` is for people and for JAX, which has it. A portable artifact holds ops of StableHLO only: there the same stands
-in attributes that are text, and a constraint is a custom call, as Shardy itself writes them for XLA.
+The dialect `sdy` is for people and for JAX, which has it. A portable artifact holds ops of StableHLO only: there the same
+stands in attributes that are text, and a constraint is a custom call, as Shardy itself writes them for XLA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -71,7 +71,7 @@ class Shardings:
         made = mlir.ir.Operation.create(name, results=types, operands=[x.value], attributes=attributes)
         return Lowered(made.results[0], x.shape)
 
-    def _entry(self, text: str) -> Mapping[str, Any]:
+    def _entry(self, text: str) -> dict[str, Any]:
         return {self.NOTES: _notes(self.NOTE, text)} if self.form == "text" else {"sdy.sharding": attribute(text)}
 
     def _body(self, sharding: Sharding) -> str:

@@ -54,8 +54,8 @@ class Shard(Card, op="shard"):
         return Cost(0, 0)
 
     def samples(self) -> Any:
-        yield sample((2, 3, 4), sharding=("data", None, ("model", "expert")), dtypes=EVERY)
-        yield sample((4,), sharding=(), dtypes=("f32",))
-        yield sample((), sharding=(), dtypes=("f32",))
-        yield sample((0, 3), sharding=(None, "model"), dtypes=("f32",))
-        yield sample(("n", 3), sharding=("data",), dtypes=("f32",))
+        yield sample((2, 3, 4), sharding="data, _, model+expert", dtypes=EVERY)
+        yield sample((4,), sharding="_", dtypes=("f32",))
+        yield sample((), sharding="", dtypes=("f32",))
+        yield sample((0, 3), sharding="_, model", dtypes=("f32",))
+        yield sample(("n", 3), sharding="data, _", dtypes=("f32",))

@@ -10,7 +10,9 @@ from rlx.backends.xla.portable import version_error
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.packages import required
+from rlx.ir.sharding import Mesh
 from rlx.ir.suggestions import suggestion
+from rlx.runtime.jax.spreading import named_sharding
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def exported(
     platforms: Any = PLATFORMS,
     vjp_order: int = 0,
     version: str | None = None,
+    mesh: Mesh | None = None,
 ) -> bytes:
     """The bytes of a graph: see `JaxGraph.export`.
 
@@ -40,6 +43,7 @@ def exported(
         platforms: Those that the blob runs on.
         vjp_order: How often callers may differentiate it.
         version: The version of StableHLO of its module; None for what JAX chooses.
+        mesh: The devices that it is for; one without it.
     """
     jax, export = required("jax", _PURPOSE), required("jax.export", _PURPOSE)
     required("flatbuffers", _PURPOSE)
@@ -61,18 +65,22 @@ def exported(
         def call(*inputs: Any, params: Mapping[str, Any] | None = None, states: Any = None) -> Any:
             return function(*inputs, params=constants | dict(params or {}), states=states)
 
-        inputs, named = _specs(jax, arguments, baked)
+        inputs, named = _specs(jax, arguments, baked, mesh)
         made = export.export(jax.jit(call), platforms=chosen)(*inputs, **named)
         if version is not None:
             made = _at_version(made, version)
         return bytes(made.serialize(vjp_order=vjp_order))
 
 
-def _specs(jax: Any, arguments: Sequence[Argument], baked: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _specs(
+    jax: Any, arguments: Sequence[Argument], baked: Mapping[str, Any], mesh: Mesh | None
+) -> tuple[list[Any], dict[str, Any]]:
     """What the blob is called with: inputs in order, and parameters and states by name."""
+    devices = None if mesh is None else jax.sharding.AbstractMesh(tuple(mesh.axes.values()), tuple(mesh.axes))
 
     def spec(argument: Argument) -> Any:
-        return jax.ShapeDtypeStruct(argument.shape.static, argument.shape.dtype.numpy)
+        spread = {} if devices is None else {"sharding": named_sharding(devices, argument.sharding)}
+        return jax.ShapeDtypeStruct(argument.shape.static, argument.shape.dtype.numpy, **spread)
 
     inputs = [spec(a) for a in arguments if a.kind == "input"]
     params = {a.name: spec(a) for a in arguments if a.kind == "param" and a.name not in baked}

@@ -24,6 +24,7 @@ from rlx.passes import run
 from rlx.runtime.jax.blob import PLATFORMS, baked_values, exported
 from rlx.runtime.jax.primitive import apply, check_width, primitive
 from rlx.runtime.jax.programs import Given
+from rlx.runtime.jax.spreading import JaxShardings, mesh_for
 from rlx.transforms.base import tensor_graph
 
 
@@ -87,6 +88,17 @@ class JaxGraph:
         kept = {a.name: value for a, value in zip(self._source.arguments, values, strict=True) if a.kind == "state"}
         return outputs, kept | {o.updates: r for o, r in pairs if o.updates is not None}
 
+    def shardings(self, mesh: Any = None) -> JaxShardings:
+        """How the arguments are spread over devices of JAX, as objects of JAX.
+
+        Args:
+            mesh: A `jax.sharding.Mesh` with the axes of the graph's mesh; by default that mesh on the first devices.
+
+        Raises:
+            Error: The graph has no mesh, that of JAX has other axes, or there are too few devices.
+        """
+        return JaxShardings(mesh_for(self._source, mesh), self._source.arguments)
+
     def export(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -96,6 +108,7 @@ class JaxGraph:
         platforms: str | Sequence[str] = PLATFORMS,
         vjp_order: int = 0,
         stablehlo_version: str | None = None,
+        sharded: bool = True,
     ) -> bytes:
         """The function as bytes that any program of JAX calls, without RLX.
 
@@ -111,6 +124,7 @@ class JaxGraph:
             vjp_order: How often callers may differentiate it, in reverse mode.
             stablehlo_version: The version of StableHLO of the program in it, such as `"1.9.0"`; by default JAX chooses one
                 that readers of the last weeks have.
+            sharded: Of a graph with a mesh, whether it is for the devices of the mesh, and takes arrays that are spread so.
 
         Returns:
             The bytes.
@@ -125,7 +139,15 @@ class JaxGraph:
         source = prepared(self._source, bind)
         function = self if source is self._source else JaxGraph(source, self._options)
         baked = {} if params is None else baked_values(source.arguments, params)
-        data = exported(function, source.arguments, baked, platforms=platforms, vjp_order=vjp_order, version=version)
+        data = exported(
+            function,
+            source.arguments,
+            baked,
+            platforms=platforms,
+            vjp_order=vjp_order,
+            version=version,
+            mesh=source.mesh if sharded else None,
+        )
         if path is not None:
             write_atomically(path, data)
         return data

@@ -10,6 +10,7 @@ from rlx.ir.errors import Error
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
 from rlx.runtime.jax.programs import Program, Tangents
+from rlx.runtime.jax.spreading import spread
 
 _PURPOSE = "Graph.to_jax"
 # JAX has no elements of so many bytes unless it is told to; of complex numbers each part counts.
@@ -71,6 +72,7 @@ def _lowered(context: Any, *arguments: Any, program: Program) -> Sequence[Any]:
     into = context.module_context.module
     module = stablehlo.deserialize_portable_artifact(into.context, program.artifact)
     (function,) = module.body.operations
+    spread(module, context.module_context.axis_context)
     types = function.type.results
     name = mlir.merge_mlir_modules(into, f"rlx_{program.name}", module)
     return dialects.CallOp(types, ir.FlatSymbolRefAttr.get(name), arguments).results

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
 from rlx.backends.xla.backend import portable
+from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
@@ -62,12 +63,12 @@ class Program:
 
     @cached_property
     def artifact(self) -> bytes:
-        """StableHLO, as a portable artifact.
+        """StableHLO, as a portable artifact, with shardings as text.
 
         Raises:
             UnsupportedError: Ops have neither a lowering nor a decomposition: the message lists them with their places.
         """
-        return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir)
+        return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir, sharded=True)
 
     def linearized(self, wrt: Sequence[int]) -> Linearized:
         """The program and its derivative by some arguments.
@@ -119,9 +120,16 @@ class Given(Program):
 
     def _graph(self) -> Graph:
         source = self._source
-        graph = Graph(source.name_symbol)
-        derived = Derived(source, graph, {a.name: graph.input(a.name, a.shape) for a in source.arguments})
-        results = derived.graph_results()
+        graph = Graph(source.name_symbol, mesh=source.mesh)
+        shardings = {a.name: a.sharding for a in source.arguments if a.sharding is not None}
+
+        def spread(tensor: Tensor, name: str | None) -> Tensor:
+            return graph.shard(tensor, shardings[name]) if name in shardings else tensor
+
+        arguments = {a.name: spread(graph.input(a.name, a.shape), a.name) for a in source.arguments}
+        results = Derived(source, graph, arguments).graph_results()
+        # The next value of a state lies where the state does.
+        results = [spread(tensor, o.updates) for tensor, o in zip(results, source.results, strict=True)]
         graph.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
         return cleaned(graph)
 

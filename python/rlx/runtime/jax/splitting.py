@@ -41,7 +41,7 @@ def split(graph: Graph, num_arguments: int, num_results: int) -> Parts:
     """
     block = graph.function.entry_block
     arguments = list(block.arguments)
-    forward, backward = Graph(f"{graph.name_symbol}_forward"), Graph(f"{graph.name_symbol}_backward")
+    forward, backward = (Graph(f"{graph.name_symbol}_{part}", mesh=graph.mesh) for part in ("forward", "backward"))
     scopes = Scope(forward), Scope(backward)
     for scope, part, count in zip(scopes, (forward, backward), (num_arguments, len(arguments)), strict=True):
         scope.bind(arguments[:count], [part.input(a.name, a.shape) for a in graph.arguments[:count]])

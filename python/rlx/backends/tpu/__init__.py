@@ -1,0 +1,1 @@
+"""TPUs: StableHLO, compiled ahead of time by libtpu, with no TPU here."""

@@ -1,0 +1,150 @@
+"""Shardings of RLX in the modules that JAX makes, and as objects of JAX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument, argument_array, check_argument
+from rlx.ir.packages import required
+from rlx.ir.shape import Shape
+from rlx.ir.sharding import Mesh, Sharding, check_sharding
+from rlx.ir.suggestions import suggestion
+from rlx.lower.stablehlo.sharding import Shardings
+
+_PURPOSE = "Graph.to_jax"
+_SIZE = re.compile(r"=(\d+)")
+
+
+def spread(module: Any, context: Any) -> None:
+    """Make constraints of Shardy of those that a module has as text, where JAX compiles for the devices of its mesh.
+
+    Elsewhere, on one device or in the part of a program that `shard_map` runs on each, they go: there is nothing to spread.
+
+    Args:
+        module: A module of an artifact, in JAX's context; it is changed.
+        context: What JAX says of the devices that it compiles for.
+    """
+    ir, sdy = required("jax.extend.mlir.ir", _PURPOSE), required("jax.extend.mlir.dialects.sdy", _PURPOSE)
+    attributes = module.operation.attributes
+    mesh = None
+    if Shardings.NOTES in attributes:
+        text = attributes[Shardings.NOTES]["xla.sdy.meshes"].value
+        mesh = re.sub(r"^\{mesh = #sdy\.mesh<(.*)>\}$", r"mesh<\1>", text)
+        del attributes[Shardings.NOTES]
+    if mesh is None or _devices(context) != prod(map(int, _SIZE.findall(mesh))):
+        mesh = None
+    for op in _noted(ir, module):
+        value = op.operands[0]
+        if mesh is not None:
+            note = op.attributes[Shardings.NOTES][Shardings.NOTE].value
+            body = note.removeprefix("#sdy.sharding_per_value<[<@mesh, ").removesuffix(">]>")
+            with module.context, op.location, ir.InsertionPoint(op):
+                value = sdy.sharding_constraint(value, ir.Attribute.parse(f"#sdy.sharding<{mesh}, {body}>"))
+        op.results[0].replace_all_uses_with(value)
+        op.erase()
+
+
+def _noted(ir: Any, module: Any) -> list[Any]:
+    """The custom calls of a module that are shardings."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        op = op.operation
+        if op.name == "stablehlo.custom_call" and op.attributes["call_target_name"].value == "Sharding":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _devices(context: Any) -> int:
+    """How many devices a program of JAX is partitioned for; 1 in what each runs by itself."""
+    if getattr(context, "manual_axes", None):
+        return 1
+    mesh = getattr(context, "mesh", None)
+    return getattr(context, "num_devices", 1) if mesh is None else mesh.size
+
+
+def named_sharding(mesh: Any, sharding: Sharding | None) -> Any:
+    """A sharding as a `NamedSharding`; what has none is whole on every device.
+
+    Args:
+        mesh: A `jax.sharding.Mesh` or `AbstractMesh` with its axes.
+        sharding: The sharding.
+    """
+    jax = required("jax.sharding", _PURPOSE)
+    entries = [(entry[0] if len(entry) == 1 else entry) if entry else None for entry in sharding or ()]
+    return jax.NamedSharding(mesh, jax.PartitionSpec(*entries))
+
+
+def mesh_for(graph: Graph, mesh: Any) -> Any:
+    """The mesh of JAX on which a graph runs, see `JaxGraph.shardings`.
+
+    Raises:
+        Error: The graph has no mesh, that of JAX has other axes, or there are too few devices.
+    """
+    own = graph.mesh
+    if own is None:
+        raise Error(f"graph '{graph.name}' has no mesh", hint='rlx.Graph(name, mesh=rlx.Mesh({"data": 4, "model": 2}))')
+    if mesh is None:
+        return own.to_jax()
+    axes = dict(getattr(mesh, "shape", {}))
+    if list(axes.items()) != list(own.axes.items()):
+        raise Error(f"graph '{graph.name}' is for the mesh {own}, got {mesh!r:.200}")
+    return mesh
+
+
+class JaxShardings:
+    """The shardings of a graph's arguments, for `jax.device_put` and `jax.jit(in_shardings=)`.
+
+    Attributes:
+        mesh: The mesh of JAX.
+        inputs: One for each input, in order.
+        params: For parameters, by name.
+        states: For states, by name.
+    """
+
+    def __init__(self, mesh: Any, arguments: Iterable[Argument]):
+        self.mesh = mesh
+        by_kind: dict[str, dict[str, Any]] = {"input": {}, "param": {}, "state": {}}
+        self._arguments = {a.name: a for a in arguments}
+        for a in self._arguments.values():
+            by_kind[a.kind][a.name] = named_sharding(mesh, a.sharding)
+        self.inputs = tuple(by_kind["input"].values())
+        self.params, self.states = by_kind["param"], by_kind["state"]
+        self._all = by_kind["input"] | self.params | self.states
+
+    def put(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays on the devices, each spread as its argument says.
+
+        Every process gives the same arrays, and keeps the parts of its own devices. For a batch of which each process has a
+        part, there is `jax.make_array_from_process_local_data`.
+
+        Args:
+            values: Arrays by the names of arguments.
+
+        Raises:
+            Error: There is no such argument.
+            ShapeError: An array does not fit, or its size is not a multiple of the devices that it is spread over.
+        """
+        jax = required("jax", _PURPOSE)
+        placed: dict[str, Any] = {}
+        for name, value in values.items():
+            if name not in self._arguments:
+                raise Error(f"there is no argument '{name}'{suggestion(name, self._arguments)}")
+            argument, sharding = self._arguments[name], self._all[name]
+            if isinstance(value, jax.Array):
+                check_argument(argument, value)
+                placed[name] = jax.device_put(value, sharding)
+                continue
+            array = argument_array(argument, value)
+            if argument.sharding is not None:
+                check_sharding(argument.sharding, Shape(array.shape, argument.shape.dtype), Mesh(dict(self.mesh.shape)))
+            placed[name] = jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+        return placed

@@ -1,0 +1,141 @@
+"""`JaxStep`: a training step as a pure function of JAX, for what one machine is too small for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.suggestions import suggestion
+from rlx.runtime.jax import JaxGraph
+from rlx.runtime.jax.spreading import JaxShardings
+from rlx.train.optimizers import Optimizer
+from rlx.train.program import AVERAGE, TrainingGraph, training_graph
+from rlx.weights import opened
+
+
+class JaxStep:
+    """Loss, gradients and update as a function of a state and a batch, which JAX compiles for one device or for many.
+
+    `state, results = step(state, batch)` is pure, so `jax.jit(step, donate_argnums=0)` is a whole step. The state is a
+    dictionary of arrays by name: parameters, also those that are not trained, what the optimiser keeps, and the states of the
+    graph; the names are those of `TrainStep.snapshot`, which `TrainStep.restore` takes back.
+
+    Where the graph has a mesh, parameters and batch are spread over it as their shardings say, and what the optimiser keeps of
+    a parameter as that parameter is.
+
+    Args:
+        graph: As of `TrainStep`.
+        optimizer: As of `TrainStep`.
+        options: Those of `TrainStep` that say what is computed: `wrt`, `loss`, `precision`, `loss_scale`, `accumulate`,
+            `clip_norm`, `groups`, `weight_decay_mask`, `ema`, `bind`.
+
+    Attributes:
+        graph: The step as a graph.
+
+    Raises:
+        Error: As for `TrainStep`, or JAX is not installed.
+    """
+
+    def __init__(self, graph: Any, optimizer: Optimizer, **options: Any):
+        values = dict(getattr(graph, "weights", {}))
+        self._take(training_graph(graph, optimizer, **options), values)
+
+    @classmethod
+    def of(cls, training: TrainingGraph, values: Mapping[str, Any]) -> JaxStep:
+        """The step of a graph that is made already.
+
+        Args:
+            training: The graph.
+            values: What `init` takes where nothing else is given.
+        """
+        self = cls.__new__(cls)
+        self._take(training, values)
+        return self
+
+    def _take(self, training: TrainingGraph, values: Mapping[str, Any]) -> None:
+        self.graph = training.graph
+        self._results, self._trained, self._frozen = training.results, training.trained, training.frozen
+        self._arguments = {a.name: a for a in training.graph.arguments if a.kind != "input"}
+        self._inputs = [a.name for a in training.graph.inputs]
+        self._values = {n: v for n, v in values.items() if n in self._arguments}
+        self._function: JaxGraph = training.graph.to_jax()
+
+    def __call__(self, state: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """One step.
+
+        Args:
+            state: What `init` gave, or the last step.
+            batch: Arrays by the names of the graph's inputs.
+
+        Returns:
+            The next state; `"loss"`, before the update, and the metrics by their names.
+
+        Raises:
+            Error: An array is missing or unknown.
+            ShapeError: One has another shape or dtype.
+        """
+        _check_names("the state", state, self._arguments)
+        _check_names("the batch", batch, self._inputs)
+        params = {name: state[name] for name in self._frozen}
+        states = {name: state[name] for name in self._arguments if name not in params}
+        outputs, following = self._function(*(batch[n] for n in self._inputs), params=params, states=states)
+        return following | params, dict(zip(self._results, outputs, strict=True))
+
+    def shardings(self, mesh: Any = None) -> JaxShardings:
+        """How state and batch are spread over devices: see `JaxGraph.shardings`."""
+        return self._function.shardings(mesh)
+
+    def init(self, values: Any = None, *, mesh: Any = None) -> dict[str, Any]:
+        """The first state.
+
+        Args:
+            values: Parameters by name, or the path of a file with them. There may be all else that a state has among them, as
+                in `TrainStep.snapshot()` or a state of before; what is missing begins as the optimiser says. Parameters that
+                are missing have the values that came with the graph.
+            mesh: Where the graph has a mesh, the one of JAX that it is spread over: see `shardings`. All processes give the
+                same values, of which each keeps its part.
+
+        Raises:
+            Error: A parameter is missing, or a name is unknown.
+            ShapeError: An array has another shape or dtype.
+        """
+        given = self._values | dict(opened({} if values is None else values))
+        for name in given:
+            if name not in self._arguments:
+                raise Error(f"the state has no '{name}'{suggestion(name, self._arguments)}")
+        missing = [n for n in (*self._trained, *self._frozen) if n not in given]
+        if missing:
+            raise Error(
+                f"{len(missing)} parameters are missing: {', '.join(missing[:10])}", hint="init({name: array, …})"
+            )
+        for name in self._trained:
+            if AVERAGE + name in self._arguments and AVERAGE + name not in given:
+                kind = self._arguments[AVERAGE + name].shape.dtype.numpy
+                given[AVERAGE + name] = np.asarray(given[name]).astype(kind)
+        first = {n: given.get(n) for n in self._arguments}
+        if self.graph.mesh is None:
+            return {n: self._function.to_array(self._arguments[n], v) for n, v in first.items()}
+        filled = {n: self._started(n) if v is None else v for n, v in first.items()}
+        return self.shardings(mesh).put(filled)
+
+    def _started(self, name: str) -> np.ndarray:
+        """What a state begins with."""
+        argument = self._arguments[name]
+        return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
+
+    def __repr__(self) -> str:
+        return f"<JaxStep {self.graph.name} of {len(self._trained)} parameters>"
+
+
+def _check_names(what: str, given: Any, names: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise Error(f"{what} must be a mapping of names to arrays, got {type(given).__name__}")
+    for name in names:
+        if name not in given:
+            raise Error(f"{what} has no '{name}'{suggestion(name, given)}")
+    for name in given:
+        if name not in names:
+            raise Error(f"{what} has an unknown '{name}'{suggestion(name, names)}")
