@@ -106,4 +106,5 @@ def total_order(g: Any, x: Tensor) -> Tensor:
 
 @imports("chlo.top_k")
 def top_k(g: Any, x: Tensor, *, k: int) -> list[Tensor]:
-    return list(g.topk(x, k))
+    values, indices = g.topk(g.cast(x, "u8") if x.dtype.is_bool else x, k)
+    return [g.cast(values, x.dtype) if x.dtype.is_bool else values, indices]
