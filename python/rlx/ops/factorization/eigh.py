@@ -32,10 +32,10 @@ class Eigh(Factorization, op="eigh"):
         return values, vectors * signs(np, vectors, np.where) if vectors.size else vectors
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-        batch, size, _ = a.shape.dims
+        batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
         places = b.iota((size,), dtype="i32")
         eye = b.eye(size, dtype=a.dtype)
-        least = jacobi.tolerance(b, a, int(size)) * b.sqrt(b.sum(b.square(a), axes=(1, 2))) / int(size)
+        least = jacobi.tolerance(b, a, size) * b.sqrt(b.sum(b.square(a), axes=(1, 2))) / size
 
         def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
             matrix, vectors = carry
@@ -50,7 +50,7 @@ class Eigh(Factorization, op="eigh"):
             return (following, jacobi.turned(b, vectors, cosine, sine, partners, 2)), busy
 
         start = (a, b.expand(eye, a.shape.dims))
-        matrix, vectors = jacobi.swept(b, start, step, int(size))
+        matrix, vectors = jacobi.swept(b, start, step, size)
         values = b.sum(matrix * eye, axes=2)
         order = b.argsort(values, axis=1)
         vectors = columns_of(b, vectors, order)

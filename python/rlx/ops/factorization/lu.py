@@ -38,7 +38,7 @@ class Lu(Factorization, op="lu"):
         return flat.reshape(a.shape), pivots.reshape(*batch, steps), order.reshape(*batch, rows)
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        batch, rows, columns = a.shape.dims
+        batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
         row_places, column_places = (b.iota((n,), dtype="i32") for n in (rows, columns))
 
         def eliminate(carry: Any, step: Tensor) -> Any:
@@ -70,7 +70,7 @@ class Lu(Factorization, op="lu"):
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Any:
         """`dL = L·lower(X)` and `dU = upper(X)·U` for `X = L⁻¹·P·dA·U⁻¹`, with both factors made square by the identity."""
         (packed, _, permutation), (da,) = results, tangents
-        rows, columns = packed.shape.dims[-2:]
+        rows, columns = order_of(packed.shape, square=False)
         steps, batch = min(rows, columns), packed.rank - 2
         permuted = b.gather_batched(da, permutation, axis=batch)
         lower = b.tril(_square(b, b.narrow(packed, -1, 0, steps), rows), -1) + b.eye(rows, dtype=packed.dtype)
@@ -91,5 +91,5 @@ class Lu(Factorization, op="lu"):
 
 def _square(b: Builder, a: Tensor, size: int) -> Tensor:
     """Matrices with zeros below and on the right, up to a size."""
-    padding = [(0, 0)] * (a.rank - 2) + [(0, size - int(d)) for d in a.shape.dims[-2:]]
+    padding = [(0, 0)] * (a.rank - 2) + [(0, size - d) for d in order_of(a.shape, square=False)]
     return b.pad(a, padding)

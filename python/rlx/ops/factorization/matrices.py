@@ -34,7 +34,7 @@ def order_of(a: Shape, *, square: bool) -> tuple[int, int]:
 
 def all_finite(a: np.ndarray) -> np.ndarray:
     """Whether each matrix holds numbers only."""
-    return np.isfinite(a).all((-2, -1))
+    return np.asarray(np.isfinite(a).all((-2, -1)))
 
 
 def with_nan(finite: np.ndarray, *factors: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -93,8 +93,8 @@ class Factorization(Card):
         """A factor of matrices without elements: ones on the diagonal, or nothing."""
         if shape.dtype.is_integer:
             return b.expand(b.iota((shape.dims[-1],), dtype="i32"), shape.dims)
-        if shape.rank and shape.rank >= 2 and type(shape.dims[-2]) is int:
-            return b.expand(b.eye(shape.dims[-2], shape.dims[-1], dtype=shape.dtype), shape.dims)
+        if shape.rank >= 2 and type(shape.dims[-2]) is int:
+            return b.expand(b.eye(*order_of(shape, square=False), dtype=shape.dtype), shape.dims)
         return rules.zeros(b, shape)
 
     def build(self, b: Builder, a: Any) -> Any:

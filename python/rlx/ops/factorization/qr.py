@@ -30,7 +30,7 @@ class Qr(Factorization, op="qr"):
         return q, r
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-        inner = min(a.shape.dims[1:])
+        inner = min(order_of(a.shape, square=False))
         reduced, vectors, factors = reflected(b, a)
         return reflected_identity(b, vectors, factors, inner), b.triu(b.narrow(reduced, 1, 0, inner))
 
@@ -71,7 +71,7 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         The matrices, whose elements below the diagonal have no meaning, vectors `[K, B, M]` and factors `[K, B, 1]`.
     """
-    batch, rows, columns = a.shape.dims
+    batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
     places = b.iota((rows,), dtype="i32")
 
     def step(matrix: Tensor, place: Tensor) -> Any:
@@ -101,7 +101,8 @@ def _applied(b: Builder, vector: Tensor, factor: Tensor, matrix: Tensor) -> Tens
 
 def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: int) -> Tensor:
     """The first columns of the product of reflections, `[B, M, columns]`."""
-    _, batch, rows = vectors.shape.dims
+    batch, rows = vectors.shape.dims[1:]
+    assert type(rows) is int
     start = b.expand(b.eye(rows, columns, dtype=vectors.dtype), (batch, rows, columns))
     return b.scan(lambda q, of: (_applied(b, of[0], of[1], q), ()), start, (vectors, factors), reverse=True)[0]
 

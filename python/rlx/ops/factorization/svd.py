@@ -38,7 +38,7 @@ class Svd(Factorization, op="svd"):
         return u * sign, s, vt * np.swapaxes(sign, -1, -2)
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        _, rows, columns = a.shape.dims
+        rows, columns = order_of(a.shape, square=False)
         u, s, v = _of_tall(b, a if rows >= columns else swapped(b, a))
         u, v = (u, v) if rows >= columns else (v, u)
         sign = signs(b, u, b.where)
@@ -85,20 +85,20 @@ class Svd(Factorization, op="svd"):
 
 def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`u [B, M, N]`, `s [B, N]` and `v [B, N, N]` of matrices `[B, M, N]` with at least as many rows as columns."""
-    _, rows, columns = a.shape.dims
+    rows, columns = order_of(a.shape, square=False)
     if rows == columns:
         return _of_square(b, a)
     reduced, vectors, factors = reflected(b, a)
     u, s, v = _of_square(b, b.triu(b.narrow(reduced, 1, 0, columns)))
-    return b.matmul(reflected_identity(b, vectors, factors, int(columns)), u), s, v
+    return b.matmul(reflected_identity(b, vectors, factors, columns), u), s, v
 
 
 def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    batch, size, _ = a.shape.dims
+    batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     places = b.iota((size,), dtype="i32")
     largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
     scale = b.where(largest == 0.0, 1.0, largest)  # squares would overflow or vanish
-    tolerance = jacobi.tolerance(b, a, int(size))
+    tolerance = jacobi.tolerance(b, a, size)
 
     def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
         matrix, v = carry
@@ -113,19 +113,19 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return tuple(jacobi.turned(b, x, cosine, sine, partners, 2) for x in (matrix, v)), busy
 
     start = (a / scale, b.expand(b.eye(size, dtype=a.dtype), a.shape.dims))
-    matrix, v = jacobi.swept(b, start, step, int(size))
+    matrix, v = jacobi.swept(b, start, step, size)
     lengths = b.sqrt(b.sum(b.square(matrix), axes=1))
     order = b.argsort(-lengths, axis=1)
     # The columns are orthogonal, so that reflections find their directions, and others where they are zero.
     reduced, vectors, factors = reflected(b, columns_of(b, matrix, order))
     diagonal = b.sum(reduced * b.eye(size, dtype=a.dtype), axes=1, keep_dims=True)
-    u = reflected_identity(b, vectors, factors, int(size)) * b.where(diagonal < 0.0, -1.0, 1.0)
+    u = reflected_identity(b, vectors, factors, size) * b.where(diagonal < 0.0, -1.0, 1.0)
     s = b.gather_batched(lengths, order, axis=1) * b.reshape(scale, (batch, 1))
     return u, s, columns_of(b, v, order)
 
 
 def _completed(b: Builder, u: Tensor) -> Tensor:
     """Orthonormal columns `[…, M, K]` with others behind them, `[…, M, M]`."""
-    rows, count = (int(d) for d in u.shape.dims[-2:])
+    rows, count = order_of(u.shape, square=False)
     q, _ = b.qr(u, full_matrices=True)
     return b.concat([u, b.narrow(q, -1, count, rows - count)], axis=u.rank - 1)

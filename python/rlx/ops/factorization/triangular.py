@@ -60,7 +60,8 @@ class Cholesky(Factorization, op="cholesky"):
         (factor,), (da,) = results, tangents
         inner = b.triangular_solve(factor, symmetric(b, da))
         inner = b.triangular_solve(factor, swapped(b, inner))  # the transpose, and that is symmetric
-        half = b.tril(inner) - 0.5 * b.eye(inner.shape.dims[-1], dtype=inner.dtype) * inner
+        size, _ = order_of(inner.shape, square=True)
+        half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
         return b.matmul(factor, half)
 
     def samples(self) -> Any:
