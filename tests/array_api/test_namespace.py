@@ -202,7 +202,7 @@ def test_functions_of_numpy_take_tensors() -> None:
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, call(X), rtol=1e-6)
     for call, message in (
-        (lambda: np.linalg.svd(x), "numpy.linalg.svd has no form for tensors"),
+        (lambda: np.linalg.eig(x), "numpy.linalg.eig has no form for tensors"),
         (lambda: np.exp(x, out=np.ones((2, 3))), "there is no out="),
         (lambda: np.hsplit(x, 3), r"g\.split"),
     ):
@@ -234,8 +234,8 @@ def test_arrays_of_numbers_without_a_dtype_do_not_widen() -> None:
         (lambda xp: xp.asarray(2**70), f"{2**70} does not fit i64"),
         (lambda xp: xp.asarray([[1], [2, 3]]), "asarray: the list is no array of numbers"),
         (lambda xp: xp.asarray("a"), "asarray must be an array .*got str"),
-        (lambda xp: xp.linalg.inv(xp.ones((3,))), r"inv takes square matrices .*got f32\[3\]"),
-        (lambda xp: xp.linalg.matrix_power(xp.ones((2, 3)), 2), "matrix_power takes square matrices"),
+        (lambda xp: xp.linalg.inv(xp.ones((3,))), r"inv: expected square matrices .*got f32\[3\]"),
+        (lambda xp: xp.linalg.matrix_power(xp.ones((2, 3)), 2), "matrix_power: expected square matrices"),
         (lambda xp: xp.arange(0, 3, 0), "the step must not be 0"),
         (lambda xp: xp.arange(300, dtype=xp.uint8), "256 does not fit u8"),
     ],

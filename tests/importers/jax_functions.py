@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.ops
 import jax.scipy.linalg
+import jax.scipy.sparse.linalg
 import jax.scipy.special
 import numpy as np
 from jax import lax
@@ -249,3 +250,44 @@ case("split", lambda x: jnp.split(x, 2, 1), x)
 case("kron", lambda x: jnp.kron(x, x), x)
 case("tri", lambda x: (jnp.tril(x), jnp.triu(x, 1), jnp.diag(x[0]), jnp.eye(3), jnp.diagonal(x)), x)
 case("outer", lambda a: (jnp.outer(a, a), jnp.cross(a[:3], a[1:4]), jnp.trace(jnp.outer(a, a))), v)
+
+tall, square = f(5, 3), f(4, 4)
+
+
+@jax.custom_vjp
+def _five_times(x: Any) -> Any:
+    return x * 2
+
+
+_five_times.defvjp(lambda x: (x * 2, x), lambda x, c: (c * 5 * x,))
+
+
+def _positive_of(a: Any) -> Any:
+    return a @ a.T + jnp.eye(len(a))
+
+
+# Signs of eigenvectors and of singular vectors are free: what they span is not.
+case("eigh", lambda a: (jnp.linalg.eigvalsh(a), jnp.abs(jnp.linalg.eigh(a)[1])), square)
+case("svd", lambda a: [jnp.abs(t) for t in jnp.linalg.svd(a, full_matrices=False)], f(2, 3, 5))
+case("svd_full", lambda a: [jnp.abs(t)[..., :3] for t in jnp.linalg.svd(a)], tall)
+case("qr", lambda a: tuple(jnp.linalg.qr(a)), tall)
+case("qr_full", lambda a: tuple(jnp.linalg.qr(a, mode="complete")), tall)
+case("qr_wide", lambda a: tuple(jnp.linalg.qr(a)), f(2, 3, 5))
+case("lu", lambda a: tuple(lax.linalg.lu(a)), f(2, 4, 3))
+case("householder", lambda a, t: lax.linalg.householder_product(a, t), tall, f(3))
+case("det", lambda a: (jnp.linalg.det(a), jnp.linalg.slogdet(a)), square)
+case("pinv", jnp.linalg.pinv, tall)
+case("lstsq", lambda a, b: jnp.linalg.lstsq(a, b)[0], tall, f(5))
+case("cholesky_as_it_is", lambda a: lax.linalg.cholesky(_positive_of(a), symmetrize_input=False), square)
+case("cholesky_of_none", jnp.linalg.cholesky, -positive)
+case("norms", lambda a: [jnp.linalg.norm(a, ord=o) for o in ("nuc", 2, -2)], tall)
+case("conjugate_gradients", lambda b: jax.scipy.sparse.linalg.cg(lambda x: x * 2, b)[0], v)
+case("stop_gradient", lambda x: lax.stop_gradient(x) * x, x)
+case("relu_at_zero", lambda x: (jax.nn.relu(x), jax.nn.relu6(x), jax.nn.softmax(x)), np.zeros((2, 3), np.float32))
+case("custom_vjp", _five_times, x)
+case("clamp_of_three", lambda x, low, high: lax.clamp(low, x, high), x, f(3, 4), f(3, 4))
+case("round_times", lambda x: (jnp.round(x) * x, lax.bitcast_convert_type(x, jnp.float32) * x), x)
+case("igamma", lambda x: (lax.igamma(x, x + 1), lax.igammac(x, x + 1)), np.abs(x) + np.float32(0.5))
+case("random_gamma", lambda x: jax.random.gamma(key, x), np.abs(x) + np.float32(0.5))
+case("dot_bool", lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), x > 0, x.T > 0)
+case("topk_bool", lambda a: lax.top_k(a, 2), x > 0)

@@ -36,7 +36,11 @@ def test_a_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
 
 
-@drawn("name", CASES, of_each=12)
+# IREE cannot run a loop of unknown length whose first values are computed from an input alone: "indirect buffer reference".
+NOT_RUN = ("conjugate_gradients",)
+
+
+@drawn("name", [name for name in CASES if name not in NOT_RUN], of_each=12)
 def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
     function, arguments = CASES[name]
     g = rlx.from_jax(function, *arguments)
@@ -73,6 +77,9 @@ SMOOTH = [
         "expm",
         "topk",
     ),
+    *("eigh", "svd", "qr", "lu", "householder", "det", "pinv", "lstsq", "cholesky_as_it_is", "norms"),
+    *("conjugate_gradients", "stop_gradient", "relu_at_zero", "custom_vjp", "clamp_of_three", "round_times", "igamma"),
+    "random_gamma",
 ]
 
 
@@ -144,8 +151,8 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=1), "param_argnums 1 name no argument"),
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=0, static_argnums=0), "name the same argument"),
         (lambda: rlx.from_jax(lambda x: x, {"a": "text"}, param_argnums=0), "no array, but str"),
-        (lambda: rlx.from_jax(jnp.linalg.eigh, f(3, 3)), "eigh"),
-        (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3)), "custom_call of 'Qr'"),
+        (lambda: rlx.from_jax(jnp.linalg.eig, f(3, 3)), "eig"),
+        (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3).astype(np.complex64)), "qr of complex matrices"),
         (lambda: rlx.from_jax(lambda x: x, np.zeros(3, np.uint16)), "ui16"),
     ],
 )

@@ -50,7 +50,7 @@ def refuse_note(text: str) -> None:
 
 def test_up_to_level_1_nothing_is_rounded_otherwise() -> None:
     steps = {level: [s.split("{")[0] for s in to_mir(level).split(",")] for level in LEVELS}
-    assert steps[0] == ["rlx-lower-blocks", "rlx-fuse"]
+    assert steps[0] == ["rlx-lower-blocks", "rlx-decompose", "rlx-fuse"]
     added = [step for step in steps[1] if step not in steps[0]]
     assert added and all(base.find(step).exact for step in added if step.startswith("rlx-"))  # type: ignore[union-attr]
     assert set(steps[2]) - set(steps[1]) == {"rlx-recognize"} and steps[2] == steps[3]

@@ -1,31 +1,68 @@
-"""The extension `linalg` of the array API, as far as there are no factorisations in it."""
+"""The extension `linalg` of the array API."""
 
 from __future__ import annotations
 
-import math
-import operator
-from typing import Any
+from typing import Any, NamedTuple
 
-from rlx.array_api.arrays import as_tensor, builder
+from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import caller_location, describe
 
 __all__ = [
+    "cholesky",
     "cross",
+    "det",
     "diagonal",
+    "eigh",
+    "eigvalsh",
     "inv",
     "matmul",
     "matrix_norm",
     "matrix_power",
+    "matrix_rank",
     "matrix_transpose",
     "outer",
+    "pinv",
+    "qr",
+    "slogdet",
     "solve",
+    "svd",
+    "svdvals",
     "tensordot",
     "trace",
     "vecdot",
     "vector_norm",
 ]
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` gives."""
+
+    Q: Any
+    R: Any
+
+
+class EighResult(NamedTuple):
+    """What `eigh` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` gives."""
+
+    U: Any
+    S: Any
+    Vh: Any
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -52,54 +89,75 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 def solve(x1: Any, x2: Any, /) -> Any:
     """The solution of linear equations; `x2` is a vector or matrices."""
-    b = builder(x1, x2)
-    if x2.rank == 1:
-        return b.squeeze(b.dense_solve(x1, b.expand_dims(x2, -1)), -1)
-    return b.dense_solve(x1, x2)
-
-
-def _order(name: str, x: Any) -> Any:
-    """The number of rows of square matrices.
-
-    Raises:
-        ShapeError: They are none.
-    """
-    shape = as_tensor(x).shape
-    if shape.rank < 2 or shape.dims[-1] != shape.dims[-2]:
-        raise ShapeError(f"{name} takes square matrices […, n, n], got {shape}", location=describe(caller_location()))
-    return shape.dims[-1]
+    return builder(x1, x2).solve(x1, x2)
 
 
 def inv(x: Any, /) -> Any:
     """The inverse of matrices."""
-    b, size = builder(x), _order("inv", x)
-    return b.dense_solve(x, b.expand(b.eye(size, dtype=x.dtype), x.shape.dims))
+    return builder(x).inv(x)
+
+
+def det(x: Any, /) -> Any:
+    """The determinant of matrices."""
+    return builder(x).det(x)
+
+
+def slogdet(x: Any, /) -> SlogdetResult:
+    """The sign of the determinant of matrices, and the logarithm of its magnitude."""
+    return SlogdetResult(*builder(x).slogdet(x))
+
+
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """The triangular factor of symmetric positive definite matrices."""
+    factor = builder(x).cholesky(x)
+    return matrix_transpose(factor) if upper else factor
+
+
+def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+    """Orthonormal and triangular factors; the mode is "reduced" or "complete"."""
+    if mode not in ("reduced", "complete"):
+        raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=describe(caller_location()))
+    return QRResult(*builder(x).qr(x, full_matrices=mode == "complete"))
+
+
+def eigh(x: Any, /) -> EighResult:
+    """Eigenvalues and eigenvectors of symmetric matrices."""
+    return EighResult(*builder(x).eigh(x))
+
+
+def eigvalsh(x: Any, /) -> Any:
+    """The eigenvalues of symmetric matrices, in ascending order."""
+    return builder(x).eigvalsh(x)
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+    """Singular values and singular vectors."""
+    return SVDResult(*builder(x).svd(x, full_matrices=full_matrices))
+
+
+def svdvals(x: Any, /) -> Any:
+    """The singular values, in descending order."""
+    return builder(x).svdvals(x)
+
+
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+    """The pseudo-inverse."""
+    return builder(x).pinv(x, rtol)
+
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """How many singular values are not zero."""
+    return builder(x).matrix_rank(x, rtol)
 
 
 def matrix_power(x: Any, n: int, /) -> Any:
     """A power of matrices, by an integer."""
-    b, size, n = builder(x), _order("matrix_power", x), operator.index(n)
-    if n < 0:
-        return matrix_power(inv(x), -n)
-    result = b.expand(b.eye(size, dtype=x.dtype), x.shape.dims)
-    while n:
-        result = b.matmul(result, x) if n & 1 else result
-        n >>= 1
-        x = b.matmul(x, x) if n else x
-    return result
+    return builder(x).matrix_power(x, n)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """A norm of matrices that needs no singular values: "fro", 1, -1, inf, -inf."""
-    b = builder(x)
-    if ord == "fro":
-        return b.norm(x, axis=(-2, -1), keepdims=keepdims)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise NotImplementedError(f"the norm {ord!r} of a matrix needs its singular values, which there are not")
-    summed, other = (-2, -1) if abs(ord) == 1 else (-1, -2)
-    sums = b.sum(b.abs(x), axis=summed, keepdims=True)
-    result = (b.max if ord > 0 else b.min)(sums, axis=other, keepdims=True)
-    return result if keepdims else b.squeeze(result, (-2, -1))
+    """A norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf, -inf."""
+    return builder(x).matrix_norm(x, ord, keepdims)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:

@@ -969,6 +969,49 @@ irdl.dialect @rlx {
     irdl.attributes { "size" = %size }
     irdl.results(result: %type_result)
   }
+  irdl.operation @cholesky {
+    %type_a = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @triangular_solve {
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @lu {
+    %type_a = irdl.any
+    %type_lu = irdl.any
+    %type_pivots = irdl.any
+    %type_permutation = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(lu: %type_lu, pivots: %type_pivots, permutation: %type_permutation)
+  }
+  irdl.operation @qr {
+    %type_a = irdl.any
+    %type_q = irdl.any
+    %type_r = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(q: %type_q, r: %type_r)
+  }
+  irdl.operation @eigh {
+    %type_a = irdl.any
+    %type_values = irdl.any
+    %type_vectors = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(values: %type_values, vectors: %type_vectors)
+  }
+  irdl.operation @svd {
+    %type_a = irdl.any
+    %type_u = irdl.any
+    %type_s = irdl.any
+    %type_vt = irdl.any
+    irdl.operands(a: %type_a)
+    irdl.results(u: %type_u, s: %type_s, vt: %type_vt)
+  }
   irdl.operation @fused_matmul_bias_act {
     %type_x = irdl.any
     %type_w = irdl.any

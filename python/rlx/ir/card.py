@@ -43,6 +43,7 @@ class Operand:
         low: The least value that is drawn.
         high: The greatest value that is drawn (for integers it is excluded).
         distinct: Draw no value twice, for ops whose result is not continuous where values are equal.
+        diagonal: What is added to the diagonal of the matrices of the last two axes, which makes them definite.
     """
 
     dims: tuple[DimLike, ...]
@@ -50,6 +51,7 @@ class Operand:
     low: float = -2.0
     high: float = 2.0
     distinct: bool = False
+    diagonal: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1156,6 +1156,9 @@ class OpMethods:
     def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:
         """Ops whose values the backward pass computes again instead of keeping them."""
 
+    def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The lower triangular matrix whose product with its transpose is a positive definite matrix."""
+
     def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:
         """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
 
@@ -1185,6 +1188,9 @@ class OpMethods:
 
     def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:
         """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
+
+    def cond(self, a: TensorLike) -> Tensor:
+        """NumPy's `linalg.cond`: the largest singular value divided by the smallest."""
 
     def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Complex conjugate."""
@@ -1279,6 +1285,9 @@ class OpMethods:
     def dequantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Floats from 8-bit integers."""
 
+    def det(self, a: TensorLike) -> Tensor:
+        """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""
+
     def diag(self, x: TensorLike, k: int = ...) -> Tensor:
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
@@ -1323,6 +1332,12 @@ class OpMethods:
 
     def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
+
+    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+        """Eigenvalues and eigenvectors of symmetric matrices."""
+
+    def eigvalsh(self, a: TensorLike) -> Tensor:
+        """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
 
     def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
         """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch."""
@@ -1540,6 +1555,9 @@ class OpMethods:
     def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
         """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
+    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:
+        """The first columns of a product of reflections, LAPACK's `orgqr`: `[…, M, N]` for `a […, M, N]` and `factors […, K]`."""
+
     def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared difference that grows linearly where it is large."""
 
@@ -1581,6 +1599,9 @@ class OpMethods:
 
     def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
         """PyTorch's `interpolate`: `resize` by its names."""
+
+    def inv(self, a: TensorLike) -> Tensor:
+        """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
 
     def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
         """Positions along one axis."""
@@ -1714,8 +1735,14 @@ class OpMethods:
     def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
         """Long short-term memory over a sequence."""
 
+    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+        """The least-squares solution of `a·result = x` of the least norm, for `a [M, N]` and `x [M]` or `[M, K]`."""
+
     def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Whether elements of lhs are less than those of rhs."""
+
+    def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+        """Triangular factors of matrices, with partial pivoting."""
 
     def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Mamba layer: projection, causal convolution, selective scan, gate."""
@@ -1725,6 +1752,18 @@ class OpMethods:
 
     def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
+
+    def matrix_exp(self, a: TensorLike) -> Tensor:
+        """The exponential of the matrices `[…, N, N]`, SciPy's `linalg.expm`: by scaling and squaring."""
+
+    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
+
+    def matrix_power(self, a: TensorLike, n: int) -> Tensor:
+        """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
+
+    def matrix_rank(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+        """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
 
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
@@ -1849,6 +1888,9 @@ class OpMethods:
     def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:
         """PyTorch's `permute`, as `transpose`."""
 
+    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+        """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
+
     def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:
         """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
 
@@ -1887,6 +1929,9 @@ class OpMethods:
 
     def q_matmul(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
+
+    def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+        """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
 
     def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
@@ -2062,6 +2107,9 @@ class OpMethods:
     def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A strided box."""
 
+    def slogdet(self, a: TensorLike) -> tuple[Tensor, Tensor]:
+        """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
+
     def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
         """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` of distances `d` up to `beta`, `d - beta/2` of longer ones."""
 
@@ -2085,6 +2133,9 @@ class OpMethods:
 
     def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:
         """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
+
+    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:
+        """NumPy's `linalg.solve`: what gives `x [N]` or `[…, N, K]` multiplied by `a […, N, N]`; batches broadcast."""
 
     def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The elements of an axis in order."""
@@ -2124,6 +2175,12 @@ class OpMethods:
 
     def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
         """The sum of each window: `pool` of kind `sum`."""
+
+    def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+        """Singular values and singular vectors of matrices."""
+
+    def svdvals(self, a: TensorLike) -> Tensor:
+        """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
 
     def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:
         """NumPy's `swapaxes`: two axes exchanged."""
@@ -2166,6 +2223,9 @@ class OpMethods:
 
     def triangular(self, x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A triangle of each matrix, zero elsewhere."""
+
+    def triangular_solve(self, a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """The solutions of systems of linear equations with triangular matrices."""
 
     def tril(self, x: TensorLike, k: int = ...) -> Tensor:
         """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""

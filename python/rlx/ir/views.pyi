@@ -731,6 +731,51 @@ class DimSize(View):
     size: tuple[Dim, ...]
     result: mlir.Value
 
+class Cholesky(View):
+    """The lower triangular matrix whose product with its transpose is a positive definite matrix."""
+
+    a: mlir.Value
+    result: mlir.Value
+
+class TriangularSolve(View):
+    """The solutions of systems of linear equations with triangular matrices."""
+
+    a: mlir.Value
+    b: mlir.Value
+    lower: bool
+    unit_diagonal: bool
+    result: mlir.Value
+
+class Lu(View):
+    """Triangular factors of matrices, with partial pivoting."""
+
+    a: mlir.Value
+    lu: mlir.Value
+    pivots: mlir.Value
+    permutation: mlir.Value
+
+class Qr(View):
+    """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
+
+    a: mlir.Value
+    q: mlir.Value
+    r: mlir.Value
+
+class Eigh(View):
+    """Eigenvalues and eigenvectors of symmetric matrices."""
+
+    a: mlir.Value
+    values: mlir.Value
+    vectors: mlir.Value
+
+class Svd(View):
+    """Singular values and singular vectors of matrices."""
+
+    a: mlir.Value
+    u: mlir.Value
+    s: mlir.Value
+    vt: mlir.Value
+
 class FusedMatmulBiasAct(View):
     """activation(x·w + bias)."""
 

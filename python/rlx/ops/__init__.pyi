@@ -178,6 +178,9 @@ def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
 def checkpoint(*, shape: ShapeLike | None = ...) -> Any:
     """Ops whose values the backward pass computes again instead of keeping them."""
 
+def cholesky(a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    """The lower triangular matrix whose product with its transpose is a positive definite matrix."""
+
 def chunk(x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:
     """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
 
@@ -207,6 +210,9 @@ def concat(xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike 
 
 def concatenate(xs: Sequence[Any], axis: int | None = ...) -> Tensor:
     """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
+
+def cond(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.cond`: the largest singular value divided by the smallest."""
 
 def conjugate(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Complex conjugate."""
@@ -301,6 +307,9 @@ def depthwise_conv1d_causal(x: TensorLike, w: TensorLike, left_pad: TensorLike, 
 def dequantize(x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Floats from 8-bit integers."""
 
+def det(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""
+
 def diag(x: TensorLike, k: int = ...) -> Tensor:
     """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
@@ -345,6 +354,12 @@ def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: TensorLike |
 
 def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
+
+def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+    """Eigenvalues and eigenvectors of symmetric matrices."""
+
+def eigvalsh(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
 
 def einsum(subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
     """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch."""
@@ -562,6 +577,9 @@ def hinge_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., 
 def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
+def householder_product(a: TensorLike, factors: TensorLike) -> Tensor:
+    """The first columns of a product of reflections, LAPACK's `orgqr`: `[…, M, N]` for `a […, M, N]` and `factors […, K]`."""
+
 def huber_loss(prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Squared difference that grows linearly where it is large."""
 
@@ -603,6 +621,9 @@ def interp(x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | Non
 
 def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
     """PyTorch's `interpolate`: `resize` by its names."""
+
+def inv(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
 
 def iota(shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
     """Positions along one axis."""
@@ -736,8 +757,14 @@ def lp_pool3d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | 
 def lstm(x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Long short-term memory over a sequence."""
 
+def lstsq(a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    """The least-squares solution of `a·result = x` of the least norm, for `a [M, N]` and `x [M]` or `[M, K]`."""
+
 def lt(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Whether elements of lhs are less than those of rhs."""
+
+def lu(a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+    """Triangular factors of matrices, with partial pivoting."""
 
 def mamba_block(x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Mamba layer: projection, causal convolution, selective scan, gate."""
@@ -747,6 +774,18 @@ def margin_ranking_loss(first: TensorLike, second: TensorLike, target: TensorLik
 
 def matmul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
+
+def matrix_exp(a: TensorLike) -> Tensor:
+    """The exponential of the matrices `[…, N, N]`, SciPy's `linalg.expm`: by scaling and squaring."""
+
+def matrix_norm(a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:
+    """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
+
+def matrix_power(a: TensorLike, n: int) -> Tensor:
+    """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
+
+def matrix_rank(a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
 
 def max(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """The greatest element over axes."""
@@ -871,6 +910,9 @@ def pairwise_distance(first: TensorLike, second: TensorLike, p: float = ..., eps
 def permute(x: TensorLike, perm: Sequence[int]) -> Tensor:
     """PyTorch's `permute`, as `transpose`."""
 
+def pinv(a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
+
 def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
 
@@ -909,6 +951,9 @@ def q_conv2d(x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier
 
 def q_matmul(x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Product of 8-bit matrices: as sums, requantised or as floats."""
+
+def qr(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
 
 def quantile(x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
@@ -1084,6 +1129,9 @@ def sinh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def slice(x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A strided box."""
 
+def slogdet(a: TensorLike) -> tuple[Tensor, Tensor]:
+    """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
+
 def smooth_l1_loss(prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
     """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` of distances `d` up to `beta`, `d - beta/2` of longer ones."""
 
@@ -1107,6 +1155,9 @@ def softmin(x: TensorLike, axis: int = ...) -> Tensor:
 
 def softplus(x: TensorLike, beta: float = ...) -> Tensor:
     """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
+
+def solve(a: TensorLike, x: TensorLike) -> Tensor:
+    """NumPy's `linalg.solve`: what gives `x [N]` or `[…, N, K]` multiplied by `a […, N, N]`; batches broadcast."""
 
 def sort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The elements of an axis in order."""
@@ -1146,6 +1197,12 @@ def sum(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool =
 
 def sum_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
     """The sum of each window: `pool` of kind `sum`."""
+
+def svd(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Singular values and singular vectors of matrices."""
+
+def svdvals(a: TensorLike) -> Tensor:
+    """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """NumPy's `swapaxes`: two axes exchanged."""
@@ -1188,6 +1245,9 @@ def tri(n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...
 
 def triangular(x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A triangle of each matrix, zero elsewhere."""
+
+def triangular_solve(a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    """The solutions of systems of linear equations with triangular matrices."""
 
 def tril(x: TensorLike, k: int = ...) -> Tensor:
     """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""

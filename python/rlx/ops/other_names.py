@@ -131,7 +131,6 @@ CALLS = {
     "baddbmm": "bias + a @ b",
     "addcmul": "x + value * a * b",
     "addcdiv": "x + value * a / b",
-    "solve": "g.dense_solve(a, b)",
     "to": "x.astype(dtype)",
     "type": "x.astype(dtype)",
     "float": "x.astype(rlx.f32)",
@@ -228,7 +227,7 @@ CALLS = {
     "bernoulli": "g.rng_uniform(shape, seed) < p",
     "nn": "rlx.nn for layers, or g.relu(x), g.softmax(x) …",
     "functional": "g.relu(x), g.softmax(x) …",
-    "linalg": "g.norm(x), g.dense_solve(a, b), g.trace(x), g.outer(a, b) …",
+    "linalg": "g.solve(a, b), g.inv(a), g.det(a), g.qr(a), g.svd(a), g.eigh(a), g.norm(x) …",
     "random": "g.rng_normal(shape, seed=…), g.rng_uniform(shape, seed=…)",
     "Tensor": "g.constant(array)",
     "gumbel_softmax": "g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))",
@@ -278,12 +277,10 @@ CALLS = {
     "assign": "g.update(state, value)",
     "dim": "x.ndim",
     "set_item": "x.at[index].set(values)",
-    **dict.fromkeys(("inv", "pinv"), "g.dense_solve(a, g.eye(n))"),
-    **dict.fromkeys(
-        ("det", "slogdet", "svd", "qr", "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lstsq"),
-        "there are no factorisations of matrices but that of g.dense_solve(a, b)",
-    ),
-    "matrix_power": "a @ a @ a",
+    **dict.fromkeys(("eig", "eigvals"), "g.eigh(a) of symmetric matrices"),
+    "expm": "g.matrix_exp(a)",
+    "lu_factor": "g.lu(a)",
+    "solve_triangular": "g.triangular_solve(a, b)",
     "map": "the function of a whole x, rlx.vmap(graph, …), or g.scan(body, init, xs)",
     **dict.fromkeys(
         ("vmap", "vectorize", "apply_along_axis"), "rlx.vmap(graph, …) of a graph; ops take leading axes as they are"
@@ -322,7 +319,7 @@ CALLS = {
     "partition": "g.sort(x, axis), or g.topk(x, k)",
     "block": "g.concat(xs, axis) of those",
     "angle": "g.atan2(g.imag(x), g.real(x))",
-    **dict.fromkeys(("matrix_norm", "vector_norm"), "g.norm(x, ord, axis), or those of x.__array_namespace__().linalg"),
+    "vector_norm": "g.norm(x, ord, axis)",
     "is_cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
 }
 

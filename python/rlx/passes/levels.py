@@ -49,7 +49,9 @@ def to_mir(
     simplify = "rlx-simplify{fast-math}" if fast_math else "rlx-simplify"
     scalar, fusing = (simplify, *_SCALAR) if level else (), _fusing(level, target, simplify) if fuse else ()
     casts = ("rlx-hoist-invariants",) if level and precision else ()  # those of weights that loops read
-    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *map(str, precision), *casts])
+    # Rules of derivatives hide from fusions what a function computes.
+    plain = ("rlx-decompose{ops=custom_fn}",) if fuse else ()
+    return ",".join(["rlx-lower-blocks", *plain, *scalar, *fusing, *map(str, precision), *casts])
 
 
 def _fusing(level: int, target: str, simplify: str) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.jax.kept import Kept, module_of, platforms
 from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
-from rlx.ir.text import decoded, parse_module
 
 
 def from_jax(
@@ -87,15 +87,15 @@ def traced(
     function, args = _of_key_data(jax, function, args)
     jitted = jax.jit(function, keep_unused=True)
     problem: UnsupportedError | None = None
-    # A platform that JAX does not know gets what is right for all; what it has for some alone, it has for TPUs as one op.
-    for platform in ("rlx", "tpu"):
+    for platform in platforms():
         try:
-            exported = _exported(jitted, args, platform)
+            kept = Kept()
+            exported = kept.export(jitted, args, platform)
             names = names or [f"arg{n}" for n in range(len(exported.in_avals))]
-            module = parse_module(decoded(exported.mlir_module_serialized, "<jax>"), "<jax>")
+            module = module_of(exported)
             # Where the user says what the parameters are, constants are none: they would be trained.
             largest_literal = LARGEST_LITERAL if params is None else math.inf
-            return from_module(module, None, largest_literal, names, params), exported.out_tree
+            return from_module(module, None, largest_literal, names, params, kept), exported.out_tree
         except UnsupportedError as found:
             problem = problem or found
     assert problem is not None
@@ -150,22 +150,6 @@ def _value(jax: Any, leaf: Any) -> np.ndarray | None:
         return np.asarray(jax.numpy.asarray(_key_data(jax, leaf)))
     except Exception as problem:
         raise Error(f"param_argnums: a leaf of the argument is no array, but {type(leaf).__name__}") from problem
-
-
-def _exported(jitted: Any, args: Sequence[Any], platform: str) -> Any:
-    """What JAX exports of a function.
-
-    Raises:
-        Error: JAX cannot trace or export it.
-    """
-    export = required("jax.export", "rlx.from_jax")
-    try:
-        return export.export(jitted, platforms=[platform])(*args)
-    except NotImplementedError as problem:  # a primitive that the platform does not have
-        raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
-    except Exception as problem:
-        kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
-        raise Error(f"JAX cannot trace the function: {kind}: {message}") from problem
 
 
 def _names(jax: Any, args: Sequence[Any], positions: Sequence[int]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import promote
+from rlx.ir.dtype import i32, promote
 from rlx.ir.shape import Shape
 
 
@@ -34,8 +34,12 @@ def einsum(g: Any, *xs: Tensor, einsum_config: str, results: list[Shape]) -> Ten
 
 
 def _product(g: Any, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
-    """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32."""
+    """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32.
+
+    Of booleans it is whether both are true anywhere.
+    """
     wide = promote(promote(factors[0].dtype, factors[1].dtype), result.dtype)
+    wide = i32 if wide.is_bool else wide
     a, b = (x if x.dtype is wide else g.cast(x, wide) for x in factors)
     product = g.dot_general(a, b, *map(list, contracting), *map(list, batch))
-    return product if wide is result.dtype else g.cast(product, result.dtype)
+    return product if wide is result.dtype else product != 0 if result.dtype.is_bool else g.cast(product, result.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ _CUSTOM_CALL = "stablehlo.custom_call"
 _CALLS = ("func.call", _COMPOSITE)
 # They only group values: a tuple is a list of what it holds.
 _OF_TUPLES = ("stablehlo.tuple", "stablehlo.get_tuple_element")
+# The target of custom calls that an importer gives a meaning to: each has a number.
+CALL = "rlx.call"
+# Of the number, the operands, and whether these are tensors in the place of scalars.
+Kept = Callable[[Graph, int, Sequence[Tensor], bool], Sequence[Tensor]]
 # In a region of scalars these change nothing.
 _OF_SCALARS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
 _DEEPEST = 64  # the largest allowed depth of calls
@@ -89,6 +93,7 @@ def from_module(
     largest_literal: float = LARGEST_LITERAL,
     names: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
+    kept: Kept | None = None,
 ) -> Graph:
     """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
@@ -98,9 +103,27 @@ def from_module(
         largest_literal: The number of elements up to which a constant does not become a parameter.
         names: Of the arguments; None takes those that the module has.
         params: The names of arguments that are parameters, each with its value or None; the others are inputs.
+        kept: What calls of `rlx.call` give, by number.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal).graph_of(find_function(module, entry), names, params or {})
+    return _Import(module, largest_literal, kept).graph_of(find_function(module, entry), names, params or {})
+
+
+def inlined(
+    module: mlir.Module,
+    g: Graph,
+    operands: Sequence[Tensor],
+    *,
+    largest_literal: float,
+    kept: Kept,
+    lifted: bool,
+) -> list[Tensor]:
+    """The results of the function of a module for tensors of a graph, which `lifted` says are in the place of scalars.
+
+    See `from_module`.
+    """
+    mlir.stablehlo()
+    return _Import(module, largest_literal, kept).results_in(g, find_function(module, None), operands, lifted)
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
@@ -118,8 +141,8 @@ def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
 
 
 class _Import:
-    def __init__(self, module: mlir.Module, largest_literal: float):
-        self.largest_literal = largest_literal
+    def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None):
+        self.largest_literal, self.kept = largest_literal, kept
         self.functions = {f.name.value: f for f in functions(module)}
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
@@ -142,6 +165,12 @@ class _Import:
             results = self._inlined(g, function, arguments)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
         return g
+
+    def results_in(self, g: Graph, function: mlir.FuncOp, operands: Sequence[Tensor], lifted: bool) -> list[Tensor]:
+        """The results of a function for tensors of a graph."""
+        self._measure(function, (), None)
+        imports.check(self.nodes)
+        return self._inlined(g, function, operands, lifted)
 
     def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...], caller: str | None) -> tuple[int, int]:
         """How many ops a function stands for, calls among them, and the depth of its calls.
@@ -224,7 +253,10 @@ class _Import:
                 values[operation.results[0]] = _of_tuples(operation, operands)
                 continue
             callee = None if operation.name == _COMPOSITE and composite_rule(operation) else _callee(operation)
-            if callee is None:
+            if self.kept is not None and (number := _number(operation)) is not None:
+                with g.located(operation.location):
+                    results = self.kept(g, number, operands, lifted)
+            elif callee is None:
                 results = self._built(g, operation, operands, values, lifted)
             else:
                 results = self._inlined(g, self._function(callee, operation), operands, lifted)
@@ -312,6 +344,13 @@ def composite_rule(op: mlir.Operation) -> str | None:
 
 def _of_tuples(op: mlir.Operation, operands: list[Any]) -> Any:
     return operands if op.name == _OF_TUPLES[0] else operands[0][op.attributes["index"].value]
+
+
+def _number(op: mlir.Operation) -> int | None:
+    """The number of a call that an importer gives a meaning to."""
+    if op.name != _CUSTOM_CALL or op.attributes["call_target_name"].value != CALL:
+        return None
+    return op.attributes["mhlo.backend_config"]["number"].value
 
 
 def _callee(op: mlir.Operation) -> str | None:

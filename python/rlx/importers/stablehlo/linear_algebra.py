@@ -44,13 +44,16 @@ def triangular_solve(
     unit_diagonal: bool,
     transpose_a: str,
 ) -> Tensor:
-    """By substitution, a row in each step."""
+    """By RLX's op; of complex matrices by substitution, a row in each step."""
     if a.dtype.is_complex and transpose_a == "ADJOINT":
         a = g.conjugate(a)
     if transpose_a in ("TRANSPOSE", "ADJOINT"):
         a, lower = g.swapaxes(a, -1, -2), not lower
     if not left_side:
         a, b, lower = g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2), not lower
+    if not a.dtype.is_complex:
+        x = g.triangular_solve(a, b, lower=lower, unit_diagonal=unit_diagonal)
+        return x if left_side else g.swapaxes(x, -1, -2)
     if not lower:  # with rows and columns from the end, it is a lower one
         a, b = g.reverse(a, [a.rank - 2, a.rank - 1]), g.reverse(b, [b.rank - 2])
     x = _substituted(g, a, b, unit_diagonal=unit_diagonal)
@@ -85,10 +88,15 @@ def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor
 
 @imports("cholesky")
 def cholesky(g: Any, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
-    """A column in each step (of Cholesky and Banachiewicz); the other triangle is zero."""
+    """By RLX's op; of complex matrices a column in each step. The other triangle is zero, and all is NaN without a factor."""
     *batch, n, _ = a.shape.static
     if 0 in (*batch, n):
         return a
+    if not a.dtype.is_complex:
+        factor = g.cholesky(a if lower else g.swapaxes(a, -1, -2))
+        last = factor[..., -1:, -1:]
+        factor = g.where(last == last, factor, float("nan"))
+        return factor if lower else g.swapaxes(factor, -1, -2)
     if not lower:
         a = g.swapaxes(a, -1, -2)
         a = g.conjugate(a) if a.dtype.is_complex else a

@@ -1,0 +1,278 @@
+"""What JAX's lowering to StableHLO loses: factorisations, and derivatives that are not those of what is computed.
+
+While JAX exports a function, some primitives become calls of `rlx.call` with a number (`Kept`). The importer makes an op of
+each: of a factorisation RLX's own, and around it, or around what JAX computes else, a `custom_fn` with the derivative that JAX
+has: of functions under `custom_jvp` and `custom_vjp`, or of those that JAX computes by loops of unknown length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.importers.jax.primitives import accepts, primitives
+from rlx.importers.stablehlo.function import CALL, inlined
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Graph
+from rlx.ir.packages import required
+
+# Primitives whose derivatives JAX has in closed form, beside the factorisations.
+_DERIVED = (
+    "custom_jvp_call",
+    "igamma",
+    "igammac",
+    "random_gamma",
+    "clamp",
+    "round",
+    "bitcast_convert_type",
+    "custom_linear_solve",
+)
+_FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
+_BY_COTANGENTS = ("custom_vjp_call",)
+# A derivative holds calls of its own, as that of igamma one of igamma: from this derivative on they have none of JAX's.
+# RLX's own derivatives of factorisations are as good.
+_DEEPEST = 2
+_DEEPEST_OF_LINEAR_ALGEBRA = 1
+
+
+def platforms() -> tuple[str, str]:
+    """The platforms to export for, in the order of preference.
+
+    One that JAX does not know gets what is right for all; what it has for some alone, it has for TPUs as one op.
+    """
+    return "rlx", "tpu"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A primitive with its parameters, and what it takes and gives."""
+
+    primitive: Any
+    params: dict[str, Any]
+    taken: Sequence[Any]
+    given: Sequence[Any]
+
+
+class Kept:
+    """The calls of one export.
+
+    Args:
+        depth: How many derivatives this export is one of.
+    """
+
+    def __init__(self, depth: int = 0):
+        self._depth = depth
+        self._calls: list[_Derived] = []
+
+    def export(self, function: Callable[..., Any], args: Sequence[Any], platform: str) -> Any:
+        """What JAX exports of a jitted function.
+
+        Raises:
+            UnsupportedError: The platform does not have a primitive.
+            Error: JAX cannot trace or export it.
+        """
+        export = required("jax.export", "rlx.from_jax")
+        try:
+            allowed = [export.DisabledSafetyCheck.custom_call(CALL)]
+            rules = tuple((p, self._lowered) for p in self._primitives())
+            exported = export.export(
+                function, platforms=[platform], disabled_checks=allowed, _override_lowering_rules=rules
+            )
+            return exported(*args)
+        except NotImplementedError as problem:
+            raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
+        except Exception as problem:
+            kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
+            raise Error(f"JAX cannot trace the function: {kind}: {message}") from problem
+
+    def _primitives(self) -> list[Any]:
+        """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
+        known = required("jax.extend.core.primitives", "rlx.from_jax")
+        derived = (*_DERIVED, *_BY_COTANGENTS) if self._depth < _DEEPEST else ()
+        found = [getattr(known, f"{name}_p", None) for name in {*primitives.rules, *derived}]
+        return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
+
+    def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
+        """The lowering rule of all these primitives."""
+        ffi = required("jax.ffi", "rlx.from_jax")
+        call = _Call(context.primitive, params, context.avals_in, context.avals_out)
+        self._calls.append(_Derived(call, self._depth))
+        return ffi.ffi_lowering(CALL)(context, *operands, number=np.int64(len(self._calls) - 1))
+
+    def __call__(self, g: Graph, number: int, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
+        """The results of a call."""
+        return self._calls[number].emitted(g, operands, lifted)
+
+
+def module_of(exported: Any) -> mlir.Module:
+    """The module that JAX exported in this process, which needs no other one to be read.
+
+    Raises:
+        Error: The bindings cannot read it.
+    """
+    with mlir.entered():
+        try:
+            return mlir.stablehlo().deserialize_portable_artifact(mlir.context(), exported.mlir_module_serialized)
+        except Exception as problem:
+            raise Error(
+                f"what JAX exports cannot be read: {problem}", hint="use jax and rlx of the same time"
+            ) from problem
+
+
+def _unlisted() -> list[Any]:
+    """Primitives that `jax.extend` does not name, as they occur in traces."""
+    jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
+    lax, x = jax.lax, np.ones(1, np.float32)
+
+    def solved(b: Any) -> Any:
+        return lax.custom_linear_solve(lambda v: v, b, lambda _, v: v, symmetric=True)
+
+    def of_all(v: Any) -> Any:
+        return lax.clamp(0.0, v[0], 1.0), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
+
+    traced = jax.make_jaxpr(of_all)(x)
+    return [eqn.primitive for eqn in _equations(traced.jaxpr)]
+
+
+def _equations(jaxpr: Any) -> list[Any]:
+    """The equations of a trace, and of the functions that are jitted in it."""
+    inner = [eqn.params["jaxpr"].jaxpr for eqn in jaxpr.eqns if eqn.primitive.name in ("pjit", "jit")]
+    return [*jaxpr.eqns, *(eqn for j in inner for eqn in _equations(j))]
+
+
+class _Derived:
+    """How a call is built.
+
+    Args:
+        call: The call.
+        depth: How many derivatives the export is one of in which it stands.
+    """
+
+    def __init__(self, call: _Call, depth: int):
+        self._call, self._depth = call, depth
+
+    def emitted(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
+        """The results for operands, or for each of their elements where the call takes scalars."""
+        if lifted and self._call.primitive.name not in primitives.rules:
+            return self._plain(g, operands, True)
+        if lifted or not self._rule:
+            return self._forward(g, *operands)
+        results = g.custom_fn(lambda *xs: tuple(self._forward(g, *xs)), *operands, **self._rule)
+        return [results] if isinstance(results, Tensor) else list(results)
+
+    # --- the function itself ----------------------------------------------------------------------
+
+    def _forward(self, g: Graph, *operands: Tensor) -> Sequence[Tensor]:
+        name = self._call.primitive.name
+        if name in primitives.rules and not any(x.dtype.is_complex for x in operands):
+            return primitives.build(g, name, operands, accepts(name, self._call.params))
+        if name in primitives.rules:
+            raise UnsupportedError(f"{name} of complex matrices cannot be imported")
+        return self._plain(g, operands)
+
+    @cached_property
+    def _plain(self) -> Callable[..., Sequence[Tensor]]:
+        return _piece(self._bound, self._call.taken, _DEEPEST)
+
+    def _bound(self, *args: Any) -> Any:
+        """The primitive, as a function of JAX's arrays."""
+        given = self._call.primitive.get_bind_params(dict(self._call.params))
+        subfunctions, params = given if isinstance(given, tuple) else ((), given)
+        results = self._call.primitive.bind(*subfunctions, *args, **params)
+        return list(results) if self._call.primitive.multiple_results else [results]
+
+    # --- its derivative -----------------------------------------------------------------------------
+
+    @cached_property
+    def _rule(self) -> dict[str, Any]:
+        """The derivative that JAX has, as an argument of `custom_fn`; nothing where there is none, or RLX's own is the same."""
+        name, taken, given = self._call.primitive.name, self._call.taken, self._call.given
+        if not any(map(_is_inexact, taken)) or not any(map(_is_inexact, given)):
+            return {}
+        linear = name in (*_FACTORIZATIONS, "custom_linear_solve")
+        if name not in (*_DERIVED, *_FACTORIZATIONS, *_BY_COTANGENTS):
+            return {}
+        if self._depth >= (_DEEPEST_OF_LINEAR_ALGEBRA if linear else _DEEPEST):
+            return {}
+        try:
+            rule: dict[str, Any] = {}
+            if name in (*_BY_COTANGENTS, "custom_linear_solve"):
+                of_cotangents = _piece(self._pulled, [*taken, *given], self._depth + 1)
+                rule["vjp"] = lambda args, _, cotangents: tuple(of_cotangents(args[0].builder, (*args, *cotangents)))
+            if name not in _BY_COTANGENTS:
+                of_tangents = _piece(self._pushed, [*taken, *taken], self._depth + 1)
+                rule["jvp"] = lambda args, tangents: tuple(of_tangents(args[0].builder, (*args, *tangents)))
+            return rule
+        except Error:  # JAX has none
+            return {}
+
+    def _pushed(self, *flat: Any) -> list[Any]:
+        jax, taken = required("jax", "rlx.from_jax"), self._call.taken
+        args, moved = flat[: len(taken)], flat[len(taken) :]
+        tangents = [_tangent(jax, a, t) for a, t in zip(taken, moved, strict=True)]
+        results, out = jax.jvp(self._bound, list(args), tangents)
+        return [_or_value(r, t) for r, t in zip(results, out, strict=True)]
+
+    def _pulled(self, *flat: Any) -> list[Any]:
+        jax, taken = required("jax", "rlx.from_jax"), self._call.taken
+        args, moved = flat[: len(taken)], flat[len(taken) :]
+        _, pull = jax.vjp(self._bound, *args)
+        cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
+        return [_or_value(a, c) for a, c in zip(args, cotangents, strict=True)]
+
+
+def _is_inexact(aval: Any) -> bool:
+    jax = required("jax", "rlx.from_jax")
+    return bool(jax.dtypes.issubdtype(aval.dtype, np.inexact))
+
+
+def _tangent(jax: Any, aval: Any, given: Any) -> Any:
+    """A tangent or cotangent as JAX takes it: those of integers are of a dtype without values."""
+    return given if _is_inexact(aval) else np.zeros(aval.shape, jax.dtypes.float0)
+
+
+def _or_value(value: Any, tangent: Any) -> Any:
+    """A tangent or cotangent; for integers and keys, which have none, something of their shape."""
+    return tangent if _is_inexact(value) else value
+
+
+def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Callable[..., Sequence[Tensor]]:
+    """A function of JAX's, exported by itself, as a function that emits it: of the graph, tensors, and whether they are lifted.
+
+    Raises:
+        Error: JAX cannot trace or export it.
+    """
+    jax = required("jax", "rlx.from_jax")
+    kinds = [_key_kind(jax, a) for a in avals]
+
+    def of_data(*given: Any) -> list[Any]:
+        args = [x if k is None else jax.random.wrap_key_data(x, impl=k) for x, k in zip(given, kinds, strict=True)]
+        return [jax.random.key_data(r) if _key_kind(jax, r) else r for r in function(*args)]
+
+    def of_aval(aval: Any, kind: str | None) -> Any:
+        size = () if kind is None else jax.random.key_data(jax.random.key(0, impl=kind)).shape
+        return jax.ShapeDtypeStruct((*aval.shape, *size), aval.dtype if kind is None else np.uint32)
+
+    kept = Kept(depth)
+    args = [of_aval(a, k) for a, k in zip(avals, kinds, strict=True)]
+    module = module_of(kept.export(jax.jit(of_data, keep_unused=True), args, platforms()[0]))
+
+    def emit(g: Graph, operands: Sequence[Tensor], lifted: bool = False) -> list[Tensor]:
+        return inlined(module, g, operands, largest_literal=math.inf, kept=kept, lifted=lifted)
+
+    return emit
+
+
+def _key_kind(jax: Any, aval: Any) -> str | None:
+    """The name of the generator of a typed key; None for anything else."""
+    if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        return None
+    kinds = ("threefry2x32", "rbg", "unsafe_rbg")
+    return next((k for k in kinds if jax.random.key(0, impl=k).dtype == aval.dtype), None)

@@ -1,0 +1,69 @@
+"""Primitives of JAX that are ops of RLX, though StableHLO has no op for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.importers.table import Table
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# The rules take the graph, tensors, and by keyword the parameters of the primitive that they need.
+primitives = Table("JAX")
+
+
+def accepts(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a primitive that its rule takes."""
+    return {n: v for n, v in params.items() if n in primitives.rules[name].attributes}
+
+
+@primitives("stop_gradient")
+def stop_gradient(g: Any, x: Tensor) -> Tensor:
+    return g.stop_gradient(x) if x.dtype.is_inexact else x
+
+
+@primitives("cholesky")
+def cholesky(g: Any, a: Tensor) -> Tensor:
+    """The other triangle stays as it is, and all is NaN where there is no factor."""
+    factor = g.cholesky(a)
+    last = factor[..., -1:, -1:] if a.shape.dims[-1] != 0 else factor
+    row, column = (g.iota(a.shape.dims[-2:], axis=axis, dtype="i32") for axis in (0, 1))
+    return g.where(last == last, g.where(column <= row, factor, a), float("nan")) if a.shape.num_elements else a
+
+
+@primitives("eigh")
+def eigh(g: Any, a: Tensor, *, lower: bool, subset_by_index: Any = None, algorithm: Any = None) -> Sequence[Tensor]:
+    if subset_by_index is not None and tuple(subset_by_index) != (0, a.shape.dims[-1]):
+        raise UnsupportedError("of a part of the eigenvalues cannot be imported")
+    values, vectors = g.eigh(a if lower else g.swapaxes(a, -1, -2))
+    return vectors, values
+
+
+@primitives("svd")
+def svd(
+    g: Any, a: Tensor, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any = None, algorithm: Any = None
+) -> Sequence[Tensor]:
+    if subset_by_index is not None and tuple(subset_by_index) != (0, min(a.shape.static[-2:])):
+        raise UnsupportedError("of a part of the singular values cannot be imported")
+    if not compute_uv:
+        return [g.svdvals(a)]
+    u, s, vt = g.svd(a, full_matrices=full_matrices)
+    return s, u, vt
+
+
+@primitives("qr")
+def qr(g: Any, a: Tensor, *, full_matrices: bool, pivoting: bool = False) -> Sequence[Tensor]:
+    if pivoting:
+        raise UnsupportedError("with pivoting cannot be imported")
+    return g.qr(a, full_matrices=full_matrices)
+
+
+@primitives("lu")
+def lu(g: Any, a: Tensor) -> Sequence[Tensor]:
+    return g.lu(a)
+
+
+@primitives("householder_product")
+def householder_product(g: Any, a: Tensor, factors: Tensor) -> Tensor:
+    return g.householder_product(a, factors)

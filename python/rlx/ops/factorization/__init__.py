@@ -1,0 +1,1 @@
+"""Factorisations of matrices, and what is computed by them."""

@@ -1,0 +1,73 @@
+"""Eigenvalues and eigenvectors of symmetric matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import sample
+from rlx.ir.shape import Shape
+from rlx.ops.contraction.contraction import swapped
+from rlx.ops.factorization import jacobi
+from rlx.ops.factorization.matrices import Factorization, columns_of, order_of, signs, symmetric
+from rlx.ops.reduction.reduce import FLOATS
+
+
+class Eigh(Factorization, op="eigh"):
+    """Rotations from both sides (Jacobi)."""
+
+    work = 60
+
+    def infer(self, a: Shape) -> tuple[Shape, Shape]:
+        size, _ = order_of(a, square=True)
+        return a.with_dims((*a.dims[:-2], size)), a
+
+    def read(self, b: Any, a: Any) -> Any:
+        return symmetric(b, a)
+
+    def factors(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = np.linalg.eigh(a)
+        return values, vectors * signs(np, vectors, np.where) if vectors.size else vectors
+
+    def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
+        batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
+        places = b.iota((size,), dtype="i32")
+        eye = b.eye(size, dtype=a.dtype)
+        least = jacobi.tolerance(b, a, size) * b.sqrt(b.sum(b.square(a), axes=(1, 2))) / size
+
+        def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
+            matrix, vectors = carry
+            own = b.sum(matrix * eye, axes=2)
+            meets = b.reshape(partners, (size, 1)) == places
+            products = b.sum(b.where(meets, matrix, 0.0), axes=2)
+            cosine, sine = jacobi.rotation(b, own, products, partners)
+            columns = jacobi.turned(b, matrix, cosine, sine, partners, 2)
+            following = jacobi.turned(b, columns, cosine, sine, partners, 1)
+            is_pair = b.reshape(places != partners, (1, size))
+            busy = b.any(b.logical_and(b.abs(products) > b.reshape(least, (batch, 1)), is_pair))
+            return (following, jacobi.turned(b, vectors, cosine, sine, partners, 2)), busy
+
+        start = (a, b.expand(eye, a.shape.dims))
+        matrix, vectors = jacobi.swept(b, start, step, size)
+        values = b.sum(matrix * eye, axes=2)
+        order = b.argsort(values, axis=1)
+        vectors = columns_of(b, vectors, order)
+        return b.gather_batched(values, order, axis=1), vectors * signs(b, vectors, b.where)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
+        """`dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` outside of the diagonal."""
+        (values, vectors), (da,) = results, tangents
+        eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
+        gaps = b.expand_dims(values, -2) - b.expand_dims(values, -1)
+        inner = b.matmul(swapped(b, vectors), b.matmul(symmetric(b, da), vectors))
+        turn = (1.0 / (gaps + eye) - eye) * inner
+        return b.sum(inner * eye, axes=-1), b.matmul(vectors, turn)
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)
+        yield sample((4, 4), dtypes=("f32",), tolerance=8)
+        yield sample((1, 1), dtypes=("f32",))
+        yield sample((2, 0, 0), dtypes=("f32",))
+        yield sample(("batch", 3, 3), dtypes=("f32",), tolerance=8)

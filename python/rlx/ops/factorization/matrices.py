@@ -1,0 +1,141 @@
+"""What factorisations share: matrices of the last two axes, one axis for all others, and those that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes
+from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.lift import cast, dtype_of, tensor_like
+from rlx.ops.norm import widened
+
+
+def order_of(a: Shape, *, square: bool) -> tuple[int, int]:
+    """The rows and columns of matrices.
+
+    Raises:
+        ShapeError: There are none, their sizes are symbols, or they are not square though they have to be.
+    """
+    if a.rank < 2 or (square and a.dims[-1] != a.dims[-2]):
+        raise ShapeError(f"expected {'square ' if square else ''}matrices […, {'N, N' if square else 'M, N'}], got {a}")
+    rows, columns = a.dims[-2:]
+    if type(rows) is not int or type(columns) is not int:
+        raise ShapeError(f"the sizes of the matrices of {a} must be numbers", hint="only the batch may be symbolic")
+    return rows, columns
+
+
+def all_finite(a: np.ndarray) -> np.ndarray:
+    """Whether each matrix holds numbers only."""
+    return np.asarray(np.isfinite(a).all((-2, -1)))
+
+
+def with_nan(finite: np.ndarray, *factors: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Factors that are NaN where their matrix was not finite."""
+    return tuple(np.where(finite.reshape(*finite.shape, *(1,) * (f.ndim - finite.ndim)), f, np.nan) for f in factors)
+
+
+class Factorization(Card):
+    """A factorisation of `a […, M, N]`.
+
+    The factors of a matrix that holds NaN or infinities are NaN. Subclasses say what is computed of finite ones: `factors` in
+    NumPy, of f64, and `emitted` in ops, of a batch `[B, M, N]` of f32 or f64.
+    """
+
+    def factors(self, a: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The factors of finite matrices of f64."""
+        raise NotImplementedError
+
+    def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, ...]:
+        """The factors of a batch of finite matrices, none of which is empty."""
+        raise NotImplementedError
+
+    def read(self, b: Any, a: Any) -> Any:
+        """What is read of matrices; the rest is 0 or the same again. `b` is a builder, or NumPy."""
+        return a
+
+    def evaluate(self, a: np.ndarray) -> Any:
+        given = self.read(np, a.astype(np.float64))
+        finite = all_finite(given)
+        factors = self.factors(np.where(finite[..., None, None], given, 0))
+        found = [f if f.dtype.kind == "i" else with_nan(finite, f)[0].astype(a.dtype) for f in factors]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def decompose(self, b: Builder, a: Tensor) -> Any:
+        shapes = self.infer(a.shape)
+        results: Sequence[Shape] = [shapes] if isinstance(shapes, Shape) else shapes
+        *batch, rows, columns = a.shape.dims
+        if 0 in (rows, columns) or 0 in batch:
+            found = [self._of_empty(b, s) for s in results]
+        else:
+            matrices = self.read(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
+            # A finite number minus itself is 0, anything else NaN.
+            finite = b.sum(b.abs(matrices - matrices), axes=(1, 2), keep_dims=True) == 0.0
+            factors = self.emitted(b, b.where(finite, matrices, 0.0))
+            found = [
+                b.reshape(f if f.dtype.is_integer else cast(b, self._marked(b, finite, f), s.dtype), s.dims)
+                for f, s in zip(factors, results, strict=True)
+            ]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _marked(self, b: Builder, finite: Tensor, factor: Tensor) -> Tensor:
+        finite = finite if factor.rank == 3 else b.squeeze(finite, -1)
+        return b.where(finite, factor, float("nan"))
+
+    def _of_empty(self, b: Builder, shape: Shape) -> Tensor:
+        """A factor of matrices without elements: ones on the diagonal, or nothing."""
+        if shape.dtype.is_integer:
+            return b.expand(b.iota((shape.dims[-1],), dtype="i32"), shape.dims)
+        if shape.rank >= 2 and type(shape.dims[-2]) is int:
+            return b.expand(b.eye(*order_of(shape, square=False), dtype=shape.dtype), shape.dims)
+        return rules.zeros(b, shape)
+
+    def build(self, b: Builder, a: Any) -> Any:
+        return b.emit(self.name, (as_floats(b, a),))
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
+        return b.emit(self.name, operands)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        """As of LAPACK, to the leading term; iterations count as ten such."""
+        rows, columns = operands[0].dims[-2:]
+        return Cost(self.work * min(rows, columns) * operands[0].num_elements, moved_bytes(operands, results))
+
+    work: int = 2
+
+
+def as_floats(b: Builder, value: Any) -> Tensor:
+    """An operand of floats; integers become f32.
+
+    Raises:
+        ShapeError: It is complex.
+    """
+    x = tensor_like(b, value, dtype_of(value) if dtype_of(value).is_float else f32)
+    if x.dtype.is_complex:
+        raise ShapeError(
+            "complex matrices have no factorisation here", hint="of hermitian ones factor [[re, -im], [im, re]]"
+        )
+    return x if x.dtype.is_float else b.cast(x, f32)
+
+
+def symmetric(b: Any, a: Any) -> Any:
+    """The symmetric matrix of a lower triangle; `b` is a builder, or NumPy."""
+    return b.tril(a) + b.swapaxes(b.tril(a, -1), -1, -2)
+
+
+def columns_of(b: Builder, a: Tensor, order: Tensor) -> Tensor:
+    """The columns of matrices `[B, M, N]` in the order `[B, N]`."""
+    return b.swapaxes(b.gather_batched(b.swapaxes(a, 1, 2), order, axis=1), 1, 2)
+
+
+def signs(xp: Any, a: Any, where: Callable[..., Any]) -> Any:
+    """For each column of matrices the sign of its element of largest magnitude, `[…, 1, N]`."""
+    kept: dict[str, Any] = {"keepdims": True}
+    return where(xp.max(a, axis=-2, **kept) + xp.min(a, axis=-2, **kept) >= 0, 1.0, -1.0)

@@ -1,0 +1,141 @@
+"""Orthonormal and triangular factors, by Householder's reflections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import sample
+from rlx.ir.dim import Dim, product
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.contraction.contraction import swapped
+from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
+from rlx.ops.lift import cast, same_dtype
+from rlx.ops.norm import widened
+from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.surface import helper
+
+
+class Qr(Factorization, op="qr"):
+    def infer(self, a: Shape) -> tuple[Shape, Shape]:
+        rows, columns = order_of(a, square=False)
+        batch, inner = a.dims[:-2], min(rows, columns)
+        return a.with_dims((*batch, rows, inner)), a.with_dims((*batch, inner, columns))
+
+    def factors(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        q, r = np.linalg.qr(a)
+        return q, r
+
+    def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
+        inner = min(order_of(a.shape, square=False))
+        reduced, vectors, factors = reflected(b, a)
+        return reflected_identity(b, vectors, factors, inner), b.triu(b.narrow(reduced, 1, 0, inner))
+
+    def build(self, b: Builder, a: Any, full_matrices: bool = False) -> tuple[Tensor, Tensor]:
+        """With `full_matrices`, `q` is `[…, M, M]` and `r` is `[…, M, N]`."""
+        a = as_floats(b, a)
+        rows, columns = order_of(a.shape, square=False)
+        return _completed(b, a) if full_matrices and rows > columns else b.emit("qr", (a,))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
+        """`dq = q·(S - qᵀ·dx) + dx` for `dx = da·r⁻¹` of the square part; S is skew, with the lower triangle of `qᵀ·dx`.
+
+        The source: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions", 2010.
+        """
+        (q, r), (da,) = results, tangents
+        inner = q.shape.dims[-1]
+        square, of_square = b.narrow(r, -1, 0, inner), b.narrow(da, -1, 0, inner)
+        dx = swapped(b, b.triangular_solve(swapped(b, square), swapped(b, of_square)))
+        along = b.matmul(swapped(b, q), dx)
+        lower = b.tril(along, -1)
+        skew = lower - swapped(b, lower)
+        dq = b.matmul(q, skew - along) + dx
+        if r.shape.dims[-1] == inner:
+            return dq, b.matmul(along - skew, r)
+        return dq, b.matmul(swapped(b, q), da - b.matmul(dq, r))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 3), dtypes=FLOATS)
+        yield sample((5, 3), dtypes=("f32",))
+        yield sample((2, 4), dtypes=("f32",))
+        yield sample((3, 0), dtypes=("f32",))
+        yield sample(("batch", 3, 2), dtypes=("f32",))
+
+
+def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrices `[B, M, N]` made upper triangular, with `K = min(M, N)` reflections `I - factor·v·vᵀ`.
+
+    Returns:
+        The matrices, whose elements below the diagonal have no meaning, vectors `[K, B, M]` and factors `[K, B, 1]`.
+    """
+    batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
+    places = b.iota((rows,), dtype="i32")
+
+    def step(matrix: Tensor, place: Tensor) -> Any:
+        column = b.gather(matrix, place, axis=2)
+        head = b.reshape(b.gather(column, place, axis=1), (batch, 1))
+        tail = b.where(places > place, column, 0.0)
+        largest = b.max(b.abs(b.where(places >= place, column, 0.0)), axes=1, keep_dims=True)
+        scale = b.stop_gradient(b.where(largest == 0.0, 1.0, largest))  # squares would overflow or vanish
+        squares = b.sum(b.square(tail / scale), axes=1, keep_dims=True)
+        is_done = squares == 0.0
+        length = b.sqrt(b.where(is_done, 1.0, squares + b.square(head / scale))) * scale
+        beta = b.where(is_done, head, b.where(head < 0.0, length, -length))
+        factor = b.where(is_done, 0.0, (beta - head) / b.where(is_done, 1.0, beta))
+        vector = b.where(places == place, 1.0, tail / b.where(is_done, 1.0, head - beta))
+        return _applied(b, vector, factor, matrix), (vector, factor)
+
+    reduced, (vectors, factors) = b.scan(step, a, b.iota((min(rows, columns),), dtype="i32"))
+    return reduced, vectors, factors
+
+
+def _applied(b: Builder, vector: Tensor, factor: Tensor, matrix: Tensor) -> Tensor:
+    """`(I - factor·v·vᵀ)·matrix` for `v [B, M]` and `matrix [B, M, N]`."""
+    column = b.reshape(vector, (*vector.shape.dims, 1))
+    products = b.sum(column * matrix, axes=1, keep_dims=True)
+    return matrix - b.reshape(factor, (*factor.shape.dims, 1)) * column * products
+
+
+def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: int) -> Tensor:
+    """The first columns of the product of reflections, `[B, M, columns]`."""
+    batch, rows = vectors.shape.dims[1:]
+    assert type(rows) is int
+    start = b.expand(b.eye(rows, columns, dtype=vectors.dtype), (batch, rows, columns))
+    return b.scan(lambda q, of: (_applied(b, of[0], of[1], q), ()), start, (vectors, factors), reverse=True)[0]
+
+
+def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
+    """The factors of tall matrices with a square `q`: ordinary ops, since there is no closed form of their derivative."""
+    *batch, rows, columns = (*a.shape.dims[:-2], *order_of(a.shape, square=False))
+    if columns == 0 or 0 in batch:
+        return b.expand(b.eye(rows, dtype=a.dtype), (*batch, rows, rows)), a
+    reduced, vectors, factors = reflected(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
+    q = b.reshape(reflected_identity(b, vectors, factors, int(rows)), (*batch, rows, rows))
+    return cast(b, q, a.dtype), cast(b, b.reshape(b.triu(reduced), a.shape.dims), a.dtype)
+
+
+@helper
+def householder_product(b: Builder, a: Any, factors: Any) -> Tensor:
+    """The first columns of a product of reflections, LAPACK's `orgqr`: `[…, M, N]` for `a […, M, N]` and `factors […, K]`.
+
+    Column k of `a` holds, below its diagonal, what follows the 1 in the vector `v` of reflection `I - factors[k]·v·vᵀ`.
+
+    Raises:
+        ShapeError: The shapes do not fit together, or there are more reflections than columns.
+    """
+    a, taus = as_floats(b, a), as_floats(b, factors)
+    rows, columns = order_of(a.shape, square=False)
+    same_dtype(a.shape, taus.shape)
+    batch, count = a.shape.dims[:-2], taus.shape.dims[-1] if taus.rank else None
+    if taus.shape.dims[:-1] != batch or type(count) is not int or count > columns or columns > rows:
+        raise ShapeError(f"expected a […, M, N] and factors […, K] with K <= N <= M, got {a.shape} and {taus.shape}")
+    if 0 in (count, rows, columns) or 0 in batch:
+        return b.expand(b.eye(rows, columns, dtype=a.dtype), a.shape.dims)
+    size: Dim = product(batch)
+    vectors = b.tril(a, -1) + b.eye(rows, columns, dtype=a.dtype)
+    vectors = b.narrow(b.reshape(vectors, (size, rows, columns)), 2, 0, count)
+    steps = b.reshape(b.transpose(b.reshape(taus, (size, count)), (1, 0)), (count, size, 1))
+    return b.reshape(reflected_identity(b, b.transpose(vectors, (2, 0, 1)), steps, columns), a.shape.dims)

@@ -1,0 +1,131 @@
+"""Singular values and singular vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import sample
+from rlx.ir.shape import Shape
+from rlx.ops.contraction.contraction import swapped
+from rlx.ops.factorization import jacobi
+from rlx.ops.factorization.matrices import Factorization, as_floats, columns_of, order_of, signs
+from rlx.ops.factorization.qr import reflected, reflected_identity
+from rlx.ops.reduction.reduce import FLOATS
+
+
+class Svd(Factorization, op="svd"):
+    """Rotations of the columns until they are orthogonal (Hestenes), of the square factor of long matrices."""
+
+    work = 60
+
+    def infer(self, a: Shape) -> tuple[Shape, Shape, Shape]:
+        rows, columns = order_of(a, square=False)
+        batch, inner = a.dims[:-2], min(rows, columns)
+        return (
+            a.with_dims((*batch, rows, inner)),
+            a.with_dims((*batch, inner)),
+            a.with_dims((*batch, inner, columns)),
+        )
+
+    def factors(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        u, s, vt = np.linalg.svd(a, full_matrices=False)
+        if not u.size:
+            return u, s, vt
+        sign = signs(np, u, np.where)
+        return u * sign, s, vt * np.swapaxes(sign, -1, -2)
+
+    def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows, columns = order_of(a.shape, square=False)
+        u, s, v = _of_tall(b, a if rows >= columns else swapped(b, a))
+        u, v = (u, v) if rows >= columns else (v, u)
+        sign = signs(b, u, b.where)
+        return u * sign, s, swapped(b, v * sign)
+
+    def build(self, b: Builder, a: Any, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """With `full_matrices`, `u` is `[…, M, M]` and `vt` is `[…, N, N]`: the vectors that are added come last."""
+        a = as_floats(b, a)
+        rows, columns = order_of(a.shape, square=False)
+        u, s, vt = b.emit("svd", (a,))
+        if full_matrices and rows > columns:
+            u = _completed(b, u)
+        elif full_matrices and rows < columns:
+            vt = swapped(b, _completed(b, swapped(b, vt)))
+        return u, s, vt
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """The source: Townsend, "Differentiating the singular value decomposition", 2016."""
+        (u, s, vt), (da,) = results, tangents
+        v, ut = swapped(b, vt), swapped(b, u)
+        eye = b.eye(s.shape.dims[-1], dtype=s.dtype)
+        column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
+        inner = b.matmul(ut, b.matmul(da, v))
+        gaps = (row - column) * (row + column)
+        rate = 1.0 / (gaps + eye) - eye
+        right, left = row * inner, column * inner
+        du = b.matmul(u, rate * (right + swapped(b, right)))
+        dv = b.matmul(v, rate * (left + swapped(b, left)))
+        if u.shape.dims[-2] != s.shape.dims[-1]:
+            outside = b.matmul(da, v)
+            du = du + (outside - b.matmul(u, b.matmul(ut, outside))) / row
+        if v.shape.dims[-2] != s.shape.dims[-1]:
+            outside = b.matmul(swapped(b, da), u)
+            dv = dv + (outside - b.matmul(v, b.matmul(vt, outside))) / row
+        return du, b.sum(inner * eye, axes=-1), swapped(b, dv)
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 3), dtypes=FLOATS, tolerance=8)
+        yield sample((5, 3), dtypes=("f32",), tolerance=8)
+        yield sample((2, 4), dtypes=("f32",), tolerance=8)
+        yield sample((2, 0), dtypes=("f32",))
+        yield sample(("batch", 3, 2), dtypes=("f32",), tolerance=8)
+
+
+def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`u [B, M, N]`, `s [B, N]` and `v [B, N, N]` of matrices `[B, M, N]` with at least as many rows as columns."""
+    rows, columns = order_of(a.shape, square=False)
+    if rows == columns:
+        return _of_square(b, a)
+    reduced, vectors, factors = reflected(b, a)
+    u, s, v = _of_square(b, b.triu(b.narrow(reduced, 1, 0, columns)))
+    return b.matmul(reflected_identity(b, vectors, factors, columns), u), s, v
+
+
+def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
+    places = b.iota((size,), dtype="i32")
+    largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
+    scale = b.where(largest == 0.0, 1.0, largest)  # squares would overflow or vanish
+    tolerance = jacobi.tolerance(b, a, size)
+
+    def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
+        matrix, v = carry
+        squares = b.sum(b.square(matrix), axes=1)
+        products = b.sum(matrix * b.gather(matrix, partners, axis=2), axes=1)
+        cosine, sine = jacobi.rotation(b, squares, products, partners)
+        both = b.sqrt(squares) * b.sqrt(b.gather(squares, partners, axis=1))
+        # What is left of columns that are zero but for rounding is never orthogonal.
+        least = tolerance * tolerance * b.max(squares, axes=1, keep_dims=True)
+        wrong = b.logical_and(b.abs(products) > tolerance * both, both > least)
+        busy = b.any(b.logical_and(wrong, places != partners))
+        return tuple(jacobi.turned(b, x, cosine, sine, partners, 2) for x in (matrix, v)), busy
+
+    start = (a / scale, b.expand(b.eye(size, dtype=a.dtype), a.shape.dims))
+    matrix, v = jacobi.swept(b, start, step, size)
+    lengths = b.sqrt(b.sum(b.square(matrix), axes=1))
+    order = b.argsort(-lengths, axis=1)
+    # The columns are orthogonal, so that reflections find their directions, and others where they are zero.
+    reduced, vectors, factors = reflected(b, columns_of(b, matrix, order))
+    diagonal = b.sum(reduced * b.eye(size, dtype=a.dtype), axes=1, keep_dims=True)
+    u = reflected_identity(b, vectors, factors, size) * b.where(diagonal < 0.0, -1.0, 1.0)
+    s = b.gather_batched(lengths, order, axis=1) * b.reshape(scale, (batch, 1))
+    return u, s, columns_of(b, v, order)
+
+
+def _completed(b: Builder, u: Tensor) -> Tensor:
+    """Orthonormal columns `[…, M, K]` with others behind them, `[…, M, M]`."""
+    rows, count = order_of(u.shape, square=False)
+    q, _ = b.qr(u, full_matrices=True)
+    return b.concat([u, b.narrow(q, -1, count, rows - count)], axis=u.rank - 1)

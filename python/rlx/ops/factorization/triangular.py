@@ -1,0 +1,156 @@
+"""Triangular matrices: Cholesky's factor, and systems of linear equations by substitution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim, product
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.contraction.contraction import swapped
+from rlx.ops.factorization.matrices import Factorization, order_of, symmetric
+from rlx.ops.lift import cast, common, same_dtype
+from rlx.ops.norm import widened
+from rlx.ops.reduction.reduce import FLOATS
+
+
+class Cholesky(Factorization, op="cholesky"):
+    """A column in each step (Cholesky and Banachiewicz)."""
+
+    def infer(self, a: Shape) -> Shape:
+        order_of(a, square=True)
+        return a
+
+    def read(self, b: Any, a: Any) -> Any:
+        return symmetric(b, a)
+
+    def factors(self, a: np.ndarray) -> tuple[np.ndarray]:
+        size = a.shape[-1]
+        result = np.zeros_like(a)
+        for k in range(size):
+            rest = a[..., k:, k] - np.einsum("...ij,...j->...i", result[..., k:, :k], result[..., k, :k])
+            pivot = rest[..., :1]
+            root = np.sqrt(np.where(pivot > 0, pivot, np.nan))
+            result[..., k:, k] = np.concatenate([root, rest[..., 1:] / root], -1)
+        return (result,)
+
+    def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor]:
+        batch, size, _ = a.shape.dims
+        places = b.iota((size,), dtype="i32")
+
+        def step(kept: Tensor, column_of: Any) -> Any:
+            column, place = column_of  # [B, N]
+            row = b.gather(kept, b.reshape(place, (1,)), axis=1)
+            rest = column - b.sum(kept * row, axes=2)
+            pivot = b.reshape(b.gather(rest, place, axis=1), (batch, 1))
+            root = b.sqrt(b.where(pivot > 0.0, pivot, float("nan")))
+            found = b.where(places < place, 0.0, b.where(places == place, root, rest / root))
+            return b.where(places == place, b.reshape(found, (batch, size, 1)), kept), ()
+
+        start = rules.zeros(b, a.shape)
+        return (b.scan(step, start, (b.transpose(a, (2, 0, 1)), places))[0],)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+        """`dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
+        (factor,), (da,) = results, tangents
+        inner = b.triangular_solve(factor, symmetric(b, da))
+        inner = b.triangular_solve(factor, swapped(b, inner))  # the transpose, and that is symmetric
+        size, _ = order_of(inner.shape, square=True)
+        half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
+        return b.matmul(factor, half)
+
+    def samples(self) -> Any:
+        yield sample(Operand((2, 3, 3), low=-1, high=1, diagonal=4), dtypes=FLOATS)
+        yield sample(Operand((5, 5), low=-1, high=1, diagonal=6), dtypes=("f32",))
+        yield sample(Operand((1, 1), low=0.5), dtypes=("f32",))
+        yield sample((2, 0, 0), dtypes=("f32",))
+        yield sample(Operand(("batch", 3, 3), low=-1, high=1, diagonal=4), dtypes=("f32",))
+
+
+class TriangularSolve(Card, op="triangular_solve"):
+    def infer(self, a: Shape, b: Shape, *, lower: bool, unit_diagonal: bool) -> Shape:
+        same_dtype(a, b)
+        size, _ = order_of(a, square=True)
+        if b.rank != a.rank or b.dims[:-1] != a.dims[:-1]:
+            raise ShapeError(f"expected b […, {size}, K], with the other axes of a {a}, got {b}")
+        return b
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray, *, lower: bool, unit_diagonal: bool) -> np.ndarray:
+        matrix, x = a.astype(np.float64), b.astype(np.float64)
+        steps = range(a.shape[-1])
+        for k in steps if lower else reversed(steps):
+            before = slice(0, k) if lower else slice(k + 1, None)
+            x[..., k, :] -= np.einsum("...j,...jk->...k", matrix[..., k, before], x[..., before, :])
+            x[..., k, :] /= 1 if unit_diagonal else matrix[..., k, k, None]
+        return x.astype(b.dtype)
+
+    def decompose(self, builder: Builder, a: Tensor, b: Tensor, *, lower: bool, unit_diagonal: bool) -> Tensor:
+        """A row in each step."""
+        *batch, size, columns = b.shape.dims
+        if 0 in (*batch, size, columns):
+            return b
+        count = product(batch)
+        matrix = widened(builder, builder.reshape(a, (count, size, size)))
+        right = widened(builder, builder.reshape(b, (count, size, columns)))
+        places = builder.iota((size,), dtype="i32")
+        if unit_diagonal:
+            diagonal = builder.expand(builder.constant(1.0, dtype=matrix.dtype), (count, size))
+        else:
+            diagonal = builder.diagonal(matrix, 0, 1, 2)
+
+        def step(x: Tensor, row_of: Any) -> Any:
+            row, value, divisor, place = row_of
+            # x is 0 where it is not solved yet, but what is not read of the row may be infinite.
+            known = builder.where(places < place if lower else places > place, row, 0.0)
+            rest = value - builder.sum(builder.reshape(known, (count, size, 1)) * x, axes=1)
+            found = rest / builder.reshape(divisor, (count, 1))
+            here = builder.reshape(places == place, (size, 1))
+            return builder.where(here, builder.reshape(found, (count, 1, columns)), x), ()
+
+        rows = (builder.transpose(matrix, (1, 0, 2)), builder.transpose(right, (1, 0, 2)))
+        steps = (*rows, builder.transpose(diagonal, (1, 0)), places)
+        x, _ = builder.scan(step, rules.zeros(builder, right.shape), steps, reverse=not lower)
+        return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
+
+    def build(self, builder: Builder, a: Any, b: Any, lower: bool = True, unit_diagonal: bool = False) -> Tensor:
+        return builder.emit("triangular_solve", common(builder, a, b), lower=lower, unit_diagonal=unit_diagonal)
+
+    def jvp(
+        self, b: Builder, operands: Any, tangents: Any, results: Any, *, lower: bool, unit_diagonal: bool
+    ) -> Tensor:
+        """From `a·x = b`: `da·x + a·dx = db`."""
+        (a, _), (da, db), (x,) = operands, tangents, results
+        if da is not None:
+            moved = b.matmul(_triangle(b, da, lower, unit_diagonal), x)
+            db = -moved if db is None else db - moved
+        return b.emit("triangular_solve", (a, db), lower=lower, unit_diagonal=unit_diagonal)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, lower: bool, unit_diagonal: bool) -> Any:
+        (a, _), (x,), (dx,) = operands, results, cotangents
+        db = b.emit("triangular_solve", (swapped(b, a), dx), lower=not lower, unit_diagonal=unit_diagonal)
+        return lambda: -_triangle(b, b.matmul(db, swapped(b, x)), lower, unit_diagonal), db
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
+        whole = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
+        return b.emit("triangular_solve", whole, **attributes)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(operands[0].dims[-1] * results[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        matrix: Any = {"low": -1, "high": 1, "diagonal": 2}
+        yield sample(Operand((2, 3, 3), **matrix), (2, 3, 2), dtypes=FLOATS)
+        yield sample(Operand((4, 4), **matrix), (4, 1), lower=False, dtypes=("f32",))
+        yield sample(Operand((3, 3), **matrix), (3, 2), lower=False, unit_diagonal=True, dtypes=("f32",))
+        yield sample((2, 0, 0), (2, 0, 3), dtypes=("f32",))
+        yield sample(Operand(("batch", 3, 3), **matrix), ("batch", 3, "columns"), unit_diagonal=True, dtypes=("f32",))
+
+
+def _triangle(b: Builder, a: Tensor, lower: bool, unit_diagonal: bool) -> Tensor:
+    """What is read of a matrix."""
+    return b.tril(a, -int(unit_diagonal)) if lower else b.triu(a, int(unit_diagonal))
