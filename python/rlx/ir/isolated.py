@@ -15,6 +15,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,7 @@ _awaits_answer = False  # whether it has not answered yet: its next answer would
 def _ask(text: str) -> str:
     """`.` when the process has parsed a text, `late` when that takes too long, an empty string when the process has ended."""
     process = _running()
-    answer = _exchange(process, text.encode(), SECONDS)
+    answer = _exchange(process, text, SECONDS)
     return "late" if answer is None else answer.decode()
 
 
@@ -171,19 +172,19 @@ def _running() -> Any:
         raise _cannot_start(problem) from None
     _owner = os.getpid()
     process = _process
-    answer = _exchange(process, b"", _START)  # importing MLIR takes long, whatever the text is
+    answer = _exchange(process, "", _START)  # importing MLIR takes long, whatever the text is
     if answer != b".":
         raise Error(f"cannot start a process that reads modules: it {'took too long' if answer is None else 'ended'}")
     return process
 
 
-def _exchange(process: Any, data: bytes, seconds: float) -> bytes | None:
+def _exchange(process: Any, text: str, seconds: float) -> bytes | None:
     """As `_answer`, but a process that does not answer is ended: now, or before the next text if an interrupt prevents that."""
     global _awaits_answer
     answer = None
     _awaits_answer = True
     try:
-        answer = _answer(process, data, seconds)
+        answer = _answer(process, text, seconds)
     finally:
         if answer != b".":
             close()
@@ -191,9 +192,18 @@ def _exchange(process: Any, data: bytes, seconds: float) -> bytes | None:
     return answer
 
 
-def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
+def _pieces(text: str) -> Iterator[bytes]:
+    """What a text is sent as: its length, and its bytes in pieces, so that there is no second copy of it."""
+    parts = range(0, len(text), _CHUNK)
+    size = len(text) if text.isascii() else sum(len(text[i : i + _CHUNK].encode()) for i in parts)
+    yield size.to_bytes(8, "little")
+    yield from (text[i : i + _CHUNK].encode() for i in parts)
+
+
+def _answer(process: Any, text: str, seconds: float) -> bytes | None:
     """The answer of a process to a text: empty when the process has ended, None when the time is over."""
-    unsent = memoryview(len(data).to_bytes(8, "little") + data)
+    pieces = _pieces(text)
+    unsent = next(pieces)
     deadline = time.monotonic() + seconds
     os.set_blocking(process.stdin.fileno(), False)
     with selectors.DefaultSelector() as selector:
@@ -203,7 +213,7 @@ def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
             if any(key.fileobj is process.stdout for key, _ in ready):
                 return process.stdout.read(1)
             try:
-                unsent = unsent[process.stdin.write(unsent[:_CHUNK]) or 0 :]
+                unsent = unsent[process.stdin.write(unsent) or 0 :] or next(pieces, b"")
             except BrokenPipeError:
                 return b""
             if not unsent:
