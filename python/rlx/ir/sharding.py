@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_list, is_mapping, is_tuple
+from rlx.ir.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
 from rlx.ir.suggestions import suggestion
@@ -43,7 +43,7 @@ class Mesh:
         for name, size in given.items():
             if not isinstance(name, str) or not _AXIS.fullmatch(name):
                 raise Error(f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {name!r:.80}")
-            if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+            if not is_integer(size) or size < 1:
                 raise Error(f"axis '{name}' of a mesh has a positive number of devices, got {size!r:.80}")
             self.axes[name] = int(size)
         if self.size > _MOST_DEVICES:
@@ -76,6 +76,8 @@ class Mesh:
             Error: There are fewer devices than the mesh has, or JAX is not installed.
         """
         jax, sharding = required("jax", "Mesh.to_jax"), required("jax.sharding", "Mesh.to_jax")
+        if devices is not None and not is_iterable(devices):
+            raise Error(f"the devices of a mesh are a list of devices of JAX, got {devices!r:.80}")
         given = list(jax.devices() if devices is None else devices)
         if len(given) < self.size or (devices is not None and len(given) != self.size):
             raise Error(
@@ -94,9 +96,9 @@ def mesh_from_text(text: str) -> Mesh:
         ShapeError: The text is no mesh.
     """
     pairs = [entry.strip().partition("=") for entry in text.split(",")]
-    if any(not size.isdecimal() or len(size) > 10 for _, _, size in pairs) or len({n for n, _, _ in pairs}) < len(
-        pairs
-    ):
+    sizes = [size for _, _, size in pairs]
+    are_sizes = all(size.isascii() and size.isdecimal() and len(size) <= 10 for size in sizes)
+    if not are_sizes or len({n for n, _, _ in pairs}) < len(pairs):
         raise ShapeError(f'\'{MESH}\' is axes with their sizes, such as "data=4, model=2", not "{text:.80}"')
     try:
         return Mesh({name: int(size) for name, _, size in pairs})

@@ -66,10 +66,10 @@ def checked_version(text: str) -> str:
     """
     library = mlir.stablehlo()
     oldest, newest = library.get_minimum_version(), library.get_current_version()
-    parts = _parts(text)
+    parts = _parts(text) if isinstance(text, str) else None
     if parts is None or not (_parts(oldest) or ()) <= parts <= (_parts(newest) or ()):
         raise CompileError(
-            f"{STABLEHLO_VERSION}={text:.40}: artifacts are written for the versions {oldest} to {newest}",
+            f"{STABLEHLO_VERSION}={text!s:.40}: artifacts are written for the versions {oldest} to {newest}",
             hint=f"{VERSION}, the default, has all that RLX emits",
         )
     return ".".join(map(str, parts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_integer
 from rlx.ir.packages import required
 
 
@@ -56,6 +57,8 @@ def from_jax(
     def of_dynamic(*values: Any) -> Any:
         given = iter(values)
         return function(*(a if n in static else next(given) for n, a in enumerate(args)))
+
+    of_dynamic.__qualname__ = getattr(function, "__qualname__", "function")
 
     positions = [n for n in range(len(args)) if n not in static]
     names = _names(jax, dynamic, positions)
@@ -108,7 +111,9 @@ def _positions(argnums: int | Sequence[int], what: str, args: Sequence[Any]) -> 
     Raises:
         Error: There is no such argument.
     """
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    given = tuple(argnums) if isinstance(argnums, Iterable) else (argnums,)
+    if not all(is_integer(n) for n in given):
+        raise Error(f"{what} are the positions of arguments, got {argnums!r:.60}")
     positions = tuple(n + len(args) if n < 0 else n for n in given)
     if any(not 0 <= n < len(args) for n in positions):
         raise Error(f"{what} {argnums!r} name no argument: there are {len(args)}")
@@ -139,6 +144,7 @@ def _of_key_data(
         ]
         return tree.tree_map(lambda r: _key_data(jax, r), function(*tree.tree_unflatten(structure, values)))
 
+    of_data.__qualname__ = getattr(function, "__qualname__", "function")  # JAX's errors name it
     return of_data, tree.tree_unflatten(structure, [_key_data(jax, leaf) for leaf in leaves])
 
 

@@ -130,8 +130,8 @@ def jax_function(function: Callable[..., Any] | None = None, *, static: str | It
     """Let a function of JAX be called with tensors of RLX.
 
     It is traced by JAX for the shapes and dtypes of a call, once for each, and its ops go where the tensors are: they are
-    compiled, differentiated and batched with all others. A derivative that it defines by `jax.custom_vjp` is not used. Arrays
-    among the arguments, and what it closes over, are constants there.
+    compiled, differentiated and batched with all others. Derivatives that it defines by `jax.custom_jvp` and `jax.custom_vjp`
+    are used. Arrays among the arguments, and what it closes over, are constants there.
 
     Args:
         function: A function of arrays and pytrees of them, as JAX defines pytrees, that returns such.

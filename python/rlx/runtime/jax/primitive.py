@@ -72,7 +72,7 @@ def _lowered(context: Any, *arguments: Any, program: Program) -> Sequence[Any]:
     into = context.module_context.module
     module = stablehlo.deserialize_portable_artifact(into.context, program.artifact)
     (function,) = module.body.operations
-    spread(module, context.module_context.axis_context)
+    spread(module, context.module_context.axis_context, into)
     types = function.type.results
     name = mlir.merge_mlir_modules(into, f"rlx_{program.name}", module)
     return dialects.CallOp(types, ir.FlatSymbolRefAttr.get(name), arguments).results

@@ -20,6 +20,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.passes.runner import clone_module
 from rlx.runtime.jax.splitting import split
 from rlx.transforms.base import Derived, cleaned, with_outputs
 from rlx.transforms.jvp import Jvp
@@ -116,7 +117,8 @@ class Given(Program):
         self.name, self.options = source.name, options
         self.arguments = tuple(a.shape for a in source.arguments)
         self.results = tuple(o.shape for o in source.results)
-        self._source = source
+        # Without its weights, which are arguments here: JAX keeps programs in its caches.
+        self._source = Graph.from_module(clone_module(source.module), source.name_symbol)
 
     def _graph(self) -> Graph:
         source = self._source

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_mapping
 from rlx.ir.interface import Argument, argument_array, check_argument
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
@@ -17,10 +18,11 @@ from rlx.ir.suggestions import suggestion
 from rlx.lower.stablehlo.sharding import Shardings
 
 _PURPOSE = "Graph.to_jax"
-_SIZE = re.compile(r"=(\d+)")
+_MESH = re.compile(r"\bmesh<\[([^\]]*)\]")
+_AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
-def spread(module: Any, context: Any) -> None:
+def spread(module: Any, context: Any, into: Any) -> None:
     """Make constraints of Shardy of those that a module has as text, where JAX compiles for the devices of its mesh.
 
     Elsewhere, on one device or in the part of a program that `shard_map` runs on each, they go: there is nothing to spread.
@@ -28,6 +30,7 @@ def spread(module: Any, context: Any) -> None:
     Args:
         module: A module of an artifact, in JAX's context; it is changed.
         context: What JAX says of the devices that it compiles for.
+        into: The module that it becomes a part of, whose arguments have their shardings already.
     """
     ir, sdy = required("jax.extend.mlir.ir", _PURPOSE), required("jax.extend.mlir.dialects.sdy", _PURPOSE)
     attributes = module.operation.attributes
@@ -36,7 +39,7 @@ def spread(module: Any, context: Any) -> None:
         text = attributes[Shardings.NOTES]["xla.sdy.meshes"].value
         mesh = re.sub(r"^\{mesh = #sdy\.mesh<(.*)>\}$", r"mesh<\1>", text)
         del attributes[Shardings.NOTES]
-    if mesh is None or _devices(context) != prod(map(int, _SIZE.findall(mesh))):
+    if mesh is None or not _is_for(context, into, _axes(mesh)):
         mesh = None
     for op in _noted(ir, module):
         value = op.operands[0]
@@ -63,12 +66,26 @@ def _noted(ir: Any, module: Any) -> list[Any]:
     return found
 
 
-def _devices(context: Any) -> int:
-    """How many devices a program of JAX is partitioned for; 1 in what each runs by itself."""
+def _is_for(context: Any, into: Any, axes: Mapping[str, int]) -> bool:
+    """Whether a program of JAX is partitioned for devices with these axes; not if it is what each device runs by itself.
+
+    Where no argument of the program is spread over a mesh, the number of devices decides.
+    """
     if getattr(context, "manual_axes", None):
-        return 1
+        return False
     mesh = getattr(context, "mesh", None)
-    return getattr(context, "num_devices", 1) if mesh is None else mesh.size
+    count = getattr(context, "num_devices", 1) if mesh is None else mesh.size
+    known = [m[1] for op in into.body.operations for m in _MESH.finditer(_declared(op.operation))]
+    return count == prod(axes.values()) and all(_axes(text) == dict(axes) for text in known)
+
+
+def _declared(op: Any) -> str:
+    """The attributes of a function's arguments, as text."""
+    return str(op.attributes["arg_attrs"]) if "arg_attrs" in op.attributes else ""
+
+
+def _axes(mesh: str) -> dict[str, int]:
+    return {name: int(size) for name, size in _AXIS.findall(mesh)}
 
 
 def named_sharding(mesh: Any, sharding: Sharding | None) -> Any:
@@ -134,6 +151,8 @@ class JaxShardings:
             ShapeError: An array does not fit, or its size is not a multiple of the devices that it is spread over.
         """
         jax = required("jax", _PURPOSE)
+        if not is_mapping(values):
+            raise Error(f"put takes arrays by the names of arguments, got {type(values).__name__}")
         placed: dict[str, Any] = {}
         for name, value in values.items():
             if name not in self._arguments:
