@@ -153,7 +153,11 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(lambda x: x, {"a": "text"}, param_argnums=0), "no array, but str"),
         (lambda: rlx.from_jax(jnp.linalg.eig, f(3, 3)), "eig"),
         (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3).astype(np.complex64)), "qr of complex matrices"),
-        (lambda: rlx.from_jax(lambda x: x, np.zeros(3, np.uint16)), "ui16"),
+        *(
+            (lambda option=option, value=value: rlx.from_jax(lambda x: x, f(2), **{option: value}), "are the positions")
+            for option in ("static_argnums", "param_argnums")
+            for value in (None, 1.5, "x", [None], [[0]], {"a": 1})
+        ),
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:

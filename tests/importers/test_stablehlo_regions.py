@@ -168,3 +168,45 @@ def test_the_upper_half_of_a_product(dtype: str) -> None:
     text = f'func.func @f(%a: {type_}, %b: {type_}) -> {type_} {{ %0 = "chlo.mulhi"(%a, %b) : ({type_}, {type_}) -> {type_}\n'
     (found,) = values(rlx.from_stablehlo(text + f"return %0 : {type_} }}"), a, b)
     assert found.tolist() == [int(x) * int(y) >> limits.bits for x, y in zip(a, b, strict=True)]
+
+
+COUNTERS = [
+    *[
+        ("i8", "SIGNED", first, last, step)
+        for first, last, step in ((100, 127, 5), (0, 127, 1), (-128, 127, 85), (3, 2, 1))
+    ],
+    *[("ui8", "UNSIGNED", first, last, step) for first, last, step in ((250, 255, 3), (0, 255, 5), (200, 201, 250))],
+]
+
+
+@pytest.mark.parametrize("direction", ["LT", "LE"])
+@pytest.mark.parametrize(("kind", "order", "first", "last", "step"), COUNTERS)
+def test_counters_that_wrap_around_go_on(
+    direction: str, kind: str, order: str, first: int, last: int, step: int
+) -> None:
+    """Only a counter that reaches its limit within its type decides how many steps there are."""
+    graph = rlx.from_stablehlo(f"""func.func @f() -> (tensor<{kind}>, tensor<i32>) {{
+      %f = stablehlo.constant dense<{first}> : tensor<{kind}>
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%c = %f, %n = %z) : tensor<{kind}>, tensor<i32>
+       cond {{
+        %l = stablehlo.constant dense<{last}> : tensor<{kind}>
+        %1 = stablehlo.compare {direction}, %c, %l, {order} : (tensor<{kind}>, tensor<{kind}>) -> tensor<i1>
+        %m = stablehlo.constant dense<1000> : tensor<i32>
+        %2 = stablehlo.compare LT, %n, %m, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %3 = stablehlo.and %1, %2 : tensor<i1>
+        stablehlo.return %{"1" if direction == "LT" else "3"} : tensor<i1>
+      }} do {{
+        %s = stablehlo.constant dense<{step}> : tensor<{kind}>
+        %4 = stablehlo.add %c, %s : tensor<{kind}>
+        %o = stablehlo.constant dense<1> : tensor<i32>
+        %5 = stablehlo.add %n, %o : tensor<i32>
+        stablehlo.return %4, %5 : tensor<{kind}>, tensor<i32>
+      }}
+      return %r#0, %r#1 : tensor<{kind}>, tensor<i32> }}""")
+    width = np.dtype(np.int8 if kind == "i8" else np.uint8)
+    counter, steps = width.type(first), 0
+    with np.errstate(over="ignore"):
+        while (counter <= last if direction == "LE" else counter < last) and (direction == "LT" or steps < 1000):
+            counter, steps = (np.array([counter]) + np.array([step], np.int64).astype(width))[0], steps + 1
+    assert [int(v) for v in rlx.evaluate(graph, {})] == [int(counter), steps]

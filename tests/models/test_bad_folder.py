@@ -49,7 +49,10 @@ def test_an_unknown_type_lists_the_known_ones(tmp_path: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    assert "no such directory" in refusal(tmp_path / "nothing")
+    for folder in (tmp_path / "nothing", "org/name-on-a-hub", "x" * 100_000):
+        assert "no such directory" in refusal(folder)
+    for value in (None, 3, b"model", ["a"], {}):
+        assert "expected the path of a folder" in refusal(value)
     assert "config.json" in refusal(tmp_path)
 
 

@@ -112,6 +112,10 @@ def called() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     )(placed["x"], whole_params)
     gradients = jax.jit(jax.grad(lambda p, x: f(x, params=p)[1]))(params, placed["x"])
     results |= {f"grad_{n}": g for n, g in gradients.items()}
+    other = jax.sharding.Mesh(np.array(jax.devices()).reshape(8), ("other",))  # as many devices, and none of the axes
+    rows = jax.device_put(given["x"], NamedSharding(other, PartitionSpec("other")))
+    plain = jax.device_put({n: given[n] for n in "wv"}, NamedSharding(other, PartitionSpec()))
+    results["another_mesh"] = jax.jit(lambda x, p: f(x, params=p)[0])(rows, plain)
     pair = jax.jit(jax.vmap(lambda x: f(x, params=params)[0]))(np.stack([given["x"], given["x"]]))
     results["batched"] = pair[1]
     blob = jax.export.deserialize(bytearray(f.export()))

@@ -112,7 +112,7 @@ def test_devices_exchange_what_they_have_to(found: Any) -> None:
 def test_what_jax_does_around_a_graph_keeps_shardings(found: Any, arrays: Any) -> None:
     graph, given = eight_devices.layers(), eight_devices.values()
     product, _ = rlx.evaluate(graph, given)
-    for name in ("in_shardings", "constrained", "shard_map", "batched", "blob"):
+    for name in ("in_shardings", "constrained", "shard_map", "another_mesh", "batched", "blob"):
         np.testing.assert_allclose(arrays[f"called:{name}"], product, rtol=1e-4, atol=1e-4, err_msg=name)
     gradients = rlx.evaluate(rlx.grad(graph, ["w", "v"], loss="output1"), given)
     for name, gradient in zip("wv", gradients, strict=True):

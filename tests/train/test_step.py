@@ -218,6 +218,10 @@ class Odd(rlx.train.Optimizer):
         (lambda: TrainStep(mlp.graph(), SGD(0.1), loss="mes"), "did you mean 'mse'"),
         (lambda: TrainStep(mlp.graph(), SGD(0.1), loss="mes", precision="f16"), "did you mean 'mse'"),
         (lambda: TrainStep(bad_name(), SGD(0.1)), "output 'step' is not the loss"),
+        (
+            lambda: TrainStep(bad_name(), SGD(0.1), loss="stepp"),
+            r"no output 'stepp' for the loss \(did you mean 'step'\?\)",
+        ),
         (lambda: TrainStep(symbolic(), SGD(0.1)), r"parameter 'w' is f32\[n, 1\]; its size must be known\n.*bind="),
         (lambda: TrainStep(rlx.Graph("empty"), SGD(0.1)), "has no outputs"),
         (lambda: TrainStep(mlp.graph(), SGD(0.1), accumulate=0), "accumulate must be an integer"),

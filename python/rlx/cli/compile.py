@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="artifact",
         help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
         "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
-        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler; jax: for the target stablehlo, what "
-        "any program of JAX calls, jax.export.deserialize(data).call(…), with the weights of --params inside",
+        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler; jax: of stablehlo, what "
+        "any program of JAX calls, jax.export.deserialize(data).call(…), with the weights of --params or of the model inside",
     )
     parser.add_argument(
         "--report",
@@ -371,7 +371,8 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
         raise Error(f"--emit={_JAX}: target {target.name} has no such form", hint="--target=stablehlo has")
     options = {"opt": arguments.opt, "fast_math": arguments.fast_math, "dispatch": arguments.dispatch}
     version = getattr(target, "version", None)
-    return JaxGraph(compilation.mir, options).export(params=arguments.params, stablehlo_version=version)
+    params = arguments.params or dict(compilation.mir.weights) or None
+    return JaxGraph(compilation.mir, options).export(params=params, stablehlo_version=version)
 
 
 def _text(compilation: Compilation, kind: str) -> str | bytes:

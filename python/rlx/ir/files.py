@@ -42,7 +42,7 @@ def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
     except TypeError:
         name = path
     if not isinstance(name, str) or not name or "\0" in name or not _can_be_encoded(name):
-        raise Error(f"expected the path of {what}, got {path!r}")
+        raise Error(f"expected the path of {what}, got {path!r:.200}")
     return name
 
 

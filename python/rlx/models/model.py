@@ -11,6 +11,7 @@ from typing import Any
 
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
 from rlx.models.checkpoint import Checkpoint, Scope
@@ -71,9 +72,14 @@ def load(folder: str | os.PathLike[str]) -> Model:
         Error: A file is missing or damaged, `config.json` has a value that no such model has, or weights do not fit it.
         UnsupportedError: The model is of a family that is not known, or quantised; the message says which are known.
     """
-    path = Path(folder)
-    if not path.is_dir():
-        raise Error(f"no such directory: {path}", hint="give a folder with config.json and model.safetensors")
+    path = Path(file_name(folder, "a folder"))
+    try:
+        is_folder = path.is_dir()
+    except OSError:  # a name that is too long
+        is_folder = False
+    if not is_folder:
+        hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
+        raise Error(f"no such directory: {path!s:.200}", hint=hint)
     family, config = load_config(path / "config.json")
     tensors = open_weights(path)
     checkpoint = Checkpoint(tensors, tensors.origin, family.prefixes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlx.ir.errors import Error
@@ -63,7 +63,10 @@ def static_names(static: Any, signature: inspect.Signature, what: str) -> frozen
     Raises:
         Error: The function has no such argument.
     """
-    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
+    try:
+        names = [static] if isinstance(static, str) else list(static)
+    except TypeError:
+        names = [static]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     for name in names:
         if not isinstance(name, str) or (name not in signature.parameters and not takes_any):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.calls import check_call
 from rlx.ir.errors import Error
 from rlx.ir.suggestions import suggestion
 from rlx.runtime.jax import JaxGraph
@@ -40,6 +41,7 @@ class JaxStep:
     """
 
     def __init__(self, graph: Any, optimizer: Optimizer, **options: Any):
+        check_call("JaxStep", training_graph, (graph, optimizer), options)
         values = dict(getattr(graph, "weights", {}))
         self._take(training_graph(graph, optimizer, **options), values)
 

@@ -15,6 +15,7 @@ from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Sharding
 from rlx.ir.signature import sign_function
+from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.train import loss_scale as scales
@@ -85,6 +86,11 @@ def training_graph(
     outputs = [o.name for o in source.outputs]
     if loss is None:
         loss = outputs[0] if outputs else ""  # the transform reports that there is no such output
+    if outputs and loss not in outputs:
+        close = suggestion(loss, outputs)
+        raise Error(
+            f"the graph has no output {loss!r:.60} for the loss{close}; its outputs are: {', '.join(outputs[:20])}"
+        )
     for output in outputs:
         if output != loss and output in ("loss", "step"):
             raise Error(f"output '{output}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")

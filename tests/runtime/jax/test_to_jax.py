@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -258,6 +262,23 @@ def test_elements_of_64_bits_where_jax_has_them() -> None:
         (y,) = _wide().to_jax()(x)
         assert y.dtype == np.float64
         np.testing.assert_array_equal(y, x)
+
+
+def test_a_function_is_copied_and_pickled() -> None:
+    function, x, b = _layer().to_jax(), f(2, 4), f(3)
+    for other in (copy.deepcopy(function), pickle.loads(pickle.dumps(function))):
+        np.testing.assert_array_equal(other(x, params={"b": b})[0], function(x, params={"b": b})[0])
+
+
+def test_weights_go_with_their_graph() -> None:
+    """JAX keeps the programs that it has compiled, but not the weights."""
+    g = _layer()
+    weight = weakref.ref(g.weights["w"])
+    function = g.to_jax()
+    jax.grad(lambda x: function(x, params={"b": f(3)})[0].sum())(f(2, 4))
+    del g, function
+    gc.collect()
+    assert weight() is None
 
 
 class Sealed(rlx.CustomOp, name="tests.sealed_for_jax"):

@@ -66,7 +66,16 @@ def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:
     step = _step(place, body, carries)
     if last is None or step is None or not isinstance(first, int) or isinstance(first, bool):
         return None
-    return max(0, -(-(last + _UPWARDS[direction] - first) // step))
+    steps = max(0, -(-(last + _UPWARDS[direction] - first) // step))
+    lowest, highest = _bounds(counter)
+    # A counter that wraps around goes on, for longer or for ever.
+    return steps if lowest <= first and first + steps * step <= highest else None
+
+
+def _bounds(value: mlir.Value) -> tuple[int, int]:
+    """The least and the largest number of a scalar's type."""
+    kind = mlir.ir.IntegerType(mlir.ir.RankedTensorType(value.type).element_type)
+    return (0, 2**kind.width - 1) if kind.is_unsigned else (-(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1)
 
 
 def _step(place: int, body: Any, carries: Sequence[Tensor]) -> int | None:

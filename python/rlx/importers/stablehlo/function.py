@@ -58,9 +58,11 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
             that is not imported.
         Error: The file cannot be read, a size is dynamic, a dtype is none of the twelve, or functions call themselves.
     """
+    if entry is not None and not isinstance(entry, str):
+        raise Error(f"entry is the name of a function, got {entry!r:.60}")
     if isinstance(source, (bytes, bytearray)):
         text, name = decoded(bytes(source), "<bytes>"), "<bytes>"
-    elif source == "":
+    elif isinstance(source, str) and not source:
         raise ParseError("expected StableHLO as text, as bytes or as a path, got an empty string")
     elif not isinstance(source, (str, os.PathLike)):
         raise Error(f"expected StableHLO as text, as bytes or as a path, got {type(source).__name__}")

@@ -139,6 +139,10 @@ def elements_held(attribute: Any) -> np.ndarray:
     if kind is None:
         shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
         return elements_from_mlir(attribute)
+    if attribute.is_splat:  # a view of one element, however many there are
+        single = np.array(attribute.get_splat_value().value & (2**64 - 1), np.uint64)
+        held = single.view(np.int64) if kind == "ui64" else single.astype(np.uint32)
+        return np.broadcast_to(held, tuple(attribute.type.shape))
     return np.array(attribute).view(np.int64) if kind == "ui64" else np.array(attribute).astype(np.uint32)
 
 

@@ -49,6 +49,9 @@ class JaxGraph:
         jax = required("jax", "Graph.to_jax")
         self._numpy, self._jax = required("jax.numpy", "Graph.to_jax"), jax
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JaxGraph, (self._source, dict(self._options))
+
     def __call__(
         self,
         /,
@@ -133,6 +136,8 @@ class JaxGraph:
             UnsupportedError: The size of a symbol is not known, or an op has no StableHLO.
             Error: An option is wrong, a value does not fit, or the file cannot be written.
         """
+        if not isinstance(sharded, bool):
+            raise Error(f"{self._what}: sharded is True or False, got {sharded!r:.60}")
         if path is not None:
             check_writable(path)
         version = None if stablehlo_version is None else checked_version(stablehlo_version)

@@ -97,6 +97,8 @@ class JaxFunction:
         """What JAX traces in the place of a leaf."""
         jax = required("jax", _PURPOSE)
         if not isinstance(leaf, Tensor):
+            if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+                raise Error(f"{self._what}: no integer of JAX holds {leaf!r:.60}", location=describe(caller_location()))
             if isinstance(leaf, (*NUMBERS, jax.Array)):
                 return (
                     jax.ShapeDtypeStruct((), jax.dtypes.canonicalize_dtype(type(leaf)), weak_type=True)
