@@ -73,7 +73,7 @@ def test_the_result_is_a_new_graph_and_the_input_stays() -> None:
 def test_the_bindings_find_the_dialect_at_once() -> None:
     # They import it by this name for every op that they hand out; a search that fails costs more than the op.
     graph()
-    found = importlib.import_module(f"{mlir.provider}.dialects.rlxa")
+    found = importlib.import_module(f"{mlir.provider}.dialects.rlx")
     assert hasattr(found, "MatmulOp")
 
 

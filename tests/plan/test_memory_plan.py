@@ -40,7 +40,16 @@ def check_runs(graph: Any, plan: MemoryPlan, values: dict[str, np.ndarray]) -> N
     """The plan is right, and the function gives in its arena what it gives by itself."""
     check_plan(plan)
     for got, wanted in zip(execute(plan, values), rlx.evaluate(graph, values), strict=True):
-        assert got.dtype == wanted.dtype and got.shape == wanted.shape and got.tobytes() == wanted.tobytes()
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape
+        assert got.tobytes() == wanted.tobytes() or almost(got, wanted)
+
+
+def almost(got: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether floats are the same but for last digits: NumPy's products and functions depend on where an array lies."""
+    if got.dtype.kind not in "fc":
+        return False
+    scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
+    return np.allclose(got, wanted, rtol=0, atol=64 * np.finfo(got.dtype).eps * scale, equal_nan=True)
 
 
 @settings(max_examples=80)

@@ -1333,7 +1333,7 @@ class OpMethods:
     def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
-    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """Eigenvalues and eigenvectors of symmetric matrices."""
 
     def eigvalsh(self, a: TensorLike) -> Tensor:
@@ -1741,7 +1741,7 @@ class OpMethods:
     def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Whether elements of lhs are less than those of rhs."""
 
-    def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+    def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
         """Triangular factors of matrices, with partial pivoting."""
 
     def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:

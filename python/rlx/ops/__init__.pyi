@@ -355,7 +355,7 @@ def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: TensorLike |
 def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
-def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of symmetric matrices."""
 
 def eigvalsh(a: TensorLike) -> Tensor:
@@ -763,7 +763,7 @@ def lstsq(a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor
 def lt(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Whether elements of lhs are less than those of rhs."""
 
-def lu(a: TensorLike, *, shape: ShapeLike | None = ...) -> Any:
+def lu(a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Triangular factors of matrices, with partial pivoting."""
 
 def mamba_block(x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:

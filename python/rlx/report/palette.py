@@ -40,8 +40,12 @@ GROUPS = (
     Group("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
     Group("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
     Group("elementwise", "#fff3b8", ("elementwise", "bits", "complex", "quant", "requantize", "fake_quant", "random")),
-    Group("data", "#e3e6ea", ("leaf", "shape", "index", "padding", "scatter", "image")),
-    Group("recurrences and transforms", "#c4ebe6", ("recurrent", "mtp", "fft", "linear_algebra")),
+    Group("data", "#e3e6ea", ("leaf", "shape", "sharding", "index", "padding", "scatter", "image")),
+    Group(
+        "recurrences and transforms",
+        "#c4ebe6",
+        ("recurrent", "mtp", "fft", "linear_algebra", "lu", "qr", "eigh", "svd", "triangular"),
+    ),
     Group("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
 )
 # The colours of the same on dark paper, where a page follows the reader's system.

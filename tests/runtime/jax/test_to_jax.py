@@ -91,7 +91,8 @@ def test_derivatives_are_jaxs(share: int) -> None:
     _judge(names, [lambda fun: jax.grad(loss(fun)), along, lambda fun: batched(jax.grad(loss(fun)))], 3e-3, 3e-4)
 
 
-@drawn("name", [n for n in SMOOTH if n != "while"], of_each=4)
+# JAX has no second derivative of random_gamma.
+@drawn("name", [n for n in SMOOTH if n not in ("while", "random_gamma")], of_each=4)
 def test_second_derivatives_are_jaxs(name: str) -> None:
     _judge([name], [second], 1e-2, 5e-3)
 

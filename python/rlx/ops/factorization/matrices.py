@@ -97,7 +97,7 @@ class Factorization(Card):
             return b.expand(b.eye(*order_of(shape, square=False), dtype=shape.dtype), shape.dims)
         return rules.zeros(b, shape)
 
-    def build(self, b: Builder, a: Any) -> Any:
+    def build(self, b: Builder, a: Any) -> Tensor | tuple[Tensor, ...]:
         return b.emit(self.name, (as_floats(b, a),))
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:

@@ -31,7 +31,6 @@ class Shard(Card, op="shard"):
         """Spread a tensor over the mesh of the graph: see `rlx.Graph.input`.
 
         Args:
-            b: Emits.
             x: Any tensor.
             sharding: For each dimension the axis of the mesh that it is spread over, None, or a tuple of axes.
         """
