@@ -28,12 +28,7 @@ class Shard(Card, op="shard"):
         return x
 
     def build(self, b: Builder, x: Any, sharding: Any) -> Tensor:
-        """Spread a tensor over the mesh of the graph: see `rlx.Graph.input`.
-
-        Args:
-            x: Any tensor.
-            sharding: For each dimension the axis of the mesh that it is spread over, None, or a tuple of axes.
-        """
+        """For each dimension `sharding` has the axis of the graph's mesh that it is spread over, None, or a tuple of axes."""
         x = tensor_like(b, x, f32)
         given = sharding_from_text(sharding, x.rank) if isinstance(sharding, str) else sharding_of(sharding, x.rank)
         if (mesh := getattr(b, "mesh", None)) is not None:
