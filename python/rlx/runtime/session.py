@@ -26,6 +26,7 @@ from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:
     from rlx.runtime.bucketed import BucketedGraph
+    from rlx.runtime.programs import Programs
 
 
 class Session(Answered):
@@ -58,6 +59,27 @@ class Session(Answered):
     def __repr__(self) -> str:
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"<Session for {self.target.name} ({self.target.arch}){threads}>"
+
+    @overload
+    def compile(
+        self,
+        graph: Mapping[str, Any],
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        cast: bool = ...,
+        bind: Mapping[str, int] | None = ...,
+        buckets: None = ...,
+        precision: Any = ...,
+        passes: str | None = ...,
+        policy: str = ...,
+        opt: int = ...,
+        fast_math: bool = ...,
+        dispatch: KernelDispatchPolicy | str | None = ...,
+        cache: DiskCache | str | os.PathLike[str] | bool = ...,
+        timeout: float | None = ...,
+        tune: float | None = ...,
+        tune_inputs: Mapping[str, Any] | None = ...,
+    ) -> Programs: ...
 
     @overload
     def compile(
@@ -118,11 +140,12 @@ class Session(Answered):
         timeout: float | None = None,
         tune: float | None = None,
         tune_inputs: Mapping[str, Any] | None = None,
-    ) -> CompiledGraph | BucketedGraph:
-        """Compile a graph. The graph is not changed.
+    ) -> CompiledGraph | BucketedGraph | Programs:
+        """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
         Args:
-            graph: A `Graph` or `GraphModule`, HIR or MIR.
+            graph: A `Graph` or `GraphModule`, HIR or MIR. A mapping of names to such graphs gives `Programs`, and the other
+                arguments hold for all of them.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
                 then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
             cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
@@ -149,6 +172,10 @@ class Session(Answered):
         """
         _check_options(timeout, buckets)
         options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
+        if isinstance(graph, Mapping):
+            options |= {"passes": passes, "cache": cache, "timeout": timeout}
+            tuning = tune, tune_inputs
+            return self._together(graph, bind, params, cast, options, tuning, buckets)
         if tune is not None or tune_inputs is not None:
             options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
             params = _converted(graph, params) if cast else params
@@ -160,6 +187,33 @@ class Session(Answered):
         artifact = _artifact(compilation, _cache(cache), timeout)
         program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
         return _with_params(program, compilation.prepared, params, cast)
+
+    def _together(
+        self,
+        graphs: Mapping[str, Any],
+        bind: Mapping[str, int] | None,
+        params: Any,
+        cast: bool,
+        options: dict[str, Any],
+        tuning: tuple[float | None, Any],
+        buckets: Any,
+    ) -> Programs:
+        """Entry points for several graphs."""
+        from rlx.runtime.together import compiled_together
+
+        if buckets:
+            raise Error("entry points have no buckets", hint="bind sizes, or give an entry point for each size")
+        if tuning != (None, None):
+            raise Error("tune goes with one graph, not with several", hint="tune each by itself, and see what it finds")
+        cache, timeout = _cache(options.pop("cache")), options.pop("timeout")
+
+        def compile(graph: Graph, sizes: dict[str, int] | None) -> tuple[CompiledGraph, Mapping[str, Any]]:
+            compilation = Compilation(graph, self.target, bind=sizes, **options)
+            artifact = _artifact(compilation, cache, timeout)
+            program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
+            return program, compilation.prepared.weights
+
+        return compiled_together(graphs, bind, params, cast, compile)
 
     def _tuned(
         self, graph: Graph, options: dict[str, Any], params: Any, inputs: Any, cache: DiskCache | None, seconds: Any
