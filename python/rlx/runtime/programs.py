@@ -257,7 +257,8 @@ class Programs:
             Error: They are something else.
         """
         if not isinstance(other, Programs) or set(other.names) != set(self.names):
-            given = f"entry points {', '.join(other.names)}" if isinstance(other, Programs) else type(other).__name__
+            given = type(other).__name__ if not isinstance(other, CompiledGraph) else "a single program"
+            given = f"those with {', '.join(other.names)}" if isinstance(other, Programs) else given
             raise Error(f"expected programs with the entry points {', '.join(self.names)}, got {given:.200}")
         return other
 
