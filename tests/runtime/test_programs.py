@@ -21,6 +21,7 @@ from rlx.ir import locks
 from rlx.ir.evaluate import evaluate_function
 from rlx.runtime import compiled, programs, shared_states
 from rlx.weights import arrays as weight_arrays
+from tests.drawing import drawn
 from tests.interrupts import Interrupts
 from tests.models.references import arrays, reference, weights, write_model
 from tests.runtime.test_threads import at_once
@@ -250,7 +251,8 @@ def test_calls_of_run_async_come_in_order(programs_: rlx.Programs) -> None:
     same([programs_.state("cache")], [meaning.states["cache"]])
 
 
-def test_an_interrupt_at_any_step_leaves_states_that_belong_together(programs_: rlx.Programs) -> None:
+@drawn("share", range(4))
+def test_an_interrupt_at_any_step_leaves_states_that_belong_together(share: int, programs_: rlx.Programs) -> None:
     """In particular while states are handed from one program to the other."""
     p = programs_
     interrupts = Interrupts([compiled, programs, shared_states, weight_arrays, locks, executable, xla])
@@ -268,7 +270,7 @@ def test_an_interrupt_at_any_step_leaves_states_that_belong_together(programs_: 
         return meaning
 
     prepare()
-    for step in interrupts.steps(work):
+    for step in interrupts.steps(work)[share::4]:
         meaning = prepare()
         interrupts.at(step, work)
         if at_once(partial(p.state, "own"))[0] != 0.5:  # in another thread: no lock is left behind

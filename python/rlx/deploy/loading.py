@@ -21,7 +21,7 @@ def load(
     target: str | None = None,
     threads: int | None = None,
     expected_sha256: str | None = None,
-) -> CompiledGraph | Programs:
+) -> Any:
     """Load a compiled program. It is code: load those that you trust, or say which file you mean by its SHA-256.
 
     A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
@@ -36,6 +36,9 @@ def load(
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 
+    Returns:
+        A `CompiledGraph`, or `Programs`.
+
     Raises:
         Error: The file is missing or damaged, or is another one than expected; it has no program that this machine can run; or
             a parameter does not fit.
@@ -45,7 +48,9 @@ def load(
     file = bundle.load(path, expected_sha256=expected_sha256)
     if isinstance(file, Bundle):
         chosen = {entry: file.entry(entry).choose(target) for entry in file.entries}
-        compiled = Programs({entry: CompiledGraph(artifact, threads=threads) for entry, artifact in chosen.items()})
+        compiled: Programs | CompiledGraph = Programs(
+            {entry: CompiledGraph(artifact, threads=threads) for entry, artifact in chosen.items()}
+        )
     else:
         compiled = CompiledGraph(file.choose(target), threads=threads)
     given = None if params is None else opened(params)
