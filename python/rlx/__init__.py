@@ -52,6 +52,7 @@ _HOMES = {
     "CompiledGraph": "rlx.runtime.compiled",
     "DeviceArray": "rlx.runtime.device_array",
     "BucketedGraph": "rlx.runtime.bucketed",
+    "Programs": "rlx.runtime.programs",
     "Session": "rlx.runtime.session",
     "load": "rlx.deploy",
     **dict.fromkeys(("jit", "Jit"), "rlx.runtime.jit"),
@@ -82,7 +83,7 @@ _MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "tr
 # Homes of names that have nothing to do with graphs: they are there without MLIR.
 _WITHOUT_GRAPHS = (
     *("rlx.deploy", "rlx.ir.dtype", "rlx.ir.errors", "rlx.ir.shape"),
-    *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array"),
+    *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array", "rlx.runtime.programs"),
 )
 
 

@@ -77,6 +77,7 @@ from rlx.runtime.model import Param as Param
 from rlx.runtime.model import model as model
 from rlx.runtime.pipeline import CompileResult as CompileResult
 from rlx.runtime.pipeline import Pipeline as Pipeline
+from rlx.runtime.programs import Programs as Programs
 from rlx.runtime.session import Session as Session
 from rlx.tick import Tick as Tick
 from rlx.transforms.call import call as call

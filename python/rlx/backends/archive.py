@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -31,10 +31,14 @@ from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.files import file_name, replacing
 from rlx.weights.mapped import content_of
 
+if TYPE_CHECKING:
+    from rlx.backends.bundle import Bundle
+
 FORMAT = 3
+SEVERAL_FORMAT = 4  # of files with several entry points: see `bundle.py`
 MANIFEST, PARAMETERS, PROGRAMS = "manifest.json", "parameters.irpa", "programs"
 _LONGEST_MANIFEST = 64 << 20
-_MOST_PROGRAMS = 64
+MOST_PROGRAMS = 64
 
 
 @dataclass(frozen=True)
@@ -85,23 +89,14 @@ class Archive:
         names = [f"{a.target} ({a.arch})" for a in artifacts]
         if twice := {n for n in names if names.count(n) > 1}:
             raise Error(f"two programs for {sorted(twice)[0]} in one file", hint="leave one of them out")
-        if len(names) > _MOST_PROGRAMS:
-            raise Error(f"{len(names)} programs in one file; at most {_MOST_PROGRAMS} are allowed")
+        if len(names) > MOST_PROGRAMS:
+            raise Error(f"{len(names)} programs in one file; at most {MOST_PROGRAMS} are allowed")
         return cls(first, tuple(Stored(a.target, a.arch, a.info, a.program) for a in artifacts), parameters)
 
     def _members(self) -> dict[str, Any]:
-        others = {_member(index, p.target, p.arch): p.code for index, p in enumerate(self.programs)}
-        if self.parameters is not None and self.parameters.file is None:
-            others[PARAMETERS] = self.parameters.content
-        manifest = {
-            "format": FORMAT,
-            "signature": self.signature.to_json(),
-            "programs": [{"target": p.target, "arch": p.arch, "info": p.info} for p in self.programs],
-            "parameters": self.parameters and self.parameters.to_json(),
-            "members": [[n, memoryview(d).nbytes, hashlib.sha256(d).hexdigest()] for n, d in others.items()],
-        }
-        manifest["sha256"] = checksum(manifest)
-        return {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False).encode(), **others}
+        head = {"format": FORMAT, "signature": self.signature.to_json(), "programs": programs_to_json(self.programs)}
+        programs = {member(index, p.target, p.arch): p.code for index, p in enumerate(self.programs)}
+        return written_members(head, programs, self.parameters)
 
     def to_bytes(self) -> bytes:
         """The content of the file. Equal archives have equal files.
@@ -134,18 +129,7 @@ class Archive:
         Raises:
             Error: The data is damaged, of another format, or is not what was expected.
         """
-        if expected_sha256 is not None:
-            check_sha256(data, expected_sha256, name)
-        try:
-            members = members_of(data)
-            if next(iter(members)) != MANIFEST:
-                raise Error(f"its first member is not {MANIFEST}")
-            manifest = fields.parsed(bytes(members.pop(MANIFEST)), _LONGEST_MANIFEST)
-        except Error as problem:
-            raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
-        if isinstance(manifest, dict) and manifest.get("format") != FORMAT:
-            written_format = fields.shown(manifest.get("format"))
-            raise Error(f"{name}: format {written_format}, this version reads {FORMAT}", hint="compile it again")
+        manifest, members = read_members(data, name, expected_sha256)
         try:
             return replace(_from_manifest(manifest, members), name=name)
         except Error as problem:
@@ -223,9 +207,12 @@ class Archive:
         return max(able, key=lambda entry: entry[0])[1]
 
 
+HasParameters = TypeVar("HasParameters", bound="Archive | Bundle")
+
+
 def with_parameters(
-    archive: Archive, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
-) -> Archive:
+    archive: HasParameters, path: str, arrays: Mapping[str, np.ndarray], file: str | os.PathLike[str] | None = None
+) -> HasParameters:
     """A file with the values of parameters.
 
     Args:
@@ -251,9 +238,61 @@ def _judge(target: str) -> Judging | None:
     return loader if isinstance(loader, Judging) else None
 
 
-def _member(index: int, target: str, arch: str) -> str:
+def member(index: int, target: str, arch: str) -> str:
     """The name of a program in the archive: for people who take it out."""
     return f"{PROGRAMS}/{index}-" + re.sub(r"[^A-Za-z0-9_-]", "_", f"{target}-{arch}")[:60]
+
+
+def programs_to_json(programs: Sequence[Stored]) -> list[dict[str, Any]]:
+    """What a manifest says of programs."""
+    return [{"target": p.target, "arch": p.arch, "info": p.info} for p in programs]
+
+
+def written_members(
+    head: Mapping[str, Any], programs: Mapping[str, Any], parameters: Parameters | None
+) -> dict[str, Any]:
+    """The members of a file, with its manifest.
+
+    Args:
+        head: The first entries of the manifest.
+        programs: The programs, by the names of their members.
+        parameters: The values of parameters, if there are any.
+    """
+    others = dict(programs)
+    if parameters is not None and parameters.file is None:
+        others[PARAMETERS] = parameters.content
+    manifest = {
+        **head,
+        "parameters": parameters and parameters.to_json(),
+        "members": [[n, memoryview(d).nbytes, hashlib.sha256(d).hexdigest()] for n, d in others.items()],
+    }
+    manifest["sha256"] = checksum(manifest)
+    return {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False).encode(), **others}
+
+
+def read_members(
+    data: Any, name: str, expected_sha256: str | None = None, formats: Sequence[int] = (FORMAT,)
+) -> tuple[Any, dict[str, memoryview]]:
+    """The manifest of a file, of which nothing but its format has been checked, and the other members.
+
+    Raises:
+        Error: The data is no such file, is damaged, of another format, or is not what was expected.
+    """
+    if expected_sha256 is not None:
+        check_sha256(data, expected_sha256, name)
+    try:
+        members = members_of(data)
+        if next(iter(members)) != MANIFEST:
+            raise Error(f"its first member is not {MANIFEST}")
+        manifest = fields.parsed(bytes(members.pop(MANIFEST)), _LONGEST_MANIFEST)
+    except Error as problem:
+        raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
+    if isinstance(manifest, dict) and manifest.get("format") not in formats:
+        if manifest.get("format") == SEVERAL_FORMAT:
+            raise Error(f"{name} has several entry points, and one program is wanted", hint="rlx.load gives them all")
+        written_format, known = fields.shown(manifest.get("format")), " and ".join(map(str, formats))
+        raise Error(f"{name}: format {written_format}, this version reads {known}", hint="compile it again")
+    return manifest, members
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
@@ -262,7 +301,7 @@ def checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
-def _unchanged(value: Any, what: str) -> Any:
+def unchanged(value: Any, what: str) -> Any:
     return value  # it is checked elsewhere
 
 
@@ -272,37 +311,68 @@ def _facts(value: Any, what: str) -> dict[str, Any]:
     return value  # the back end checks it
 
 
-_PROGRAM = record({"target": name, "arch": name, "info": _facts})
-_MEMBER = fields.row(name, integer(0, 1 << 32), name)
+PROGRAM = record({"target": name, "arch": name, "info": _facts})
+MEMBER = fields.row(name, integer(0, 1 << 32), name)
 _CONTENT: Callable[[Any, str], dict[str, Any]] = record(
     {
-        "format": _unchanged,
-        "signature": _unchanged,
-        "programs": listed(_PROGRAM, _MOST_PROGRAMS),
-        "parameters": _unchanged,
-        "members": listed(_MEMBER, _MOST_PROGRAMS + 1),
+        "format": unchanged,
+        "signature": unchanged,
+        "programs": listed(PROGRAM, MOST_PROGRAMS),
+        "parameters": unchanged,
+        "members": listed(MEMBER, MOST_PROGRAMS + 1),
         "sha256": name,
     }
 )
 
 
-def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
-    content = _CONTENT(manifest, "manifest")
+def check_members(manifest: Mapping[str, Any], content: Mapping[str, Any], members: Mapping[str, memoryview]) -> None:
+    """Check that a file has the members that its manifest lists, with their sizes and hashes.
+
+    Args:
+        manifest: The manifest.
+        content: The same, checked.
+        members: The members of the file without it.
+
+    Raises:
+        Error: It has not.
+    """
     if content["sha256"] != checksum(manifest):
         raise Error("the checksum of its manifest is that of another one")
     if [entry[0] for entry in content["members"]] != list(members):
         raise Error("its members are not those that its manifest lists")
     for key, size, sha256 in content["members"]:
         check(members[key], size, sha256, key)
-    signature, programs = Signature.from_json(content["signature"]), content["programs"]
-    described = content["parameters"]
+
+
+def stored_values(
+    described: Any, signature: Signature, programs: Sequence[str], members: Mapping[str, memoryview]
+) -> Parameters | None:
+    """The values of parameters that a manifest describes.
+
+    Args:
+        described: What it says of them.
+        signature: Has the parameters.
+        programs: The names of the members that are programs.
+        members: All members.
+
+    Raises:
+        Error: There are other members than these programs and the values, or the values do not fit.
+    """
     values = None if described is None else Parameters.from_json(described, signature)
-    names = [_member(index, p["target"], p["arch"]) for index, p in enumerate(programs)]
     is_inside = values is not None and values.file is None
-    if [*names, *[PARAMETERS] * is_inside] != list(members) or not programs:
+    if [*programs, *[PARAMETERS] * is_inside] != list(members) or not programs:
         raise Error("its members are not the programs that its manifest has")
     if values is not None and is_inside:
         check(members[PARAMETERS], values.size, values.sha256, PARAMETERS)
         values = replace(values, content=members[PARAMETERS])
+    return values
+
+
+def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
+    content = _CONTENT(manifest, "manifest")
+    check_members(manifest, content, members)
+    signature, programs = Signature.from_json(content["signature"]), content["programs"]
+    names = [member(index, p["target"], p["arch"]) for index, p in enumerate(programs)]
+    values = stored_values(content["parameters"], signature, names, members)
     stored = [Stored(p["target"], p["arch"], p["info"], members[key]) for key, p in zip(names, programs, strict=True)]
     return Archive(signature, tuple(stored), values)

@@ -179,6 +179,15 @@ class Program(Protocol):
 
 
 @runtime_checkable
+class TakingStates(Protocol):
+    """A program that can take the value of a state from another one where it lies, without a way through the host."""
+
+    def take_state(self, name: str, other: Program, /) -> bool:
+        """Give a state the value that it has in another program; False, and nothing is changed, if that lies elsewhere."""
+        ...
+
+
+@runtime_checkable
 class KeepingResults(Protocol):
     """A program whose arguments and results may lie in the memory of its device. Those of others lie in that of the process;
     where they only pass through it, the program says so by an attribute `in_host_memory` that is False.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
+    from rlx.backends.bundle import Bundle
     from rlx.ir.graph import Graph
 
 _ZIP = b"PK\x03\x04"
@@ -16,7 +17,7 @@ _PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text be
 
 def read_program(
     path: str, function: str | None = None, sha256: str | None = None, bind: list[str] | None = None
-) -> Graph | Archive:
+) -> Graph | Archive | Bundle:
     """The graph or the compiled programs in a file.
 
     Args:
@@ -28,7 +29,7 @@ def read_program(
     Raises:
         Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of programs.
     """
-    from rlx.backends.archive import Archive
+    from rlx.backends import bundle
     from rlx.backends.hashes import check_sha256
     from rlx.weights.mapped import content_of
 
@@ -36,7 +37,7 @@ def read_program(
     if sha256 is not None:
         check_sha256(data, sha256, path)
     if data[:4] == _ZIP:
-        return Archive.from_bytes(data, path) if path == "-" else Archive.load(path, expected_sha256=sha256)
+        return bundle.from_bytes(data, path) if path == "-" else bundle.load(path, expected_sha256=sha256)
     if path.endswith(".onnx") or data[:1] == _PROTOBUF:
         return _onnx(bytes(data), path, function, [] if bind is None else bind)
     return _graph(bytes(data), path, function)

@@ -16,7 +16,9 @@ from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
+    from rlx.backends.bundle import Bundle
     from rlx.backends.compilation import Compilation
+    from rlx.backends.parameters import Parameters
     from rlx.ir.graph import Graph
     from rlx.ir.listing import GraphReport
     from rlx.weights import Weights
@@ -79,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.stage or arguments.svg or arguments.html or arguments.memory or arguments.memory_svg:
         raise Error(f"{arguments.file} is compiled; --stage, --svg, --html and --memory need MLIR text")
-    print(printable(_archive_text(program)))
+    print(printable(_file_text(program)))
     return 0
 
 
@@ -144,6 +146,25 @@ def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
         write_atomically(arguments.memory_svg, report.svg().encode())
 
 
+def _file_text(file: Archive | Bundle) -> str:
+    from rlx.backends.bundle import Bundle
+
+    if not isinstance(file, Bundle):
+        return _archive_text(file)
+    lines = [f"{len(file.entries)} entry points: {', '.join(file.entries)}"]
+    lines += [f"\n{name}: {_archive_text(archive)}" for name, archive in file.entries.items()]
+    if file.parameters is not None:
+        lines.append("\n" + _values_line(file.parameters).strip())
+    return "\n".join(lines)
+
+
+def _values_line(stored: Parameters) -> str:
+    from rlx.report.text import bytes_text
+
+    place = "in this file" if stored.file is None else f"in {stored.file}, with the hash {stored.sha256}"
+    return f"  parameters with values: {len(stored.places)}, {bytes_text(stored.size)}, {place}"
+
+
 def _archive_text(archive: Archive) -> str:
     from rlx.report.text import bytes_text
 
@@ -154,8 +175,7 @@ def _archive_text(archive: Archive) -> str:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
     if stored is not None:
-        place = "in this file" if stored.file is None else f"in {stored.file}, with the hash {stored.sha256}"
-        lines.append(f"  parameters with values: {len(stored.places)}, {bytes_text(stored.size)}, {place}")
+        lines.append(_values_line(stored))
     for program in archive.programs:
         if len(programs) > 1:
             lines.append(f"  {program}")

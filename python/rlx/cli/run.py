@@ -22,6 +22,7 @@ from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
+    from rlx.backends.bundle import Bundle
     from rlx.ir.graph import Graph
     from rlx.ir.interface import Argument, Output
 
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", metavar="SHA256", help="look at the file only if this is its SHA-256, which `rlx compile` prints"
     )
+    parser.add_argument("--entry", metavar="NAME", help="the entry point to run, of a compiled artifact with several")
     parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
     add_compile_options(parser)
 
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
-    program = read_program(arguments.file, arguments.function, arguments.verify, arguments.bind)
+    program = _entry(read_program(arguments.file, arguments.function, arguments.verify, arguments.bind), arguments)
     signature = program if isinstance(program, Graph) else program.signature
     declared, outputs = signature.arguments, signature.outputs
     if not isinstance(program, Graph):
@@ -106,6 +108,22 @@ def run(arguments: argparse.Namespace) -> int:
     for line in call.remarks():
         print(line)
     return 0
+
+
+def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> Graph | Archive:
+    """What is to be run of a file.
+
+    Raises:
+        Error: It has several entry points and none is named, has no such entry point, or has none at all.
+    """
+    from rlx.backends.bundle import Bundle
+    from rlx.ir.errors import Error
+
+    if isinstance(program, Bundle):
+        return program.entry(arguments.entry)
+    if arguments.entry is not None:
+        raise Error(f"{arguments.file} has no entry points by name; leave out --entry={arguments.entry}")
+    return program
 
 
 def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:

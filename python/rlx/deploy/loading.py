@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlx.backends.archive import Archive
+from rlx.backends import bundle
+from rlx.backends.bundle import Bundle
 from rlx.ir.checks import check_string
 from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.programs import Programs
 from rlx.weights import opened
 
 
@@ -19,19 +21,23 @@ def load(
     target: str | None = None,
     threads: int | None = None,
     expected_sha256: str | None = None,
-) -> CompiledGraph:
+) -> Any:
     """Load a compiled program. It is code: load those that you trust, or say which file you mean by its SHA-256.
 
-    Of a file with several programs it is the one for this machine: see `Archive.choose`. Parameters that are in the file, or in
-    one beside it that it refers to, are mapped into memory: these files must not be written to as long as the program is used.
+    A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
+    targets it is the one for this machine: see `Archive.choose`. Parameters that are in the file, or in one beside it that it
+    refers to, are mapped into memory: these files must not be written to as long as the program is used.
 
     Args:
-        path: What `CompiledGraph.save` or `rlx compile` wrote.
+        path: What `CompiledGraph.save`, `Programs.save` or `rlx compile` wrote.
         params: Weights, by name or as the path of a file, instead of those of the file; arrays are copied.
         cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
         target: The name of the only target to choose among, such as `"cpu"`.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
+
+    Returns:
+        A `CompiledGraph`, or `Programs`.
 
     Raises:
         Error: The file is missing or damaged, or is another one than expected; it has no program that this machine can run; or
@@ -39,12 +45,18 @@ def load(
     """
     if target is not None:
         check_string(target, "target")
-    archive = Archive.load(path, expected_sha256=expected_sha256)
-    compiled = CompiledGraph(archive.choose(target), threads=threads)
+    file = bundle.load(path, expected_sha256=expected_sha256)
+    if isinstance(file, Bundle):
+        chosen = {entry: file.entry(entry).choose(target) for entry in file.entries}
+        compiled: Programs | CompiledGraph = Programs(
+            {entry: CompiledGraph(artifact, threads=threads) for entry, artifact in chosen.items()}
+        )
+    else:
+        compiled = CompiledGraph(file.choose(target), threads=threads)
     given = None if params is None else opened(params)
-    stored = archive.parameters
+    stored = file.parameters
     if stored is not None and not (given is not None and stored.places.keys() <= given.keys()):
-        compiled.set_params(stored.arrays(archive.signature, archive.folder), copy=False)
+        compiled.set_params(stored.arrays(file.signature, file.folder), copy=False)
     if given is not None:
         compiled.set_params(given, cast=cast)
     return compiled

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.errors import Error
-from rlx.ir.interface import Argument
+from rlx.ir.interface import Argument, argument_array
 from rlx.ir.suggestions import suggestion
+from rlx.weights import Weights, opened
+from rlx.weights.arrays import keep
 
 _LISTED = 20  # how many names a message lists
 _MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
@@ -35,6 +39,29 @@ def checked_cast(cast: Any) -> bool:
     if not isinstance(cast, bool):
         raise Error(f"cast is True or False, not {cast!r:.60}")
     return cast
+
+
+def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: Any) -> dict[str, np.ndarray]:
+    """The weights that a user gives, checked, as arrays that a program may keep.
+
+    Args:
+        known: The parameters that there are, by name.
+        params: Arrays by name, `Weights`, or a path: see `CompiledGraph.set_params`.
+        copy: False where the caller promises not to change the arrays.
+        cast: Whether arrays of other dtypes are converted.
+
+    Raises:
+        Error: One does not fit, or there is no parameter of its name.
+    """
+    params, cast = opened(params), checked_cast(cast)
+    if isinstance(params, Weights):
+        params, copy = params.values_of(known.values(), cast=cast), False
+    arrays = {}
+    for name, value in params.items():
+        if name not in known:
+            raise unknown_name("parameter", name, known)
+        arrays[name] = argument_array(known[name], value, cast=cast)
+    return {name: keep(array, copy) for name, array in arrays.items()}
 
 
 def listed(names: Collection[str]) -> str:

@@ -18,8 +18,8 @@ from rlx.ir.given import given_array
 from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.locks import holding, make_lock
 from rlx.runtime.arguments import (
-    checked_cast,
     checked_threads,
+    given_params,
     missing_input,
     unknown_input,
     unknown_name,
@@ -29,7 +29,6 @@ from rlx.runtime.content import Content
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.order import Order
 from rlx.runtime.saved import Saved
-from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class CompiledGraph(Saved):
             Error: There is no such parameter, or shape or dtype differ.
         """
         if not isinstance(name, str):
-            raise self._no_parameter(name)
+            raise unknown_name("parameter", name, self._params)
         self.set_params({name: value}, copy=copy, cast=cast)
 
     def set_params(
@@ -117,20 +116,9 @@ class CompiledGraph(Saved):
             Error: A parameter does not fit, a name is unknown (mapping), or the file is missing, damaged, lacks a
                 parameter or holds NaN. Then none is set.
         """
-        params, cast = opened(params), checked_cast(cast)
-        if isinstance(params, Weights):
-            params, copy = params.values_of(self._params.values(), cast=cast), False
-        arrays = {}
-        for name, value in params.items():
-            if name not in self._params:
-                raise self._no_parameter(name)
-            arrays[name] = argument_array(self._params[name], value, cast=cast)
-        arrays = {name: keep(array, copy) for name, array in arrays.items()}
+        arrays = given_params(self._params, params, copy, cast)
         self._settle()
         holding(self._lock, self._replace_weights, arrays)
-
-    def _no_parameter(self, name: Any) -> Error:
-        return unknown_name("parameter", name, self._params)
 
     def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         before = self._content
@@ -155,12 +143,15 @@ class CompiledGraph(Saved):
         missing = [name for name in self._params if name not in content.weights]
         if missing:
             raise unset_params([self._params[name] for name in missing])
-        runtime, backend = runtime_of(self.artifact.target), backend_of(self.artifact.target)
-        with calling(backend, "load", ExecutionError):
-            program = runtime.load(self.artifact, content.weights, self._threads)
-            for name, value in content.states.items():
-                program.write_state(name, value)
+        with calling(backend_of(self.artifact.target), "load", ExecutionError):
+            program = self._load_on_device(content)
         self._content = Content(content.weights, program=program, proved=False)
+        return program
+
+    def _load_on_device(self, content: Content) -> Program:
+        program = runtime_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
+        for name, value in content.states.items():
+            program.write_state(name, value)
         return program
 
     def _run_first(self, arrays: list[np.ndarray]) -> list[np.ndarray]:

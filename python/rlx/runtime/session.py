@@ -26,6 +26,7 @@ from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:
     from rlx.runtime.bucketed import BucketedGraph
+    from rlx.runtime.programs import Programs
 
 
 class Session(Answered):
@@ -58,6 +59,27 @@ class Session(Answered):
     def __repr__(self) -> str:
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"<Session for {self.target.name} ({self.target.arch}){threads}>"
+
+    @overload
+    def compile(
+        self,
+        graph: Mapping[str, Any],
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        cast: bool = ...,
+        bind: Mapping[str, int] | None = ...,
+        buckets: None = ...,
+        precision: Any = ...,
+        passes: str | None = ...,
+        policy: str = ...,
+        opt: int = ...,
+        fast_math: bool = ...,
+        dispatch: KernelDispatchPolicy | str | None = ...,
+        cache: DiskCache | str | os.PathLike[str] | bool = ...,
+        timeout: float | None = ...,
+        tune: float | None = ...,
+        tune_inputs: Mapping[str, Any] | None = ...,
+    ) -> Programs: ...
 
     @overload
     def compile(
@@ -118,11 +140,11 @@ class Session(Answered):
         timeout: float | None = None,
         tune: float | None = None,
         tune_inputs: Mapping[str, Any] | None = None,
-    ) -> CompiledGraph | BucketedGraph:
-        """Compile a graph. The graph is not changed.
+    ) -> CompiledGraph | BucketedGraph | Programs:
+        """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
         Args:
-            graph: A `Graph` or `GraphModule`, HIR or MIR.
+            graph: A `Graph` or `GraphModule`, HIR or MIR; a mapping of names to graphs gives `Programs`, options hold for all.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
                 then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
             cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
@@ -147,22 +169,53 @@ class Session(Answered):
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
-        _check_options(timeout, buckets)
+        _check_options(timeout, buckets, tune if tune is not None else tune_inputs, isinstance(graph, Mapping))
         options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
+        if isinstance(graph, Mapping):
+            return self._together(graph, bind, params, cast, options | {"passes": passes}, _cache(cache), timeout)
         if tune is not None or tune_inputs is not None:
             options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
-            params = _converted(graph, params) if cast else params
-            return self._tuned(graph_of(graph, "compile"), options, params, tune_inputs, _cache(cache), tune)
+            return self._tuned(graph_of(graph, "compile"), options, params, cast, tune_inputs, _cache(cache), tune)
         compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
         if buckets:
             bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
             return _with_params(bucketed, compilation.prepared, params, cast)
-        artifact = _artifact(compilation, _cache(cache), timeout)
-        program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
+        program = self._program(compilation, _cache(cache), timeout)
         return _with_params(program, compilation.prepared, params, cast)
 
+    def _program(self, compilation: Compilation, cache: DiskCache | None, timeout: float | None) -> CompiledGraph:
+        artifact = _artifact(compilation, cache, timeout)
+        return CompiledGraph(artifact, threads=self.threads, compilation=compilation)
+
+    def _together(
+        self,
+        graphs: Mapping[str, Any],
+        bind: Mapping[str, int] | None,
+        params: Any,
+        cast: bool,
+        options: dict[str, Any],
+        cache: DiskCache | None,
+        timeout: float | None,
+    ) -> Programs:
+        """Entry points for several graphs."""
+        from rlx.runtime.together import compiled_together
+
+        def compile(graph: Graph, sizes: dict[str, int] | None) -> tuple[CompiledGraph, Mapping[str, Any]]:
+            compilation = Compilation(graph, self.target, bind=sizes, **options)
+            program = self._program(compilation, cache, timeout)
+            return program, compilation.prepared.weights
+
+        return compiled_together(graphs, bind, params, cast, compile)
+
     def _tuned(
-        self, graph: Graph, options: dict[str, Any], params: Any, inputs: Any, cache: DiskCache | None, seconds: Any
+        self,
+        graph: Graph,
+        options: dict[str, Any],
+        params: Any,
+        cast: bool,
+        inputs: Any,
+        cache: DiskCache | None,
+        seconds: Any,
     ) -> CompiledGraph:
         """The fastest program for a graph on this machine."""
         from rlx.runtime.tuning import Request, check_seconds, tuned
@@ -173,6 +226,7 @@ class Session(Answered):
             raise Error("tune_inputs goes with tune, the seconds that tuning may take", hint="tune=60")
         if inputs is not None and not isinstance(inputs, Mapping):
             raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
+        params = _converted(graph, params) if cast else params
         return tuned(Request(self, graph, options, params, inputs, cache), check_seconds(seconds))
 
     def _bucketed(self, source: Graph, buckets: Mapping[str, Sequence[int]], options: dict[str, Any]) -> BucketedGraph:
@@ -199,9 +253,18 @@ def _check_timeout(timeout: float | None) -> None:
         raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
 
 
-def _check_options(timeout: Any, buckets: Any) -> None:
+def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> None:
+    """Check options, of which some go with one graph alone.
+
+    Raises:
+        Error: One is of another kind, or is given for several graphs.
+    """
     _check_timeout(timeout)
     _check_buckets(buckets)
+    if several and buckets is not None:
+        raise Error("entry points have no buckets", hint="bind sizes, or give an entry point for each size")
+    if several and tuning is not None:
+        raise Error("tune goes with one graph, not with several", hint="tune each by itself, and see what it finds")
 
 
 def _check_buckets(buckets: Any) -> None:

@@ -1,4 +1,4 @@
-"""Compiled artifacts of both back ends: read, loaded and run.
+"""Compiled artifacts of both back ends, alone and as entry points of one file: read, loaded and run.
 
 A checksum refuses whatever is damaged by accident. Here it is set right after the damage, so that the checks behind it are
 tried. Only machine code that was tampered with is left out: it is code, and no check can tell what it does.
@@ -31,7 +31,7 @@ class Artifacts(Kind):
     def prepare(self) -> None:
         if not hasattr(self, "files"):
             made = artifacts()
-            self.files = [artifact.to_bytes() for artifact in made] + [several(made)]
+            self.files = [artifact.to_bytes() for artifact in made] + [several(made), entry_points(made)]
             self.members = [members(data) for data in self.files]
 
     def make(self, rng: random.Random) -> bytes:
@@ -41,7 +41,7 @@ class Artifacts(Kind):
         document, others = copy.deepcopy(self.members[which])
         if rng.random() < 0.85:
             document = mutated(document, rng)
-        elif document["programs"][0]["info"].get("form") == "rlx":
+        elif document.get("programs", [{"info": {}}])[0]["info"].get("form") == "rlx":
             others = {name: damaged_bytes(data, rng) for name, data in others.items()}
         if isinstance(document, dict) and rng.random() < 0.9:
             document = sealed(document, others if rng.random() < 0.5 else {})
@@ -49,14 +49,22 @@ class Artifacts(Kind):
 
     def attempt(self, data: bytes) -> Any:
         """Everything that may be done with an artifact."""
-        from rlx.backends.archive import Archive
+        from rlx.backends import bundle
         from rlx.runtime.compiled import CompiledGraph
+        from rlx.runtime.programs import Programs
 
-        archive = Archive.from_bytes(data)
-        again = Archive.from_bytes(archive.to_bytes())
-        assert again.to_bytes() == archive.to_bytes() and again.signature.to_json() == archive.signature.to_json()
-        values = {} if archive.parameters is None else archive.parameters.arrays(archive.signature)
-        use(CompiledGraph(archive.choose(), threads=1), values)
+        file = bundle.from_bytes(data)
+        again = bundle.from_bytes(file.to_bytes())
+        assert again.to_bytes() == file.to_bytes() and again.signature.to_json() == file.signature.to_json()
+        values = {} if file.parameters is None else file.parameters.arrays(file.signature)
+        if not isinstance(file, bundle.Bundle):
+            use(CompiledGraph(file.choose(), threads=1), values)
+            return
+        chosen = {name: file.entry(name).choose() for name in file.entries}
+        programs = Programs({name: CompiledGraph(artifact, threads=1) for name, artifact in chosen.items()})
+        for name in programs:
+            known = {a.name for a in programs[name].artifact.signature.of_kind("param")}
+            use(programs[name], {n: array for n, array in values.items() if n in known})
 
 
 def artifacts() -> list[Any]:
@@ -87,6 +95,17 @@ def several(made: list[Any]) -> bytes:
 
     archive = Archive.of([a for a in made if a.signature.name == "fixed"])
     return with_parameters(archive, "several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
+
+
+def entry_points(made: list[Any]) -> bytes:
+    """A file with two entry points that share a parameter and a state, one of them for two targets."""
+    from rlx.backends.archive import with_parameters
+    from rlx.backends.bundle import Bundle
+
+    fixed = [a for a in made if a.signature.name == "fixed"]
+    sized = next(a for a in made if a.signature.name == "sized")
+    bundle = Bundle.of({"first": fixed, "second": fixed[:1], "other": [sized]})
+    return with_parameters(bundle, "entries.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
 
 
 def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:

@@ -202,6 +202,32 @@ class Function:
             self._executable.trim()
         return outputs
 
+    def pass_on(self, source: Function) -> None:
+        """Run it on the results of another function, which takes nothing; no array is made of them.
+
+        Raises:
+            ExecutionError: One of the two failed.
+        """
+        try:
+            views = holding(source._lock, source._results)
+            holding(self._lock, self._call_on, views)
+        except _FAILURES as error:
+            raise self._failure(error) from error
+
+    def _results(self) -> list[Any]:
+        """The results of a call without arguments, as they lie on the device."""
+        from iree.runtime import HalBufferView
+
+        results = self._new_list(len(self._takers))
+        self._invoke(self._function, self._new_list(0), results)
+        return [results.get_as_object(index, HalBufferView) for index in range(len(self._takers))]
+
+    def _call_on(self, views: Sequence[Any]) -> None:
+        arguments = self._new_list(len(views))
+        for view in views:
+            arguments.push_ref(view)
+        self._invoke(self._function, arguments, self._new_list(len(self._takers)))
+
     def refuse(self, reason: str) -> None:
         """Raise an error in all later calls."""
 

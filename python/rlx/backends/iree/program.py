@@ -77,6 +77,8 @@ class Program:
         if self.executable.note(signature.name, DESCRIPTION_KEY) != description(signature, borrow, requirements):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
+        self._getters: dict[str, Function] = {}  # made when they are needed
+        self._setters: dict[str, Function] = {}
         # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
             signature.name,
@@ -90,14 +92,31 @@ class Program:
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of the current value of a state."""
-        type_ = _tensor_type(self.states[name].shape)
-        return self.executable.function(state_getter(name), [], [type_], copy_results=True)([])[0]
+        return self._getter(name)([])[0]
 
     def write_state(self, name: str, value: np.ndarray) -> None:
         """Set the value of a state."""
-        shape = self.states[name].shape
-        type_ = ArgumentType(shape.dtype.numpy, shape.static)
-        self.executable.function(state_setter(name), [type_], [])([value])
+        self._setter(name)([value])
+
+    def take_state(self, name: str, other: object, /) -> bool:
+        """Give a state the buffer of another program on the same device: see `protocol.TakingStates`."""
+        if not isinstance(other, Program) or other.executable.device is not self.executable.device:
+            return False
+        self._setter(name).pass_on(other._getter(name))
+        return True
+
+    def _getter(self, name: str) -> Function:
+        if name not in self._getters:
+            type_ = _tensor_type(self.states[name].shape)
+            self._getters[name] = self.executable.function(state_getter(name), [], [type_], copy_results=True)
+        return self._getters[name]
+
+    def _setter(self, name: str) -> Function:
+        if name not in self._setters:
+            shape = self.states[name].shape
+            type_ = ArgumentType(shape.dtype.numpy, shape.static)
+            self._setters[name] = self.executable.function(state_setter(name), [type_], [])
+        return self._setters[name]
 
 
 def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:

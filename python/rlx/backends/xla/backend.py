@@ -334,6 +334,13 @@ class Program:
         """Set the value of a state."""
         holding(self.lock, self._write_state, name, np.array(value, order="C"))
 
+    def take_state(self, name: str, other: object, /) -> bool:
+        """Give a state the value of another program, whose array it shares: see `protocol.TakingStates`."""
+        if not isinstance(other, Program):
+            return False
+        self._on_device = self._on_device | {name: other._on_device[name]}
+        return True
+
     def _write_state(self, name: str, value: np.ndarray) -> None:
         self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))
 

@@ -1,0 +1,289 @@
+"""`Programs`: several compiled entry points that share parameters and states by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.archive import with_parameters
+from rlx.backends.artifact import Artifact
+from rlx.backends.bundle import Bundle, shared_arguments
+from rlx.backends.protocol import Program
+from rlx.ir.errors import Error
+from rlx.ir.files import file_name
+from rlx.ir.interface import Argument, argument_array
+from rlx.ir.locks import holding, make_lock
+from rlx.ir.short import listed
+from rlx.runtime.arguments import given_params, unknown_name, unset_params
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.content import Content
+from rlx.runtime.order import Order
+from rlx.runtime.shared_states import Sharing, States, sharing
+
+
+class _Shared:
+    """What entry points have together; whoever changes it holds the lock.
+
+    Attributes:
+        params: The parameters, by name.
+        states: The states, with their values.
+        contents: What each entry has. It is replaced as a whole, so that new weights are those of all entries or of none.
+    """
+
+    def __init__(self, arguments: Mapping[str, Mapping[str, Argument]]):
+        self.lock, self.order = make_lock(), Order()
+        together = shared_arguments({entry: own.values() for entry, own in arguments.items()})
+        self.params = {name: a for name, a in together.items() if a.kind == "param"}
+        self.states = States({name: a for name, a in together.items() if a.kind == "state"})
+        self.contents = dict.fromkeys(arguments, Content())
+        self._arguments = arguments
+
+    def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Give weights to all entries that have them; each loads them when it runs next."""
+        contents, leaving = {}, []
+        for entry, content in self.contents.items():
+            own = {name: array for name, array in arrays.items() if name in self._arguments[entry]}
+            if own and isinstance(content.program, Sharing):
+                leaving.append(content.program.program)
+            contents[entry] = Content({**content.weights, **own}) if own else content
+        self.states.leave(leaving)
+        self.contents = contents
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The weights of all entries."""
+        return {name: array for content in self.contents.values() for name, array in content.weights.items()}
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Copies of the newest values of the states."""
+        return {name: self.states.read(name) for name in self.states.arguments}
+
+
+class Entry(CompiledGraph):
+    """One of several programs that share parameters and states: what is set here is set for all."""
+
+    def __init__(self, of: CompiledGraph, shared: _Shared, name: str):
+        self._shared, self._name = shared, name
+        super().__init__(of.artifact, threads=of._threads, compilation=of._compilation)
+        self.phases, self.tuning = of.phases, of.tuning
+        self._lock, self._order = shared.lock, shared.order
+
+    @property
+    def _content(self) -> Content:
+        return self._shared.contents[self._name]
+
+    @_content.setter
+    def _content(self, content: Content) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._shared.contents = {**self._shared.contents, self._name: content}
+
+    def _load_on_device(self, content: Content) -> Program:
+        return sharing(super()._load_on_device(content), self._shared.states, tuple(self._states))
+
+    def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._shared.set_weights(arrays)
+
+    def _read_state(self, name: str) -> np.ndarray:
+        return self._shared.states.read(name)
+
+    def _write_state(self, name: str, array: np.ndarray) -> None:
+        self._shared.states.write({name: array})
+
+    def _reset_state(self) -> None:
+        self._shared.states.write(dict.fromkeys(self._states))
+
+    def _values(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        return dict(self._content.weights), {name: self._shared.states.read(name) for name in self._states}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled is a `CompiledGraph` of its own, with copies of what it shares."""
+        return CompiledGraph._restored, super().__reduce__()[1]
+
+
+class Programs:
+    """Compiled entry points that share parameters and states by name. Made by `Session.compile({…})` and `rlx.load`.
+
+    `programs["decode"]` is a `CompiledGraph`; `len`, `in` and iteration are those of a mapping. A parameter of one name has one
+    value. A state of one name is one state: what one entry point leaves, the next one that runs finds, and it is handed on
+    only when another one runs. Any thread may call any method of all of them: they come one after the other, those of
+    `run_async` in the order of the calls.
+    """
+
+    def __init__(self, programs: Mapping[str, CompiledGraph]):
+        if not programs:
+            raise Error("there are no entry points", hint='compile({"prefill": graph, "decode": other})')
+        arguments = {n: {a.name: a for a in p.artifact.signature.arguments} for n, p in programs.items()}
+        self._shared = _Shared(arguments)
+        self._entries = {name: Entry(program, self._shared, name) for name, program in programs.items()}
+
+    # --- entry points -----------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> CompiledGraph:
+        """An entry point.
+
+        Raises:
+            Error: There is none of this name.
+        """
+        if not isinstance(name, str) or name not in self._entries:
+            raise unknown_name("entry point", name, self._entries)
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._entries
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the entry points."""
+        return tuple(self._entries)
+
+    @property
+    def params(self) -> tuple[Argument, ...]:
+        """The parameters of all entry points."""
+        return tuple(self._shared.params.values())
+
+    @property
+    def states(self) -> tuple[Argument, ...]:
+        """The states of all entry points."""
+        return tuple(self._shared.states.arguments.values())
+
+    def load(self) -> None:
+        """Load all programs on their device now, not each at its first run.
+
+        Raises:
+            Error: A parameter has not been set.
+            ExecutionError: The device is not there.
+        """
+        for entry in self._entries.values():
+            entry.load()
+
+    # --- parameters -------------------------------------------------------------------------------
+
+    def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
+        """Give one weight to all entry points that have it; see `CompiledGraph.set_param`."""
+        if not isinstance(name, str):
+            raise unknown_name("parameter", name, self._shared.params)
+        self.set_params({name: value}, copy=copy, cast=cast)
+
+    def set_params(
+        self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
+    ) -> None:
+        """Give weights to all entry points, which share one copy in the host's memory; see `CompiledGraph.set_params`.
+
+        Raises:
+            Error: A parameter does not fit, no entry point has it, or a file does not have it. Then none is set.
+        """
+        arrays = given_params(self._shared.params, params, copy, cast)
+        self._settle()
+        holding(self._shared.lock, self._shared.set_weights, arrays)
+
+    # --- states -----------------------------------------------------------------------------------
+
+    def state(self, name: str) -> np.ndarray:
+        """A copy of a state's present value.
+
+        Raises:
+            Error: There is no such state.
+        """
+        self._checked_state(name)
+        self._settle()
+        return holding(self._shared.lock, self._shared.states.read, name)
+
+    def set_state(self, name: str, value: Any) -> None:
+        """Give a state another value, for all entry points.
+
+        Raises:
+            Error: There is no such state, or shape or dtype differ.
+        """
+        array = np.array(argument_array(self._checked_state(name), value), order="C")
+        self._settle()
+        holding(self._shared.lock, self._shared.states.write, {name: array})
+
+    def reset_state(self) -> None:
+        """Give every state its initial value again."""
+        self._settle()
+        states = self._shared.states
+        holding(self._shared.lock, states.write, dict.fromkeys(states.arguments))
+
+    def _checked_state(self, name: Any) -> Argument:
+        known = self._shared.states.arguments
+        if not isinstance(name, str) or name not in known:
+            raise unknown_name("state", name, known)
+        return known[name]
+
+    def _settle(self) -> None:
+        """Wait for the calls of `run_async`."""
+        self._shared.order.settle()
+
+    # --- files, copies, and what prompts show -------------------------------------------------------
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *others: Programs,
+        params: bool = False,
+        params_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write all entry points to one file that `rlx.load`, `rlx.deploy.load` and `rlx run --entry=NAME` read.
+
+        Args:
+            path: The file; its name usually ends with `.rlxa`.
+            others: The same entry points for other targets or architectures; see `CompiledGraph.save`.
+            params: True writes the weights into the file, each once, up to 2 GiB.
+            params_file: A file beside it to write the weights to.
+
+        Raises:
+            Error: A file cannot be written, the programs take or give something else, or a weight has not been set.
+        """
+        bundle = Bundle.of({name: [p[name].artifact for p in (self, *map(self._alike, others))] for name in self})
+        if params or params_file is not None:
+            self._settle()
+            weights = holding(self._shared.lock, self._shared.weights)
+            if missing := [argument for argument in self.params if argument.name not in weights]:
+                raise unset_params(missing)
+            bundle = with_parameters(bundle, file_name(path), weights, params_file)
+        bundle.save(file_name(path))
+
+    def _alike(self, other: Any) -> Programs:
+        """Other programs with the same entry points.
+
+        Raises:
+            Error: They are something else.
+        """
+        if not isinstance(other, Programs) or set(other.names) != set(self.names):
+            given = type(other).__name__ if not isinstance(other, CompiledGraph) else "a single program"
+            given = f"those with {', '.join(other.names)}" if isinstance(other, Programs) else given
+            raise Error(f"expected programs with the entry points {', '.join(self.names)}, got {given:.200}")
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled are the artifacts, with weights and present states: programs of their own, here or in another process."""
+        self._settle()
+        weights, states = holding(self._shared.lock, lambda: (self._shared.weights(), self._shared.values()))
+        rows = {n: (e.artifact.to_bytes(), e._threads, e.tuning) for n, e in self._entries.items()}
+        return Programs._restored, (rows, weights, states)
+
+    @classmethod
+    def _restored(cls, rows: Mapping[str, Any], weights: Any, states: Any) -> Programs:
+        """Programs that were pickled."""
+        compiled = {}
+        for name, (data, threads, tuning) in rows.items():
+            compiled[name] = CompiledGraph(Artifact.from_bytes(data, "the pickled program"), threads=threads)
+            compiled[name].tuning = tuning
+        programs = cls(compiled)
+        programs._shared.set_weights(weights)
+        programs._shared.states.write(states)
+        return programs
+
+    def __repr__(self) -> str:
+        count, known = len(self._shared.params), len(self._shared.weights())
+        params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if count == known else known} set"
+        states = f"; states {listed(f'{a.name}: {a.shape}' for a in self.states)}" if self.states else ""
+        head = f"<Programs {', '.join(self)}{params if count else ''}{states}"
+        return "\n  ".join([head, *(f"{name}: {entry!r}" for name, entry in self._entries.items())]) + ">"

@@ -1,0 +1,113 @@
+"""States that several programs share: each value lies in the program that ran last, and is handed on when another one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.protocol import KeepingResults, Program, Remarking
+from rlx.ir.interface import Argument
+
+
+class States:
+    """For each state, who has its newest value. Whoever calls a method holds the lock of the programs.
+
+    What changes does so in one step, and a value is handed on before it is said who has it. So an interrupt leaves the newest
+    value with one that has it.
+
+    Attributes:
+        arguments: The states, by name.
+    """
+
+    def __init__(self, arguments: Mapping[str, Argument]):
+        self.arguments = arguments
+        # A loaded program, an array that nobody changes, or None for the initial value.
+        self._holders: dict[str, Program | np.ndarray | None] = dict.fromkeys(arguments)
+        self.last: Program | None = None  # the program that has the newest value of all its states, if that is known
+
+    def read(self, name: str) -> np.ndarray:
+        """A copy of the newest value of a state."""
+        return self._value(name).copy()
+
+    def _value(self, name: str) -> np.ndarray:
+        holder = self._holders[name]
+        if holder is None:
+            argument = self.arguments[name]
+            return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
+        return holder if isinstance(holder, np.ndarray) else holder.read_state(name)
+
+    def write(self, values: Mapping[str, np.ndarray | None]) -> None:
+        """Give states other values, which nobody changes; None is the initial one."""
+        self.last = None
+        self._holders = {**self._holders, **values}
+
+    def leave(self, programs: Collection[Program]) -> None:
+        """Fetch what programs have, which will not run again."""
+        held = {name for name, holder in self._holders.items() if any(holder is program for program in programs)}
+        self.write({name: self._value(name) for name in held})
+
+    def bring(self, program: Program, names: Sequence[str]) -> None:
+        """Let a program have the newest values of its states; from now on they are the newest."""
+        self.last = None
+        for name in names:
+            if self._holders[name] is not program:
+                self._hand(name, program)
+                self._holders[name] = program
+        self.last = program
+
+    def _hand(self, name: str, program: Program) -> None:
+        holder = self._holders[name]
+        take: Callable[[str, Any], bool] | None = getattr(program, "take_state", None)  # see `protocol.TakingStates`
+        in_program = holder is not None and not isinstance(holder, np.ndarray)
+        if take is None or not in_program or not take(name, holder):
+            program.write_state(name, self._value(name))
+
+
+class Sharing:
+    """A loaded program that has the newest values of its states whenever it runs.
+
+    Args:
+        program: The program as its back end has loaded it.
+        states: What it shares with others.
+        names: The names of its states.
+    """
+
+    def __init__(self, program: Program, states: States, names: Sequence[str]):
+        self.program = program
+        self._states, self._names = states, tuple(names)
+        self.in_host_memory = getattr(program, "in_host_memory", True)
+        if isinstance(program, Remarking):
+            self.remarks = program.remarks
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """See `Program.call`."""
+        if self._states.last is not self.program:
+            self._states.bring(self.program, self._names)
+        return self.program.call(arrays)
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of the newest value of a state."""
+        return self._states.read(name)
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set the value of a state, for all that share it."""
+        self._states.write({name: np.array(value, order="C")})
+
+
+class SharingOnDevice(Sharing):
+    """The same for a program whose results may stay on its device."""
+
+    program: Any
+
+    def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
+        """See `KeepingResults.call_on_device`."""
+        if self._states.last is not self.program:
+            self._states.bring(self.program, self._names)
+        return self.program.call_on_device(arrays)
+
+
+def sharing(program: Program, states: States, names: Sequence[str]) -> Sharing:
+    """A program that shares its states."""
+    return (SharingOnDevice if isinstance(program, KeepingResults) else Sharing)(program, states, names)

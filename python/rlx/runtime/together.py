@@ -1,0 +1,120 @@
+"""Compiles several graphs into entry points that share parameters and states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.bundle import MOST_ENTRIES, shared_arguments
+from rlx.backends.stages import check_options, graph_of
+from rlx.ir.checks import check_name
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.interface import argument_array
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.programs import Programs
+
+# Compiles one graph for some sizes of symbols: the program, and the weights that came with its graph.
+Compile = Callable[[Graph, "dict[str, int] | None"], "tuple[CompiledGraph, Mapping[str, Any]]"]
+
+
+def compiled_together(
+    graphs: Mapping[str, Any], bind: Mapping[str, int] | None, params: Any, cast: bool, compile: Compile
+) -> Programs:
+    """Entry points for some graphs.
+
+    Args:
+        graphs: A `Graph` or `GraphModule` for each entry point.
+        bind: Sizes of symbols, for all graphs that have them.
+        params: Weights of the user, as for `Session.compile`.
+        cast: Whether they are converted.
+        compile: Compiles one.
+
+    Raises:
+        Error: Graphs differ in what they share, or `compile` raises it.
+    """
+    given = _checked(graphs)
+    sizes = _sizes(given, bind)
+    bound = {
+        name: [replace(a, shape=a.shape.bind(sizes[name] or {})) for a in graph.arguments]
+        for name, graph in given.items()
+    }
+    shared_arguments(bound)  # before anything takes long
+    _check_weights(given)
+    made = {name: compile(graph, sizes[name]) for name, graph in given.items()}
+    programs = Programs({name: program for name, (program, _) in made.items()})
+    known = {a.name for a in programs.params}
+    came: dict[str, Any] = {}
+    for _, weights in made.values():
+        came = {**{name: value for name, value in weights.items() if name in known}, **came}
+    if came:
+        programs.set_params(came)
+    if params is not None:
+        programs.set_params(params, cast=cast)
+    return programs
+
+
+def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:
+    """The graphs by name.
+
+    Raises:
+        Error: A name is not text, something is no graph, or there are too few or too many.
+    """
+    if not 0 < len(graphs) <= MOST_ENTRIES:
+        raise Error(f"{len(graphs)} entry points; from 1 to {MOST_ENTRIES} are compiled together")
+    found = {}
+    for name, graph in graphs.items():
+        check_name(name, "the name of an entry point")
+        try:
+            found[name] = graph_of(graph, "compile")
+        except Error as problem:
+            raise Error(f"entry point '{name}': {problem.message}", hint=problem.hint) from None
+    return found
+
+
+def _sizes(graphs: Mapping[str, Graph], bind: Any) -> dict[str, dict[str, int] | None]:
+    """What is bound in each graph.
+
+    Raises:
+        Error: A symbol is in none of them.
+    """
+    check_options(bind)
+    if bind is None:
+        return dict.fromkeys(graphs)
+    known = set().union(*(graph.symbols for graph in graphs.values()))
+    if unknown := set(bind) - known:
+        there = ", ".join(sorted(known)) or "none"
+        raise Error(f"bind: no graph has a symbol {', '.join(sorted(map(str, unknown)))}; they have {there}")
+    return {name: {s: n for s, n in bind.items() if s in graph.symbols} for name, graph in graphs.items()}
+
+
+def _check_weights(graphs: Mapping[str, Graph]) -> None:
+    """Check that weights of one name that came with several graphs are equal.
+
+    Raises:
+        Error: They differ; the message names both graphs.
+    """
+    first: dict[str, tuple[str, Any]] = {}
+    for entry, graph in graphs.items():
+        arguments = {a.name: a for a in graph.params}
+        for name, value in graph.weights.items():
+            if name not in arguments:
+                continue
+            other, known = first.setdefault(name, (entry, value))
+            if value is known:
+                continue
+            if not _equal(*(argument_array(arguments[name], v) for v in (value, known))):
+                raise Error(
+                    f"parameter '{name}' came with other values in '{entry}' than in '{other}'",
+                    hint="entry points share parameters by name: give them the same weights, or rename one",
+                )
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.__array_interface__["data"] == b.__array_interface__["data"] and a.strides == b.strides:
+        return True
+    a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (a, b))
+    return np.array_equal(a, b)  # bytes, so that NaN equals itself
