@@ -33,6 +33,12 @@ _DERIVED = (
     "round",
     "bitcast_convert_type",
     "custom_linear_solve",
+    "erfc",
+    "erf_inv",
+    "digamma",
+    "bessel_i0e",
+    "bessel_i1e",
+    "regularized_incomplete_beta",
 )
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _BY_COTANGENTS = ("custom_vjp_call",)
@@ -135,7 +141,7 @@ def _unlisted() -> list[Any]:
         return lax.custom_linear_solve(lambda v: v, b, lambda _, v: v, symmetric=True)
 
     def of_all(v: Any) -> Any:
-        return lax.clamp(0.0, v[0], 1.0), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
+        return lax.clamp(v, v, v), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
 
     traced = jax.make_jaxpr(of_all)(x)
     return [eqn.primitive for eqn in _equations(traced.jaxpr)]
