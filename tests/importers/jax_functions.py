@@ -29,6 +29,7 @@ def i(*shape: int) -> np.ndarray:
 
 
 def case(name: str, function: Callable[..., Any], *arguments: Any) -> None:
+    assert name not in CASES, name
     CASES[name] = (function, arguments)
 
 
@@ -130,7 +131,7 @@ case(
 case("chosolve", lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a), b), positive, f(4))
 case("solve", lambda a, b: jnp.linalg.solve(a, b), positive, f(4))
 case("inv", lambda a: jnp.linalg.inv(a), positive)
-case("det", lambda a: jnp.linalg.det(a), positive)
+case("det_positive", lambda a: jnp.linalg.det(a), positive)
 case("rand_uniform", lambda k: jax.random.uniform(k, (5,)), key)
 case("rand_normal", lambda k: jax.random.normal(k, (5,)), key)
 case("rand_perm", lambda k: jax.random.permutation(k, 8), key)
@@ -235,7 +236,7 @@ case("hessian", jax.hessian(lambda a: jnp.sum(a**3)), v)
 case("expm", lambda a: jax.scipy.linalg.expm(a), matrix * 0.1)
 case("matpow", lambda a: jnp.linalg.matrix_power(a, 3), matrix)
 case("norm", lambda a: (jnp.linalg.norm(a), jnp.linalg.norm(a, axis=1)), matrix)
-case("lu", lambda a: jax.scipy.linalg.lu_factor(a)[0], positive)
+case("lu_factor", lambda a: jax.scipy.linalg.lu_factor(a)[0], positive)
 case("attn", lambda q: jax.nn.dot_product_attention(q, q, q, is_causal=True), f(1, 6, 2, 8))
 case("int_pow", lambda x, i: (x**3, lax.integer_pow(x, -2), i**2, jnp.power(i, i)), x, i(4))
 case("poly", lambda x: jnp.polyval(jnp.array([1.0, 2, 3]), x), x)
@@ -291,3 +292,9 @@ case("igamma", lambda x: (lax.igamma(x, x + 1), lax.igammac(x, x + 1)), np.abs(x
 case("random_gamma", lambda x: jax.random.gamma(key, x), np.abs(x) + np.float32(0.5))
 case("dot_bool", lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), x > 0, x.T > 0)
 case("topk_bool", lambda a: lax.top_k(a, 2), x > 0)
+_edges = np.array([-3, -1, -1e-6, 0, 1e-6, 0.3, 1, 3], np.float32)
+case(
+    "erf_family",
+    lambda x: [lax.erfc(x), lax.erf_inv(x / 4), lax.bessel_i0e(x), lax.bessel_i1e(x), lax.digamma(x - 0.4)],
+    _edges,
+)

@@ -36,7 +36,8 @@ def test_a_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
 
 
-# IREE cannot run a loop of unknown length whose first values are computed from an input alone: "indirect buffer reference".
+# IREE cannot run some loops of unknown length with three carries that kernels of their own compute: their next values share a
+# buffer, whose reference the VM moves away ("indirect buffer reference"). Quirk: `loop-buffers`.
 NOT_RUN = ("conjugate_gradients",)
 
 
@@ -77,9 +78,9 @@ SMOOTH = [
         "expm",
         "topk",
     ),
-    *("eigh", "svd", "qr", "lu", "householder", "det", "pinv", "lstsq", "cholesky_as_it_is", "norms"),
+    *("eigh", "svd", "qr", "lu", "det", "pinv", "lstsq", "cholesky_as_it_is", "norms"),
     *("conjugate_gradients", "stop_gradient", "relu_at_zero", "custom_vjp", "clamp_of_three", "round_times", "igamma"),
-    "random_gamma",
+    *("random_gamma", "erf_family"),
 ]
 
 
@@ -121,6 +122,15 @@ def test_inputs_are_called_by_their_path() -> None:
     assert [i.name for i in g.inputs] == ['arg0["layers"][0]', 'arg0["layers"][1][0]', 'arg0["w"]', "arg2"]
 
 
+def test_with_64_bits() -> None:
+    with jax.enable_x64(True):
+        g = rlx.from_jax(lambda x, n: (jnp.clip(x * n, -1.0, 1.0), jnp.cumsum(n)), np.arange(3.0), np.arange(3))
+    assert [t.shape.dtype.name for t in g.inputs] == ["f64", "i64"]
+    found = rlx.evaluate(g, {"arg0": np.arange(3.0) - 1, "arg1": np.array([0, 2**40, -3])})
+    np.testing.assert_array_equal(found[0], [0.0, 0.0, -1.0])
+    np.testing.assert_array_equal(found[1], [0, 2**40, 2**40 - 3])
+
+
 def test_what_a_function_closes_over_is_a_parameter_and_what_it_does_not_use_an_input() -> None:
     w = f(64, 32)
     g = rlx.from_jax(lambda x, unused: x @ w, jax.ShapeDtypeStruct((2, 64), jnp.float32), jnp.zeros(3))
@@ -158,6 +168,7 @@ NO_FUNCTION: Any = 5
             for option in ("static_argnums", "param_argnums")
             for value in (None, 1.5, "x", [None], [[0]], {"a": 1})
         ),
+        (lambda: rlx.from_jax(lambda x: x, np.zeros(3, jnp.float8_e4m3fn)), "f8E4M3FN"),
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:

@@ -7,11 +7,12 @@ has: of functions under `custom_jvp` and `custom_vjp`, or of those that JAX comp
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -33,9 +34,16 @@ _DERIVED = (
     "round",
     "bitcast_convert_type",
     "custom_linear_solve",
+    "erfc",
+    "erf_inv",
+    "digamma",
+    "bessel_i0e",
+    "bessel_i1e",
+    "regularized_incomplete_beta",
 )
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _BY_COTANGENTS = ("custom_vjp_call",)
+_RULES = "_override_lowering_rules"  # how `jax.export` takes lowerings of primitives
 # A derivative holds calls of its own, as that of igamma one of igamma: from this derivative on they have none of JAX's.
 # RLX's own derivatives of factorisations are as good.
 _DEEPEST = 2
@@ -79,12 +87,14 @@ class Kept:
             Error: JAX cannot trace or export it.
         """
         export = required("jax.export", "rlx.from_jax")
+        if _RULES not in inspect.signature(export.export).parameters:
+            raise Error(
+                "this version of JAX is newer than RLX knows: jax.export.export has changed", hint="jax 0.10 is known"
+            )
         try:
             allowed = [export.DisabledSafetyCheck.custom_call(CALL)]
             rules = tuple((p, self._lowered) for p in self._primitives())
-            exported = export.export(
-                function, platforms=[platform], disabled_checks=allowed, _override_lowering_rules=rules
-            )
+            exported = export.export(function, platforms=[platform], disabled_checks=allowed, **{_RULES: rules})
             return exported(*args)
         except NotImplementedError as problem:
             raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
@@ -135,7 +145,7 @@ def _unlisted() -> list[Any]:
         return lax.custom_linear_solve(lambda v: v, b, lambda _, v: v, symmetric=True)
 
     def of_all(v: Any) -> Any:
-        return lax.clamp(0.0, v[0], 1.0), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
+        return lax.clamp(v, v, v), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
 
     traced = jax.make_jaxpr(of_all)(x)
     return [eqn.primitive for eqn in _equations(traced.jaxpr)]
@@ -210,8 +220,10 @@ class _Derived:
                 of_tangents = _piece(self._pushed, [*taken, *taken], self._depth + 1)
                 rule["jvp"] = lambda args, tangents: tuple(of_tangents(args[0].builder, (*args, *tangents)))
             return rule
-        except Error:  # JAX has none
-            return {}
+        except Error as problem:
+            if name not in ("custom_jvp_call", "custom_vjp_call") or isinstance(problem, UnsupportedError):
+                return {}  # JAX has none
+            return {"vjp" if name in _BY_COTANGENTS else "jvp": partial(_raise, problem)}
 
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
@@ -226,6 +238,11 @@ class _Derived:
         _, pull = jax.vjp(self._bound, *args)
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
         return [_or_value(a, c) for a, c in zip(args, cotangents, strict=True)]
+
+
+def _raise(problem: Error, *_: Any) -> NoReturn:
+    """The derivative of a function whose own rule is wrong: JAX says so when it is differentiated, and so does RLX."""
+    raise problem
 
 
 def _is_inexact(aval: Any) -> bool:
