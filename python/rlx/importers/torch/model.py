@@ -161,8 +161,11 @@ class _Arguments:
             return None
         tensor = self._stored(spec.target)
         if kind == "CONSTANT_TENSOR":
-            return constant(self.g, array_of(self.scope.torch, tensor, f"'{spec.target}'"))
-        return self._state(spec.target, tensor) if spec.target in self.mutated else self._param(spec.target, tensor)
+            array = array_of(self.scope.torch, tensor, f"'{spec.target}'")
+            return constant(self.g, array, trainable=tensor.requires_grad)
+        if spec.target in self.mutated:
+            return self._state(spec.target, tensor)
+        return self._param(spec.target, tensor, kind == "PARAMETER" and tensor.requires_grad)
 
     def _input(self, node: Any, found: Any) -> Tensor | None:
         if type(found).__name__ in ("SymInt", "SymFloat", "SymBool"):
@@ -181,12 +184,12 @@ class _Arguments:
         found = program.state_dict.get(target)
         return program.constants[target] if found is None else found
 
-    def _param(self, target: str, tensor: Any) -> Tensor:
+    def _param(self, target: str, tensor: Any, trainable: bool) -> Tensor:
         same = identity(tensor)
         if same not in self.tensors:
             array = array_of(self.scope.torch, tensor, f"'{target}'")
             name = self.names.get(same, target)
-            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array)
+            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array, trainable=trainable)
         return self.tensors[same]
 
     def _state(self, target: str, tensor: Any) -> Tensor:
@@ -201,9 +204,8 @@ class _Arguments:
         self.states[target] = g.state(target, array.shape, array.dtype)
         started = g.state(f"{target}.started", (), bool, init=False)
         g.update(started, g.constant(True))
-        return g.where(
-            started, self.states[target], g.param(f"{target}.initial", array.shape, array.dtype, value=array)
-        )
+        initial = g.param(f"{target}.initial", array.shape, array.dtype, value=array, trainable=False)
+        return g.where(started, self.states[target], initial)
 
 
 def _graph(torch: Any, program: Any, names: Mapping[str, str]) -> Graph:
