@@ -192,3 +192,58 @@ def test_steps_along_open_axes() -> None:
     for size in (6, 7, 8, 9, 15):
         x = torch.randn(size, 2)
         same(rlx.evaluate(g, {"x": x.numpy()}), m(x))
+
+
+# --- what open sizes have to be ---------------------------------------------------------------------
+
+_DIM = torch.export.Dim
+OPEN: dict[str, tuple[Callable[[Any], Any], Any, str | None]] = {
+    "a number of a size": (lambda x: x * int(x.shape[0] * 1.5), _DIM.AUTO, r"Eq\(TruncToInt.*not for s\d+=2"),
+    "an even size": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x, _DIM.AUTO, r"Mod\(s\d+, 2\).*not for s\d+=3"),
+    "another than that of an axis": (lambda x: x if x.shape[0] != x.shape[1] else x * 2, _DIM.DYNAMIC, r"not for s"),
+    "a bound": (lambda x: x[:5], _DIM.AUTO, None),
+    "neither 0 nor 1": (lambda x: x[1:] + 1, _DIM.AUTO, None),
+    "a range": (lambda x: x + 1, _DIM("n", min=4, max=8), None),
+    "a multiple": (lambda x: x.view(2, -1), 2 * _DIM("half", min=2), None),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_pytorch_takes_for_granted_of_open_sizes(name: str, tmp_path: Any) -> None:
+    function, size, message = OPEN[name]
+    m, x, dims = module(lambda self, x: function(x)), torch.randn(6, 4), ({0: size},)
+    if "axis" in name:
+        dims = ({0: size, 1: size},)
+    program = torch.export.export(m, (x,), dynamic_shapes=dims, strict=False)
+    torch.export.save(program, tmp_path / "program.pt2")
+    loaded = torch.export.load(tmp_path / "program.pt2")
+    calls = [lambda: rlx.from_torch(m, x, dynamic_shapes=dims), lambda: rlx.from_torch(program)]
+    for call in (*calls, lambda: rlx.from_torch(loaded)):
+        if message is None:
+            for rows in (6, 8):
+                given = torch.randn(rows, 4)
+                same(rlx.evaluate(call(), {"x": given.numpy()}), m(given))
+        else:
+            with pytest.raises(rlx.UnsupportedError, match="only where" if call not in calls else message):
+                call()
+
+
+def test_what_is_frozen_is_not_trained() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    network[0].weight.requires_grad_(False)
+    wide = torch.randn(2000)
+
+    def loss(self: Any, x: Any) -> Any:
+        return self.network(x).square().mean() + self.offset.mean() + self.wide[0].mean()
+
+    m, x = module(loss, network=network, offset=_ONES, wide=[wide]), torch.randn(3, 2)
+    program = torch.export.export(m, (x,))
+    for g in (rlx.from_torch(m, x), rlx.from_torch(program), rlx.parse(rlx.from_torch(m, x).text())):
+        expected = {"network.0.bias", "network.1.weight", "network.1.bias"}
+        assert {a.name for a in g.params if a.trainable} == expected
+    g = rlx.from_torch(m, x)
+    step = rlx.train.TrainStep(g, rlx.train.AdamW(0.1, weight_decay=0.5))
+    step({"x": x.numpy()})
+    trained = step.params()
+    changed = {name for name, start in g.weights.items() if not np.array_equal(trained[name], np.asarray(start))}
+    assert changed == expected
