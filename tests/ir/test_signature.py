@@ -44,6 +44,8 @@ WRONG = {
     _text(second='rlx.kind = "stat"'): (3, "did you mean 'state'"),
     _text(first="rlx.donate = 1"): (2, "'rlx.donate'"),
     _text(first='rlx.donate, rlx.kind = "param"'): (2, "'rlx.donate'"),
+    _text(first="rlx.frozen = 1"): (2, "'rlx.frozen' is written without a value, at a param"),
+    _text(first="rlx.frozen"): (2, "'rlx.frozen' is written without a value, at a param"),
     _text(first="rlx.init = 1.0"): (2, "'rlx.init' is a number such as 1.0 : f64, at a state"),
     _text(first='rlx.kind = "state", rlx.init = 1'): (2, "'rlx.init' is a number"),
     _text(first='rlx.kind = "state", rlx.init = "1"'): (2, "'rlx.init' is a number"),

@@ -143,3 +143,17 @@ def test_a_power_has_finite_derivatives_where_its_base_is_0_or_no_number() -> No
     g.set_outputs({"loss": g.sum(x**y)})
     by_x, by_y = rlx.evaluate(rlx.grad(g, ["x", "y"]), {"x": np.array([0.0, 0.0, np.nan, 1e-40]), "y": np.zeros(4)})
     assert by_x.tolist() == [0, 0, 0, 0] and by_y[:2].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("order", [0.5, 1, 1.5, 2, 3, "std"])
+def test_norms_and_deviations_have_the_derivative_0_where_they_are_0(order: Any) -> None:
+    # As PyTorch's; in f16 too, where a sum of squares is beyond the greatest number.
+    for x in (np.zeros(3), np.zeros(3, np.float16)):
+        g: Any = rlx.Graph()
+        given = g.input("x", (3,), rlx.dtype(x.dtype))
+        g.set_outputs({"loss": g.std(given) if order == "std" else g.norm(given, order)})
+        (slope,) = rlx.evaluate(rlx.grad(g, "x"), {"x": x})
+        assert slope.tolist() == [0, 0, 0] and rlx.evaluate(g, {"x": x})[0] == 0
+        if order in (2, 3):
+            big = np.array([300, 300, 0], x.dtype)
+            np.testing.assert_allclose(rlx.evaluate(g, {"x": big})[0], 300 * 2 ** (1 / order), rtol=1e-3)

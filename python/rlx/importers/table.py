@@ -174,16 +174,17 @@ def _tensors(rule: Rule, built: Any) -> list[Tensor]:
     return tensors
 
 
-def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL) -> Tensor:
+def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL, trainable: bool = True) -> Tensor:
     """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
 
     Args:
         g: The graph, which gets the parameter.
         array: The elements.
         largest_literal: The number of elements up to which a constant is a literal.
+        trainable: Whether training trains the parameter by default.
     """
     if array.size <= largest_literal or not any(array.strides):
         return g.constant(array)
     value = array.view()
     value.flags.writeable = False
-    return g.param(g.new_name("constant"), array.shape, array.dtype, value=value)
+    return g.param(g.new_name("constant"), array.shape, array.dtype, value=value, trainable=trainable)

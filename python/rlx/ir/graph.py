@@ -164,7 +164,14 @@ class Graph(Exports, CarriesValues, Builder):
 
     @answered
     def param(
-        self, name: str, shape: ShapeLike, dtype: object = None, *, value: Any = None, sharding: Any = None
+        self,
+        name: str,
+        shape: ShapeLike,
+        dtype: object = None,
+        *,
+        value: Any = None,
+        sharding: Any = None,
+        trainable: bool = True,
     ) -> Tensor:
         """A weight: bound once before the first run, by name.
 
@@ -175,11 +182,14 @@ class Graph(Exports, CarriesValues, Builder):
             value: The value of the parameter, if it is known: an array, which must not be changed later, or a `Weight` of a
                 file. It is used if no other value is given: see `weights`.
             sharding: As of `input`.
+            trainable: Whether a training step trains it unless told what to train: a running mean is not.
 
         Raises:
             ShapeError: The value is of another shape or dtype, or the sharding is not one of the mesh.
         """
-        argument = declared("param", name, shape, dtype, sharding, self.mesh)
+        if not isinstance(trainable, bool):
+            raise Error(f"param '{name}': trainable is True or False, not {trainable!r:.60}")
+        argument = replace(declared("param", name, shape, dtype, sharding, self.mesh), trainable=trainable)
         if value is not None and not fits(argument, value):
             described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
             raise ShapeError(

@@ -25,6 +25,8 @@ KINDS = ("input", "param", "state")
 class Argument:
     """An argument of the graph's function: an input, a parameter (weight) or a state.
 
+    A parameter that is not `trainable` is trained only where it is named.
+
     `sharding` says for each dimension which axes of the graph's mesh it is spread over: `rlx.ir.sharding`.
     """
 
@@ -34,6 +36,7 @@ class Argument:
     donate: bool = False
     init: float = 0.0
     sharding: tuple[tuple[str, ...], ...] | None = None
+    trainable: bool = True
 
 
 @dataclass(frozen=True)

@@ -892,7 +892,7 @@ class TensorMethods(Operators):
         """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
 
     def std(self, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `std`: the square root of `var`."""
+        """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
 
     def stft(self, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:
         """Short-time Fourier transform along the last axis."""
@@ -2159,7 +2159,7 @@ class OpMethods:
         """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
     def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `std`: the square root of `var`."""
+        """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
 
     def stft(self, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:
         """Short-time Fourier transform along the last axis."""

@@ -32,7 +32,7 @@ POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
 # Function attribute: the name of the function some of whose parameters this one computes, when the program is loaded.
 PREPARES = "rlx.prepares"
-_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init", SHARDING)
+_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.frozen", "rlx.init", SHARDING)
 _OF_RESULTS = ("rlx.name", "rlx.updates")
 
 
@@ -161,7 +161,8 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
             if declared.kind == "state":
                 initial_value(declared.init, shape.dtype)
             sharding = _sharding(entry, shape.rank)
-        result.append(Argument(declared.name, declared.kind, shape, declared.donate, declared.init, sharding))
+        of_all = declared.name, declared.kind, shape, declared.donate, declared.init
+        result.append(Argument(*of_all, sharding, declared.trainable))
     return result
 
 
@@ -187,6 +188,7 @@ class Declared:
     kind: str
     donate: bool
     init: float
+    trainable: bool
 
 
 def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
@@ -225,15 +227,16 @@ def _argument(i: int, entry: AttributeDict) -> Declared:
     kind = _text(entry, "rlx.kind", "input")
     if kind not in KINDS:
         raise ShapeError(f"'rlx.kind' is one of {', '.join(KINDS)}, not '{kind}'{suggestion(kind, KINDS)}")
-    if "rlx.donate" in entry and (not isinstance(_stored(entry, "rlx.donate"), mlir.ir.UnitAttr) or kind != "input"):
-        raise ShapeError("'rlx.donate' is written without a value, at an input")
+    for flag, at in (("rlx.donate", "input"), ("rlx.frozen", "param")):
+        if flag in entry and (not isinstance(_stored(entry, flag), mlir.ir.UnitAttr) or kind != at):
+            raise ShapeError(f"'{flag}' is written without a value, at {_a(at)}")
     init = 0.0
     if "rlx.init" in entry:
         stored = _stored(entry, "rlx.init")
         if kind != "state" or not isinstance(stored, mlir.ir.FloatAttr) or str(stored.type) != "f64":
             raise ShapeError(f"'rlx.init' is a number such as 1.0 : f64, at a state; it is {stored} at {_a(kind)}")
         init = stored.value
-    return Declared(name, kind, "rlx.donate" in entry, init)
+    return Declared(name, kind, "rlx.donate" in entry, init, "rlx.frozen" not in entry)
 
 
 def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
@@ -386,6 +389,8 @@ def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Itera
         entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
         if a.donate:
             entry["rlx.donate"] = ir.UnitAttr.get()
+        if not a.trainable:
+            entry["rlx.frozen"] = ir.UnitAttr.get()
         if repr(a.init) != "0.0":  # -0.0 is not the default
             entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
         if a.sharding is not None:

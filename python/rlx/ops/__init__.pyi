@@ -1181,7 +1181,7 @@ def stack(xs: Sequence[Any], axis: int = ...) -> Tensor:
     """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
 def std(x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
-    """NumPy's `std`: the square root of `var`."""
+    """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
 
 def stft(x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:
     """Short-time Fourier transform along the last axis."""

@@ -114,9 +114,10 @@ def training_graph(
 def _trained(graph: Graph, wrt: Any) -> list[Argument]:
     """The parameters to train."""
     if wrt is None:
-        names = tuple(a.name for a in graph.params if a.shape.dtype.is_float)
+        names = tuple(a.name for a in graph.params if a.shape.dtype.is_float and a.trainable)
         if not names:
-            raise Error(f"graph '{graph.name}' has no parameters of floats", hint="declare weights with g.param(…)")
+            hint = "declare weights with g.param(…), or name those to train by wrt="
+            raise Error(f"graph '{graph.name}' has no trainable parameters of floats", hint=hint)
     else:
         names = names_of(wrt, "wrt")
         if not names:
@@ -147,7 +148,7 @@ def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: Dynam
 
 def _with_states(graph: Graph, names: Sequence[str]) -> Graph:
     """The same function, with some parameters as states."""
-    arguments = [replace(a, kind="state") if a.name in names else a for a in graph.arguments]
+    arguments = [replace(a, kind="state", trainable=True) if a.name in names else a for a in graph.arguments]
     sign_function(graph.function, arguments, graph.results)
     return Graph.from_module(graph.module, graph.name_symbol).clone()
 

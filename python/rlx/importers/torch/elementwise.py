@@ -156,8 +156,7 @@ def absolute(g: Any, x: Tensor) -> Tensor:
 
 @aten("heaviside")
 def heaviside(g: Any, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
-    if results[0].dtype.is_float:
-        return g.heaviside(x, values)
+    """Of NaN it is 0, as PyTorch's `sign`."""
     return g.where(g.eq(x, as_tensor(g, 0, x.dtype)), values, as_tensor(g, g.gt(x, as_tensor(g, 0, x.dtype)), x.dtype))
 
 
@@ -165,6 +164,8 @@ def heaviside(g: Any, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
 def sgn(g: Any, x: Tensor) -> Tensor:
     if x.dtype.is_bool:
         return x
+    if x.dtype.is_float:
+        return g.where(g.isnan(x), as_tensor(g, 0, x.dtype), g.sign(x))
     if not x.dtype.is_complex:
         return g.sign(x)
     size = g.abs(x)

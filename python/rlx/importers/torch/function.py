@@ -184,7 +184,7 @@ class Scope:
 
         if hasattr(value, "graph"):
             return Body(self, value)
-        return constant(self.g, array_of(self.torch, value, f"'{name}'"))
+        return constant(self.g, array_of(self.torch, value, f"'{name}'"), trainable=value.requires_grad)
 
     def _called(self, node: Any, values: dict[Any, Any]) -> Any:
         found = node.meta.get("val")

@@ -11,7 +11,7 @@ import numpy as np
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
-from rlx.ir.dtype import DType, bool_, i64
+from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.errors import UnsupportedError
 
 # By PyTorch's names of reductions.
@@ -32,7 +32,13 @@ def _ranked(g: Any, *tensors: Tensor) -> list[Tensor]:
 def embedding(
     g: Any, table: Tensor, index: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    return g.embedding(table, index)
+    """The row `padding_idx` is not trained: where it is taken, it is a constant."""
+    if scale_grad_by_freq:
+        raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
+    rows = g.embedding(table, index)
+    if isinstance(padding_idx, int) and padding_idx < 0:
+        return rows
+    return g.where(g.expand_dims(g.eq(index, padding_idx), -1), g.stop_gradient(rows), rows)
 
 
 @aten("index_select", "index_select_copy")
@@ -145,6 +151,11 @@ def index_fill(g: Any, x: Tensor, dim: int, index: Tensor, value: Operand) -> Te
     return g.reshape(filled, x.shape.dims)
 
 
+def _as_masks(g: Any, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Indices, of which those of u8 are masks, as they are to PyTorch."""
+    return [t if t is None or t.dtype != u8 else as_tensor(g, t, bool_) for t in indices]
+
+
 def _without_masks(indices: Sequence[Tensor | None]) -> None:
     if any(t is not None and t.dtype.is_bool for t in indices):
         raise UnsupportedError(
@@ -167,6 +178,7 @@ def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Tensors at some axes, of one shape after broadcasting: where the axes are neighbours its axes stand in their place, else
     in front.
     """
+    indices = _as_masks(g, indices)
     _without_masks(indices)
     if sum(t is not None for t in indices) == 1:
         axis = next(a for a, t in enumerate(indices) if t is not None)
@@ -186,7 +198,7 @@ def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     g: Any, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
-    values = as_tensor(g, values, x.dtype)
+    values, indices = as_tensor(g, values, x.dtype), _as_masks(g, indices)
     masks = [t for t in indices if t is not None and t.dtype.is_bool]
     if len(masks) == 1 and indices[0] is masks[0] and all(t is None for t in indices[1:]) and values.rank == 0:
         mask = g.reshape(masks[0], (*masks[0].shape.dims, *(1 for _ in range(x.rank - masks[0].rank))))
@@ -228,7 +240,7 @@ def _found(g: Any, rows: Tensor, values: Operand, right: bool, results: Results)
     values = values if isinstance(values, Tensor) else g.cast(values, rows.dtype)
     wide = g.expand_dims(rows, -2) if rows.rank > 1 else rows
     each = g.expand_dims(values, -1)
-    before = g.logical_not(g.gt(wide, each)) if right else g.lt(wide, each)
+    before = g.logical_not(g.gt(wide, each) if right else g.ge(wide, each))  # NaN is behind all others
     return g.sum(g.cast(before, results[0].dtype), [before.rank - 1])
 
 
@@ -280,6 +292,4 @@ def index_reduce(
     rows = _ranked(g, x, source)
     shape = [static_size(index, 0) if a == axis_of(dim, x.rank) else 1 for a in range(rows[0].rank)]
     places = g.expand(g.reshape(index, shape), rows[1].shape.dims)
-    return scatter_reduce(
-        g, x, dim, places, source, {"mean": "mean", "prod": "prod"}.get(reduce, reduce), include_self=include_self
-    )
+    return scatter_reduce(g, x, dim, places, source, reduce, include_self=include_self)

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlx.importers.table import MOST_OPS, constant
 from rlx.importers.torch.function import Scope, call_nodes, is_local, is_update, op_name
+from rlx.importers.torch.guards import check_guards
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes, named_symbols
 from rlx.importers.torch.weights import array_of, identity
@@ -65,6 +66,7 @@ def from_torch(
     if isinstance(module, export.ExportedProgram):
         if args != () or kwargs:
             raise Error("an ExportedProgram has its arguments already; expected none", hint=f"{_WHAT}(program)")
+        check_guards(module, {})
         return _graph(torch, _functional(torch, module), {})
     if not isinstance(module, torch.nn.Module):
         kind = type(module).__name__
@@ -76,7 +78,9 @@ def from_torch(
     program = _exported(export, module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
     order = list(inspect.signature(module.forward).parameters)
     given = [*zip(order, args, strict=False), *(kwargs or {}).items()]
-    return _graph(torch, _functional(torch, program), named_symbols(program, given, dynamic_shapes, order))
+    names = named_symbols(program, given, dynamic_shapes, order)
+    check_guards(program, names)
+    return _graph(torch, _functional(torch, program), names)
 
 
 def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
@@ -113,8 +117,7 @@ def _functional(torch: Any, program: Any) -> Any:
     A program that is so already is left alone: taking one apart is tracing it again.
     """
     nodes = list(call_nodes(program.graph_module))
-    if len(nodes) > MOST_OPS:
-        raise Error(f"the program has {len(nodes)} operators; at most {MOST_OPS} can be imported")
+    _check_count(nodes)
     hidden = {_name(n) for n in nodes if _changes_statistics(n)}
     mutable = any(is_update(n.target) and not is_local(n) for n in nodes)
     if not hidden and not mutable and all(_name(n) in imports.rules for n in nodes):
@@ -130,6 +133,11 @@ def _functional(torch: Any, program: Any) -> Any:
     except Exception as problem:
         message = f"PyTorch cannot take the program apart: {type(problem).__name__}: {problem!s:.600}"
         raise Error(message) from problem
+
+
+def _check_count(nodes: Sequence[Any]) -> None:
+    if len(nodes) > MOST_OPS:
+        raise Error(f"the program has {len(nodes)} operators; at most {MOST_OPS} can be imported")
 
 
 def _changes_statistics(node: Any) -> bool:
@@ -161,8 +169,11 @@ class _Arguments:
             return None
         tensor = self._stored(spec.target)
         if kind == "CONSTANT_TENSOR":
-            return constant(self.g, array_of(self.scope.torch, tensor, f"'{spec.target}'"))
-        return self._state(spec.target, tensor) if spec.target in self.mutated else self._param(spec.target, tensor)
+            array = array_of(self.scope.torch, tensor, f"'{spec.target}'")
+            return constant(self.g, array, trainable=tensor.requires_grad)
+        if spec.target in self.mutated:
+            return self._state(spec.target, tensor)
+        return self._param(spec.target, tensor, kind == "PARAMETER" and tensor.requires_grad)
 
     def _input(self, node: Any, found: Any) -> Tensor | None:
         if type(found).__name__ in ("SymInt", "SymFloat", "SymBool"):
@@ -181,12 +192,12 @@ class _Arguments:
         found = program.state_dict.get(target)
         return program.constants[target] if found is None else found
 
-    def _param(self, target: str, tensor: Any) -> Tensor:
+    def _param(self, target: str, tensor: Any, trainable: bool) -> Tensor:
         same = identity(tensor)
         if same not in self.tensors:
             array = array_of(self.scope.torch, tensor, f"'{target}'")
             name = self.names.get(same, target)
-            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array)
+            self.tensors[same] = self.g.param(name, array.shape, array.dtype, value=array, trainable=trainable)
         return self.tensors[same]
 
     def _state(self, target: str, tensor: Any) -> Tensor:
@@ -201,13 +212,13 @@ class _Arguments:
         self.states[target] = g.state(target, array.shape, array.dtype)
         started = g.state(f"{target}.started", (), bool, init=False)
         g.update(started, g.constant(True))
-        return g.where(
-            started, self.states[target], g.param(f"{target}.initial", array.shape, array.dtype, value=array)
-        )
+        initial = g.param(f"{target}.initial", array.shape, array.dtype, value=array, trainable=False)
+        return g.where(started, self.states[target], initial)
 
 
 def _graph(torch: Any, program: Any, names: Mapping[str, str]) -> Graph:
     nodes = list(call_nodes(program.graph_module))
+    _check_count(nodes)  # of operators that were taken apart, too
     g = Graph("main")
     scope = Scope(torch, g, Sizes(names))
     imports.check(

@@ -10,6 +10,7 @@ from rlx.importers.torch.rules import Results, as_tensor, aten, each
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.norm import widened
 
 
 def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -110,9 +111,10 @@ def native_layer_norm(
 
 def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
     """The mean over the last axes, and one over the standard deviation."""
-    axes = tuple(range(x.rank - count, x.rank))
-    mean = g.mean(x, axes, True)
-    return [mean, g.rsqrt(g.add(g.mean(g.square(g.sub(x, mean)), axes, True), eps))]
+    axes, wide = tuple(range(x.rank - count, x.rank)), widened(g, x)
+    mean = g.mean(wide, axes, True)
+    inverse = g.rsqrt(g.add(g.mean(g.square(g.sub(wide, mean)), axes, True), eps))
+    return [as_tensor(g, mean, x.dtype), as_tensor(g, inverse, x.dtype)]
 
 
 @aten("rms_norm")
@@ -127,11 +129,13 @@ def rms_norm(
 
 @aten("_fused_rms_norm")
 def fused_rms_norm(
-    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None
+    g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None, *, results: Results
 ) -> list[Tensor]:
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
-    inverse = g.rsqrt(g.add(g.mean(g.square(x), axes, True), x.dtype.eps if eps is None else eps))
-    return [rms_norm(g, x, normalized_shape, weight, eps), inverse]
+    """What it gives, and one over the root of the mean square, of f16 and bf16 in f32."""
+    wide = widened(g, x)
+    inverse = g.rsqrt(g.add(g.mean(g.square(wide), axes, True), wide.dtype.eps if eps is None else eps))
+    return [rms_norm(g, x, normalized_shape, weight, eps), as_tensor(g, inverse, results[1].dtype)]
 
 
 @aten("group_norm")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, static_size
+from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten
 from rlx.ir.builder import Tensor
 
 
@@ -103,20 +100,7 @@ def vecdot(g: Any, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 def cdist(g: Any, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
     """Distances of all pairs of rows, by their differences, which is the most exact of PyTorch's ways."""
     apart = g.sub(g.expand_dims(x, -2), g.expand_dims(y, -3))
-    if p == 2:
-        return g.sqrt(g.sum(g.square(apart), [apart.rank - 1]))
     return g.norm(apart, float(p), apart.rank - 1)
-
-
-def _solution(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Of systems `[…, n, n]` with right sides `[…, n, k]`, whose batches broadcast."""
-    if a.rank == 2 and b.rank == 2:
-        return g.dense_solve(a, b)
-    batch = np.broadcast_shapes(*(tuple(static_size(t, axis) for axis in range(t.rank - 2)) for t in (a, b)))
-    flat = [
-        g.reshape(g.expand(t, (*batch, *t.shape.dims[-2:])), (math.prod(batch), *t.shape.dims[-2:])) for t in (a, b)
-    ]
-    return g.reshape(g.batched_dense_solve(*flat), (*batch, *b.shape.dims[-2:]))
 
 
 @aten("linalg_solve", "linalg_solve_ex")
@@ -127,7 +111,7 @@ def solve(
     vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape.dims == a.shape.dims[:-1])
     b = g.expand_dims(b, -1) if vector else b
     sides = (a, b) if left else (g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2))
-    made = _solution(g, *sides)
+    made = g.solve(*sides)
     made = made if left else g.swapaxes(made, -1, -2)
     made = g.squeeze(made, made.rank - 1) if vector else made
     return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
@@ -135,5 +119,4 @@ def solve(
 
 @aten("linalg_inv", "linalg_inv_ex")
 def inverse(g: Any, a: Tensor, *, check_errors: bool = False, results: Results) -> list[Tensor]:
-    size = static_size(a, a.rank - 1)
-    return solve(g, a, g.expand(g.eye(size, dtype=a.dtype), a.shape.dims), results=results)
+    return [g.inv(a), *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]

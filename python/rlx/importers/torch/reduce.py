@@ -11,6 +11,8 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import product
 from rlx.ir.dtype import i32
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.norm import widened
+from rlx.ops.reduction.statistics import root
 
 Axes = int | Sequence[int] | None
 
@@ -146,7 +148,8 @@ def diff(
 
 
 def _squares(g: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The sum of the squared distances from the mean, with the reduced axes."""
+    """The sum of the squared distances from the mean, with the reduced axes; of f16 and bf16 in f32."""
+    x = widened(g, x)
     centred = g.sub(x, g.mean(x, axes, True))
     return g.sum(g.square(g.abs(centred)) if x.dtype.is_complex else g.square(centred), axes, True)
 
@@ -166,7 +169,7 @@ def _variance(g: Any, x: Tensor, dim: Axes, correction: Any, keepdim: bool, resu
     return made if keepdim else g.squeeze(made, axes)
 
 
-def _spread(root: bool, with_mean: bool) -> Any:
+def _spread(of_root: bool, with_mean: bool) -> Any:
     """`var` and `std`: the correction is 1 unless it is given, by name or as `unbiased`."""
 
     def rule(
@@ -177,7 +180,7 @@ def _spread(root: bool, with_mean: bool) -> Any:
         if flags:
             correction, keepdim = int(flags[0]), keepdim or any(flags[1:])
         made = _variance(g, x, dim, correction, keepdim, results)
-        made = g.sqrt(made) if root else made
+        made = as_tensor(g, root(g, made) if of_root else made, results[0].dtype)
         return [made, _reduced(g, "mean", x, dim, keepdim)] if with_mean else [made]
 
     return rule
@@ -204,10 +207,6 @@ def vector_norm(
     axes, order = axes_of(dim, x.rank), float(ord)
     if not axes:
         return g.cast(g.ne(x, as_tensor(g, 0, x.dtype)), results[0].dtype) if order == 0 else g.abs(x)
-    if order in (math.inf, -math.inf):
-        return (g.max if order > 0 else g.min)(g.abs(x), axes, keepdim)
-    if order == 2 and x.dtype.is_float:
-        return g.sqrt(g.sum(g.square(x), axes, keepdim))
     return g.norm(x, order, axes, keepdim)
 
 
@@ -267,7 +266,7 @@ def sort(
     axis = axis_of(dim, x.rank)
     whole = g.cast(x, "i32") if x.dtype.is_bool else x
     order = g.argsort(whole, axis=axis, descending=descending)
-    return [as_tensor(g, g.sort(whole, axis=axis, descending=descending), x.dtype), order]
+    return [g.take_along_axis(x, order, axis=axis), order]
 
 
 @aten("sort.stable")

@@ -65,9 +65,19 @@ def transpose(g: Any, x: Tensor, dim0: int, dim1: int) -> Tensor:
     return g.swapaxes(x, dim0, dim1) if x.rank else x
 
 
-@aten("t", "t_copy", "numpy_T", "mT", "mH", "adjoint")
+@aten("t", "t_copy", "mT")
 def t(g: Any, x: Tensor) -> Tensor:
     return g.swapaxes(x, -1, -2) if x.rank > 1 else x
+
+
+@aten("mH", "adjoint", "matrix_H")
+def adjoint(g: Any, x: Tensor) -> Tensor:
+    return t(g, g.conjugate(x) if x.dtype.is_complex else x)
+
+
+@aten("numpy_T")
+def numpy_t(g: Any, x: Tensor) -> Tensor:
+    return g.transpose(x, tuple(reversed(range(x.rank)))) if x.rank > 1 else x
 
 
 @aten("movedim", "moveaxis")
@@ -141,7 +151,10 @@ def slice_(
     starts: list[Any] = [0] * x.rank
     limits, strides = list(x.shape.dims), [1] * x.rank
     starts[axis], strides[axis] = first, step
-    limits[axis] = dims_.minimum(first + length * step, limits[axis]) if end not in (None, _LAST) else limits[axis]
+    if isinstance(length, int):  # just behind the last element, which may be before the end
+        limits[axis] = first + (length - 1) * step + 1 if length else first
+    elif end not in (None, _LAST):
+        limits[axis] = dims_.minimum(first + length * step, limits[axis])
     return g.slice(x, starts, limits, strides)
 
 

@@ -24,6 +24,15 @@ def _real(b: Builder, value: Any) -> Tensor:
     return x
 
 
+def root(b: Builder, total: Tensor, order: float = 2) -> Tensor:
+    """The `order`-th root of a sum of powers. Where the sum is 0 its derivatives are 0, PyTorch's choice, not infinite: times
+    those of the powers, which are 0, they would be NaN.
+    """
+    zero = total == 0.0
+    beside = b.where(zero, 1.0, total)
+    return b.where(zero, 0.0, b.sqrt(beside) if order == 2 else b.pow(beside, 1 / order))
+
+
 @helper
 def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
     """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel.
@@ -53,9 +62,9 @@ def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
 
 @helper
 def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
-    """NumPy's `std`: the square root of `var`."""
+    """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
     x = _real(b, x)
-    return cast(b, b.sqrt(var(b, widened(b, x), axis, ddof, keepdims)), x.dtype)
+    return cast(b, root(b, var(b, widened(b, x), axis, ddof, keepdims)), x.dtype)
 
 
 @helper
@@ -206,15 +215,20 @@ def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims
 def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0
     (how many are not 0). By default the Euclidean norm, of all elements: NumPy's `norm` of a vector and PyTorch's of any
-    tensor.
+    tensor. f16 and bf16 are computed in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
     """
     if isinstance(ord, str):
         if ord != "fro":
             raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
         ord = 2
     x = inexact(b, tensor_like(b, x, f32))
+    wide = _norm(b, widened(b, x), ord, axis, keepdims)
+    return wide if x.dtype.is_complex else cast(b, wide, x.dtype)
+
+
+def _norm(b: Builder, x: Tensor, ord: Any, axis: int | Sequence[int] | None, keepdims: bool) -> Tensor:
     if ord == 2 and not x.dtype.is_complex:  # without |x|, which has no second derivative at 0
-        return b.sqrt(b.sum(x * x, axis, keepdims))
+        return root(b, b.sum(x * x, axis, keepdims))
     size = b.abs(x)
     if ord in (np.inf, -np.inf):
         return b.reduce("max" if ord > 0 else "min", size, axis, keepdims)
@@ -223,5 +237,9 @@ def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = No
     if ord == 1:
         return b.sum(size, axis, keepdims)
     if ord == 2:
-        return b.sqrt(b.sum(size * size, axis, keepdims))
-    return b.pow(b.sum(b.pow(size, float(ord)), axis, keepdims), 1 / ord)
+        return root(b, b.sum(size * size, axis, keepdims))
+    if ord < 0:
+        return b.pow(b.sum(b.pow(size, float(ord)), axis, keepdims), 1 / ord)
+    zero = size == 0.0  # powers below 1 have an infinite derivative there
+    powers = b.where(zero, 0.0, b.pow(b.where(zero, 1.0, size), float(ord))) if ord < 1 else b.pow(size, float(ord))
+    return root(b, b.sum(powers, axis, keepdims), ord)

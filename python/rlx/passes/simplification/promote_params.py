@@ -31,6 +31,6 @@ class PromoteParams(Pass, name="rlx-promote-params", exact=True, idempotent=True
         params = {a.name for a in arguments if a.kind == "param"}
         chosen = params & set(self.names) if self.names else params
         if chosen:
-            promoted = [replace(a, kind="input") if a.name in chosen else a for a in arguments]
+            promoted = [replace(a, kind="input", trainable=True) if a.name in chosen else a for a in arguments]
             sign_function(function, promoted, read_outputs(function))
         return params

@@ -1,0 +1,120 @@
+"""What PyTorch has taken for granted of open sizes while it traced a module."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rlx.ir.errors import UnsupportedError
+
+# Every size from the least one on is tried up to so many, and so many larger ones, of several symbols so many draws.
+_SMALL, _LARGE, _DRAWS = 40, (64, 100, 255, 1000), 200
+# A bound of one size, in the text that is kept in files: `L['x'].size()[0] >= 5`.
+_BOUND = re.compile(r"L\[[^()]*\]\.size\(\)\[\d+\] (<=|>=|<|>) \d+|\d+ (<=|>=|<|>) L\[[^()]*\]\.size\(\)\[\d+\]")
+_SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+_FORMULA = re.compile(r"(?:\bs\d+\b|\b\d+\b|[-+*/%()=!<> ])+")
+_HINT = "fix the size: leave it out of dynamic_shapes, or give a torch.export.Dim with bounds within which it holds"
+
+
+def check_guards(program: Any, names: Mapping[str, str]) -> None:
+    """The program is that of the module for all sizes within their ranges.
+
+    Under `Dim.AUTO` and `Dim.DYNAMIC` PyTorch exports a program for the sizes that it has seen, and notes what else has to
+    hold of them. Bounds are no matter of this: those are the ranges of symbols.
+
+    Args:
+        program: The exported program.
+        names: The names of symbols: see `Sizes`.
+
+    Raises:
+        UnsupportedError: There are sizes within the ranges for which the program is another.
+    """
+    environment = _environment(program)
+    ranges = {**getattr(environment, "var_to_range", {}), **getattr(program, "range_constraints", {})}
+    guards = [guard.expr for guard in getattr(environment, "guards", ()) if hasattr(guard, "expr")]
+    if not guards:  # of a file, which has their text alone
+        _check_texts(program, ranges)
+        return
+    replaced: Any = getattr(environment, "replacements", {})
+    for guard in dict.fromkeys(guards):
+        if not hasattr(guard, "free_symbols") or _is_of_0_and_1(guard):
+            continue
+        guard = guard.xreplace(replaced)
+        sizes = next((sizes for sizes in _sizes(guard.free_symbols, ranges) if _is_false(guard, sizes)), None)
+        if sizes is not None:
+            shown = re.sub(r"\bs\d+\b", lambda found: names.get(found[0], found[0]), str(guard))
+            given = ", ".join(f"{names.get(str(s), s)}={size}" for s, size in sizes.items())
+            raise UnsupportedError(f"the program is the module only where {shown}, not for {given}", hint=_HINT)
+
+
+def _check_texts(program: Any, ranges: Mapping[Any, Any]) -> None:
+    """As `check_guards`, of guards as texts: those of sums, products and remainders of sizes are tried, others refused."""
+    tensors = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+
+    def size(found: re.Match[str]) -> str:
+        shape = getattr(tensors.get(found[1]), "shape", ())
+        return f"({shape[int(found[2])]})" if int(found[2]) < len(shape) else found[0]
+
+    for text in dict.fromkeys(map(str, getattr(program, "_guards_code", None) or ())):
+        if _BOUND.fullmatch(text) or text.endswith((" != 0", " != 1")):
+            continue
+        formula = _SIZE.sub(size, text)
+        symbols = [s for s in ranges if re.search(rf"\b{s}\b", formula)]
+        # Nothing but sizes, numbers and operators is evaluated: a file may hold any text.
+        plain = _FORMULA.fullmatch(formula) and "**" not in formula
+        if not plain or any(not _holds(formula, sizes) for sizes in _sizes(symbols, ranges)):
+            raise UnsupportedError(f"the program is the module only where {text}", hint=_HINT)
+
+
+def _holds(formula: str, sizes: Mapping[Any, int]) -> bool:
+    try:
+        return bool(eval(formula, {"__builtins__": {}}, {str(s): n for s, n in sizes.items()}))
+    except Exception:
+        return False
+
+
+def _environment(program: Any) -> Any:
+    """What knows the symbols of a program, None if there are none."""
+    values = (node.meta.get("val") for node in program.graph.nodes)
+    modes = (getattr(value, "fake_mode", None) for value in values)
+    return next((e for mode in modes if (e := getattr(mode, "shape_env", None)) is not None), None)
+
+
+def _is_of_0_and_1(guard: Any) -> bool:
+    """Whether a guard says that a size is not 0, or not 1: PyTorch takes that for granted of all that is open."""
+    return type(guard).__name__ == "Unequality" and any(side in (0, 1) for side in guard.args)
+
+
+def _is_false(guard: Any, sizes: Mapping[Any, int]) -> bool:
+    """Whether sizes break a guard; what cannot be computed of them is not said to."""
+    with contextlib.suppress(Exception):  # a division by a size of 0, functions that PyTorch computes otherwise
+        return str(guard.subs(dict(sizes))) == "False"
+    return False
+
+
+def _sizes(symbols: Any, ranges: Mapping[Any, Any]) -> Iterator[dict[Any, int]]:
+    """Sizes for symbols within their ranges."""
+    order = sorted((s for s in symbols if s in ranges), key=str)
+    if not order or len(order) < len(symbols):
+        return
+    choices = []
+    for symbol in order:
+        low, high = _bound(ranges[symbol], "lower", 0), _bound(ranges[symbol], "upper", 2**31)
+        choices.append([n for n in (*range(low, low + _SMALL), *(low + far for far in _LARGE), high) if n <= high])
+    draw = random.Random(0)
+    one = ((n,) for n in choices[0]) if len(order) == 1 else None
+    several = ([draw.choice(c) for c in choices] for _ in range(_DRAWS))
+    for numbers in one or itertools.chain([[c[0] for c in choices]], several):
+        yield dict(zip(order, numbers, strict=True))
+
+
+def _bound(limits: Any, side: str, otherwise: int) -> int:
+    """A bound of a range as an integer; the other number if it is infinite."""
+    try:
+        return max(0, min(int(getattr(limits, side)), otherwise or 2**31))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise
