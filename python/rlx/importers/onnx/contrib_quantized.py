@@ -304,7 +304,7 @@ def matmul_n_bits(
         values = g.reshape(g.mul(less, factor), (N, blocks * block_size))
     else:  # each column says which block it is of
         columns = g.cast(order, "i32")
-        less = g.cast(numbers, factor.dtype)
+        less = g.cast(g.narrow(numbers, 1, 0, K), factor.dtype)
         shift = (
             centre
             if not isinstance(centre, Tensor)

@@ -220,6 +220,7 @@ class Scope:
             "static": [None if v is None else v.static for v in values],
             "opset": self.opsets.get("", 1),
             "outputs": len(node.output),
+            "wanted": [bool(n) for n in node.output],
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
         # What no gradient goes through may also be computed of weights.
