@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.onnx.elementwise import leaky_relu
-from rlx.importers.onnx.network import conv, gemm, layer_normalization, rms_normalization
+from rlx.importers.onnx.network import Window, convolution, gemm, layer_normalization, rms_normalization
 from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -73,7 +73,7 @@ def fused_gemm(
     return _activated(g, gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB), activation, given)
 
 
-@imports("com.microsoft.FusedConv")
+@convolution("com.microsoft.FusedConv")
 def fused_conv(
     g: Any,
     x: Tensor,
@@ -83,14 +83,9 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: Any = None,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    window: Window,
 ) -> Tensor:
-    result = conv(g, x, w, bias, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides)
+    result = window.convolved(g, x, w, bias)
     return _activated(g, result if added is None else g.add(result, added), activation, activation_params)
 
 

@@ -11,6 +11,7 @@ scope and the node, and gives values.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,18 @@ def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return rule
 
     return register
+
+
+def keywords_of(build: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The attributes that a rule names; of a class those that it is made of."""
+    return [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+def described(build: Any, operands_of: Callable[..., Any], keywords: Sequence[inspect.Parameter]) -> Callable[..., Any]:
+    """A rule that takes any attributes, with the operands of another and the names of the attributes that it does take."""
+    operands = [p for p in inspect.signature(operands_of).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    build.__signature__ = inspect.Signature([*operands, *keywords])
+    return build
 
 
 def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None:
