@@ -99,3 +99,18 @@ def test_a_loop_of_no_steps_stacks_no_rows(most: str, condition: str) -> None:
         carried, *got = rlx.evaluate(rlx.from_onnx(of(most, condition, rows=rows)), {"x": x})
         np.testing.assert_array_equal(carried, x)
         assert [(a.dtype, a.shape) for a in got] == [(a.dtype, (0, *a.shape[1:])) for a in stacked]
+
+
+def test_ops_of_loops_and_branches_have_the_place_of_their_node() -> None:
+    loop = node("Loop", ["ids_most", "yes", "x"], ["a"], name="steps", body=body([below(0, "again")]))
+    loop.attribute[0].g.node.insert(1, node("ReduceMax", ["w"], ["top"], keepdims=0))
+    branches = {
+        f"{k}_branch": graph([node(op, ["a"], ["r"])], {"r": TensorProto.FLOAT})
+        for k, op in (("then", "Relu"), ("else", "Abs"))
+    }
+    choice = node("If", ["c"], ["y"], name="choice", **branches)
+    compared = node("Equal", ["ids_most", "zero"], ["c"])
+    g = rlx.from_onnx(model([loop, compared, choice], {"ids_most": [], "x": [3]}, ["y"], CONSTANTS))
+    places = {op.operation.name: str(op.operation.location) for op in g.function.entry_block.operations}
+    assert "<bytes>:steps" in places["rlx.while"]
+    assert "<bytes>:choice" in places["rlx.if"]

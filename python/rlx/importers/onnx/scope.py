@@ -24,6 +24,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from rlx.ir.location import location_at
 from rlx.ops.lift import size_of
 from rlx.weights.weight import Weight
 
@@ -201,7 +202,8 @@ class Scope:
         op = self.model.op(node)
         if op in structures:
             try:
-                return structures[op](self, node)
+                with self.g.located(location_at(place)):
+                    return structures[op](self, node)
             except UnsupportedError as problem:
                 location = problem.location or place
                 message = problem.message if location != place else f"{op} {problem.message}"
