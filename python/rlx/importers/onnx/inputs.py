@@ -149,9 +149,10 @@ def _held(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) 
     """
     what = f"input '{name}'"
     array, dtype = as_numbers(value, what), model.dtype(declared.elem_type, what)
-    if is_written(value) and array.dtype != dtype:
-        converted = array.astype(dtype)
-        array = converted if converted.dtype.kind in "fcV" or np.array_equal(converted, array) else array
+    if is_written(value) and array.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore", over="ignore"):
+            converted = array.astype(dtype)
+        array = converted if dtype.kind in "fcV" or np.array_equal(converted, array) else array
     dims: tuple[Dim, ...] | None = None
     if declared.HasField("shape"):
         dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(declared.shape.dim))
