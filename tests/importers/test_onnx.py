@@ -133,6 +133,15 @@ def test_constants_are_held_to_their_inputs() -> None:
         rlx.from_onnx(data, sizes={"n": 4}, constants={"x": np.ones((2, 3), np.float32)})
 
 
+def test_sizes_and_constants_are_by_name() -> None:
+    data = model(LAYER, {"x": ["batch", 4]}, {"y": None}, {"w": W})
+    for given in ([1], "x", 3, [("batch", 1)]):
+        for name in ("sizes", "constants"):
+            arguments: dict[str, Any] = {name: given}
+            with pytest.raises(rlx.Error, match=f"{name}: expected values by name"):
+                rlx.from_onnx(data, **arguments)
+
+
 def test_an_axis_without_elements_is_not_resized_to_some() -> None:
     for policy in ("stretch", "not_larger"):
         node = helper.make_node("Resize", ["x", "", "", "n"], ["y"], keep_aspect_ratio_policy=policy)
