@@ -98,6 +98,7 @@ def _products() -> Iterator[Node]:
     yield Node("FastGelu", [floats(3, 4), floats(4)])
     yield Node("BiasGelu", [floats(3, 4), floats(4)])
     yield Node("QuickGelu", [floats(3, 4)], {"alpha": 1.5})
+    yield Node("Inverse", [floats(70, 2, 2) + 3 * np.eye(2, dtype=np.float32)])
     yield Node("Inverse", [floats(2, 3, 3) + 3 * np.eye(3, dtype=np.float32)])
 
 
@@ -207,3 +208,7 @@ def _few_bits() -> Iterator[Node]:
         zeros = [integers(np.uint8, n * -(-blocks * bits // 8))] if has_zeros else []
         attributes = {"K": k, "N": n, "bits": bits, "block_size": size}
         yield Node("MatMulNBits", [floats(2, 3, k), packed, scales, *zeros], attributes, constants=(1, 2, 3))
+        if not has_zeros:
+            order = RANDOM.permutation(np.arange(k) // size).astype(np.int32)
+            ordered = [floats(2, 3, k), packed, scales, None, order]
+            yield Node("MatMulNBits", ordered, attributes, constants=(1, 2, 4))

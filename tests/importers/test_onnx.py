@@ -82,9 +82,6 @@ def test_initialisers_are_parameters_and_open_sizes_are_symbols() -> None:
         assert list(g.weights) == ["w"]
         np.testing.assert_allclose(rlx.evaluate(g, {"x": x})[0], np.maximum(x @ W, 0))
         np.testing.assert_allclose(rlx.Session("cpu").compile(g).run({"x": x})[0], np.maximum(x @ W, 0))
-    flat = [helper.make_node("Flatten", ["x"], ["y"])]
-    with pytest.raises(rlx.Error, match=r"symbolic(.|\n)*sizes="):
-        rlx.from_onnx(model(flat, {"x": ["batch", 4]}, {"y": ["batch", 4]}))
 
 
 def test_ops_without_a_rule_are_listed_together() -> None:
@@ -109,6 +106,53 @@ def test_what_is_not_onnx_is_refused(nodes: Any, message: str) -> None:
     with pytest.raises(rlx.Error) as caught:
         rlx.from_onnx(model(nodes, {"x": [2]}, {"y": [2]}))
     assert message in str(caught.value)
+
+
+def test_constants_are_held_to_their_inputs() -> None:
+    data = model([helper.make_node("Add", ["x", "x"], ["y"])], {"x": [2, "n"]}, {"y": None})
+    for value in ([[1, 2], [3, 4]], np.ones((2, 3), np.float32)):
+        (got,) = rlx.evaluate(rlx.from_onnx(data, constants={"x": value}), {})
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, 2 * np.asarray(value))
+    for wrong in (
+        np.ones(2, np.float32),
+        np.ones((3, 2), np.float32),
+        np.ones((2, 2)),
+        np.ones((2, 2), np.int32),
+        [1, 2],
+    ):
+        with pytest.raises(rlx.ShapeError, match=r"constants: expected \[2, n\] of float32 for input 'x'"):
+            rlx.from_onnx(data, constants={"x": wrong})
+    whole = helper.make_tensor_value_info("x", TensorProto.INT64, [2])
+    graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", [whole], [onnx.ValueInfoProto(name="y")])
+    of_integers = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
+    for written in ([1, 2.5], [1, 1e30], [1, 2**70]):
+        with pytest.raises(rlx.ShapeError, match=r"expected \[2\] of int64"):
+            rlx.from_onnx(of_integers, constants={"x": written})
+    with pytest.raises(rlx.ShapeError, match=r"expected \[2, 4\]"):
+        rlx.from_onnx(data, sizes={"n": 4}, constants={"x": np.ones((2, 3), np.float32)})
+
+
+def test_sizes_and_constants_are_by_name() -> None:
+    data = model(LAYER, {"x": ["batch", 4]}, {"y": None}, {"w": W})
+    for given in ([1], "x", 3, [("batch", 1)]):
+        for name in ("sizes", "constants"):
+            arguments: dict[str, Any] = {name: given}
+            with pytest.raises(rlx.Error, match=f"{name}: expected values by name"):
+                rlx.from_onnx(data, **arguments)
+
+
+def test_an_axis_without_elements_is_not_resized_to_some() -> None:
+    for policy in ("stretch", "not_larger"):
+        node = helper.make_node("Resize", ["x", "", "", "n"], ["y"], keep_aspect_ratio_policy=policy)
+        data = model([node], {"x": [1, 0]}, {"y": None}, {"n": np.array([1, 4])})
+        with pytest.raises(rlx.ShapeError, match="without elements"):
+            rlx.from_onnx(data)
+    for coordinates in ("half_pixel", "half_pixel_symmetric", "align_corners"):
+        for size, wanted in ((0, 0), (3, 0)):
+            node = helper.make_node("Resize", ["x", "", "", "n"], ["y"], coordinate_transformation_mode=coordinates)
+            data = model([node], {"x": [1, size]}, {"y": None}, {"n": np.array([1, wanted])})
+            assert rlx.from_onnx(data).outputs[0].shape.static == (1, 0)
 
 
 def test_damaged_files_give_errors() -> None:

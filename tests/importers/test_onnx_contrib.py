@@ -10,7 +10,7 @@ import pytest
 import rlx
 from tests.conformance.compiled import compile_graphs
 from tests.drawing import drawn
-from tests.importers.onnx_contrib import Node, nodes
+from tests.importers.onnx_contrib import Node, floats, nodes, scalar
 
 SHARES = 10
 
@@ -43,6 +43,45 @@ def test_evaluated() -> None:
         except Exception as problem:
             problem.add_note(f"case {number}, {node.op}")
             raise
+
+
+@pytest.mark.parametrize("rotated", [0, 1])
+@pytest.mark.parametrize("room", [0, 8])
+def test_prompts_with_padding_behind_them(room: int, rotated: int) -> None:
+    """Of a sequence that is shorter than the rows, those that belong to it are right; the others are numbers."""
+    tables = [floats(16, 8), floats(16, 8)] if rotated else []
+    operands = [floats(3, 4, 64), floats(3, 4, 32), floats(3, 4, 32), floats(3, 2, room, 16), floats(3, 2, room, 16)]
+    lengths = np.array([4, 2, 1], np.int32)
+    attributes = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": rotated}
+    for constants in ((6,), ()) if not room else ((6,),):
+        node = Node(
+            "GroupQueryAttention", [*operands, lengths - 1, scalar(4, np.int32), *tables], attributes, 3, constants
+        )
+        g, inputs = imported(node)
+        mine, theirs = rlx.evaluate(g, inputs), run_by_onnxruntime(node.model(), node.inputs)
+        assert np.isfinite(mine[0]).all()
+        for row, length in enumerate(lengths):
+            check([mine[0][row, :length]], [theirs[0][row, :length]])
+            check([m[row, :, :length] for m in mine[1:]], [t[row, :, :length] for t in theirs[1:]])
+
+
+def test_a_norm_without_a_mean_gives_none() -> None:
+    operands = [floats(2, 3, 8), floats(2, 3, 8), floats(8)]
+    for wanted in (1, 2):
+        node = Node("SkipSimplifiedLayerNormalization", operands, results=4, skipped=(3 - wanted,))
+        with pytest.raises(rlx.UnsupportedError, match="mean"):
+            rlx.from_onnx(node.model())
+
+
+def test_an_order_of_blocks_keeps_their_zero_points() -> None:
+    """ONNX Runtime takes none where there is an order: one that changes nothing gives what none gives."""
+    cases = [n for n in nodes() if n.op == "MatMulNBits" and len(n.operands) == 4]
+    for node in cases:
+        order = (np.arange(node.attributes["K"]) // node.attributes["block_size"]).astype(np.int32)
+        ordered = node._replace(operands=[*node.operands, order], constants=(1, 2, 3, 4))
+        g, inputs = imported(ordered)
+        check(rlx.evaluate(g, inputs), run_by_onnxruntime(node.model(), inputs))
+    assert cases
 
 
 @drawn("share", range(SHARES))

@@ -159,6 +159,28 @@ _OPEN: list[tuple[str, list[Any], list[Any], dict[str, Any]]] = [
     ),
     ("the last of the largest", [node("ArgMax", ["x"], ["y"], axis=1, select_last_index=1)], ["n", "h"], {}),
     ("negative indices", [node("Gather", ["x", "i"], ["y"], axis=1)], ["n", "h"], {"i": ints([-1, 0])}),
+    *(
+        (
+            f"sums over no axes, {noop}",
+            [
+                node("Shape", ["x"], ["s"]),
+                node("ReduceSum", ["s", "none"], ["y"], keepdims=0, noop_with_empty_axes=noop),
+            ],
+            ["n", "h"],
+            {"none": ints([])},
+        )
+        for noop in (0, 1)
+    ),
+    *(
+        (
+            f"remainders, {fmod}",
+            [node("Shape", ["x"], ["s"]), node("Sub", ["s", "k"], ["d"]), node("Mod", ["d", "m"], ["y"], fmod=fmod)],
+            ["n", "h"],
+            {"k": ints([k, k]), "m": ints([3, 3])},
+        )
+        for fmod in (0, 1)
+        for k in (0, 2, 9)
+    ),
     ("flat", [node("Flatten", ["x"], ["y"], axis=2)], ["n", 2, "h", "w"], {}),
     ("equal parts", [node("Split", ["x"], ["y", "z"], axis=1)], ["n", "2*h"], {}),
 ]

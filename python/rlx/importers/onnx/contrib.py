@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.onnx.elementwise import leaky_relu
-from rlx.importers.onnx.network import conv, gemm, layer_normalization, rms_normalization
-from rlx.importers.onnx.rules import bounded, imports, static_dims
+from rlx.importers.onnx.network import Window, convolution, gemm, layer_normalization, rms_normalization
+from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
-
-_MOST_MATRICES = 64  # that are inverted one by one
 
 
 def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:
@@ -75,7 +73,7 @@ def fused_gemm(
     return _activated(g, gemm(g, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB), activation, given)
 
 
-@imports("com.microsoft.FusedConv")
+@convolution("com.microsoft.FusedConv")
 def fused_conv(
     g: Any,
     x: Tensor,
@@ -85,14 +83,9 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: Any = None,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    window: Window,
 ) -> Tensor:
-    result = conv(g, x, w, bias, auto_pad=auto_pad, dilations=dilations, group=group, pads=pads, strides=strides)
+    result = window.convolved(g, x, w, bias)
     return _activated(g, result if added is None else g.add(result, added), activation, activation_params)
 
 
@@ -128,12 +121,7 @@ def bias_add(g: Any, x: Tensor, bias: Tensor, skip: Tensor) -> Tensor:
 
 @imports("com.microsoft.Inverse")
 def inverse(g: Any, x: Tensor) -> Tensor:
-    sizes = static_dims(x, *range(x.shape.rank))
-    one = g.eye(sizes[-1], dtype=x.dtype)
-    matrices = g.reshape(x, (-1, *sizes[-2:]))
-    count = bounded(math.prod(sizes[:-2]), "matrices", _MOST_MATRICES)
-    solved = [g.dense_solve(g.squeeze(g.narrow(matrices, 0, i, 1), 0), one) for i in range(count)]
-    return g.reshape(g.stack(solved, 0), sizes) if solved else x
+    return g.inv(x)
 
 
 @imports("com.microsoft.LayerNormalization")
@@ -158,14 +146,6 @@ def simplified_layer_normalization(
     return rms_normalization(g, x, scale, axis=axis, epsilon=epsilon)
 
 
-def _with_sum(normed: list[Tensor], total: Tensor, outputs: int) -> list[Tensor]:
-    """The results of a norm behind a residual: the second and the third are for training."""
-    if outputs <= 1:
-        return normed[:1]
-    mean, inverse = normed[1:] if len(normed) > 1 else (total, total)
-    return [normed[0], mean, inverse, total][:outputs]
-
-
 @imports("com.microsoft.SkipLayerNormalization")
 def skip_layer_normalization(
     g: Any,
@@ -180,16 +160,25 @@ def skip_layer_normalization(
 ) -> list[Tensor]:
     total = g.add(x, skip)
     total = total if bias is None else g.add(total, bias)
-    return _with_sum(layer_normalization(g, total, scale, beta, outputs=3, epsilon=epsilon), total, outputs)
+    return [*layer_normalization(g, total, scale, beta, outputs=3, epsilon=epsilon), total][:outputs]
 
 
 @imports("com.microsoft.SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(
-    g: Any, x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None, *, outputs: int, epsilon: float = 1e-12
+    g: Any,
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    wanted: Sequence[bool],
+    epsilon: float = 1e-12,
 ) -> list[Tensor]:
+    if any(wanted[1:3]):
+        raise UnsupportedError("with the mean or the inverse deviation as a result cannot be imported")
     total = g.add(x, skip)
     total = total if bias is None else g.add(total, bias)
-    return _with_sum([rms_normalization(g, total, scale, epsilon=epsilon)], total, outputs)
+    return [rms_normalization(g, total, scale, epsilon=epsilon), *(total,) * 3][: len(wanted)]
 
 
 @imports("com.microsoft.EmbedLayerNormalization")

@@ -244,7 +244,10 @@ def group_query_attention(
     q, k, v = _parts(g, query, key, value, num_heads, kv_num_heads)
     batch, rows = q.shape.dims[0], q.shape.dims[2]
     ends = g.add(g.reshape(g.cast(lengths, "i32"), (batch,)), 1)
-    starts = g.sub(ends, extent(g, rows, "i32")) if past_key is not None else g.zeros((batch,), dtype="i32")
+    # A prompt begins at 0 even where the sequence is shorter: what is left of its rows is padding behind it.
+    starts = g.zeros((batch,), dtype="i32")
+    if past_key is not None:
+        starts = g.maximum(g.sub(ends, extent(g, rows, "i32")), starts)
     if do_rotary and cos is not None and sin is not None:
         positions = position_ids
         if positions is None:

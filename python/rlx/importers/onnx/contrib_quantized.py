@@ -7,15 +7,12 @@ from typing import Any
 
 from rlx.importers.onnx.contrib_attention import attention
 from rlx.importers.onnx.elementwise import leaky_relu
+from rlx.importers.onnx.network import spatial_axes
 from rlx.importers.onnx.pools import average_pool
 from rlx.importers.onnx.quantized import centred, dequantize_linear, dynamic_quantize_linear, for_axis, quantize_linear
-from rlx.importers.onnx.rules import imports, static_dims
+from rlx.importers.onnx.rules import described, imports, keywords_of, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
-
-
-def _quantized(g: Any, value: Tensor, scale: Tensor, zero_point: Tensor | None) -> Tensor:
-    return quantize_linear(g, value, scale, zero_point)
 
 
 def _pair(name: str, combine: str) -> None:
@@ -32,129 +29,68 @@ def _pair(name: str, combine: str) -> None:
         zero_point: Tensor | None = None,
     ) -> Tensor:
         left, right = dequantize_linear(g, a, a_scale, a_zero), dequantize_linear(g, b, b_scale, b_zero)
-        return _quantized(g, getattr(g, combine)(left, right), scale, zero_point)
+        return quantize_linear(g, getattr(g, combine)(left, right), scale, zero_point)
 
 
 _pair("QLinearAdd", "add")
 _pair("QLinearMul", "mul")
 
 
-def _unary(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None,
-    function: Callable[[Tensor], Tensor],
-) -> Tensor:
-    return _quantized(g, function(dequantize_linear(g, x, x_scale, x_zero)), scale, zero)
-
-
-@imports("com.microsoft.QLinearSigmoid")
-def qlinear_sigmoid(
-    g: Any, x: Tensor, x_scale: Tensor, x_zero: Tensor | None, scale: Tensor, zero: Tensor | None = None
-) -> Tensor:
-    return _unary(g, x, x_scale, x_zero, scale, zero, g.sigmoid)
-
-
-@imports("com.microsoft.QLinearLeakyRelu")
-def qlinear_leaky_relu(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    alpha: float = 0.01,
-) -> Tensor:
-    return _unary(g, x, x_scale, x_zero, scale, zero, lambda t: leaky_relu(g, t, alpha=alpha))
-
-
-@imports("com.microsoft.QLinearSoftmax")
-def qlinear_softmax(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    opset: int,
-    axis: int = -1,
-) -> Tensor:
+def _softmax(g: Any, x: Tensor, *, opset: int, axis: int = -1) -> Tensor:
     if opset < 13 and axis % x.shape.rank != x.shape.rank - 1:
         raise UnsupportedError("of several axes cannot be imported")
-    return _unary(g, x, x_scale, x_zero, scale, zero, lambda t: g.softmax(t, axis))
+    return g.softmax(x, axis)
 
 
-@imports("com.microsoft.QLinearReduceMean")
-def qlinear_reduce_mean(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    axes: Any = None,
-    keepdims: int = 1,
-) -> Tensor:
-    where = tuple(axes) if axes else tuple(range(x.shape.rank))
-    return _unary(g, x, x_scale, x_zero, scale, zero, lambda t: g.mean(t, where, bool(keepdims)))
+def _mean(g: Any, x: Tensor, *, axes: Any = None, keepdims: int = 1) -> Tensor:
+    return g.mean(x, tuple(axes) if axes else tuple(range(x.shape.rank)), bool(keepdims))
 
 
-@imports("com.microsoft.QLinearGlobalAveragePool")
-def qlinear_global_average_pool(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    channels_last: int = 0,
-) -> Tensor:
-    axes = tuple(range(1, x.shape.rank - 1)) if channels_last else tuple(range(2, x.shape.rank))
-    return _unary(g, x, x_scale, x_zero, scale, zero, lambda t: g.mean(t, axes, True))
+def _global_pool(g: Any, x: Tensor, *, channels_last: int = 0) -> Tensor:
+    return g.mean(x, tuple(range(1, x.shape.rank - 1)) if channels_last else spatial_axes(x), True)
 
 
-@imports("com.microsoft.QLinearAveragePool")
-def qlinear_average_pool(
-    g: Any,
-    x: Tensor,
-    x_scale: Tensor,
-    x_zero: Tensor | None,
-    scale: Tensor,
-    zero: Tensor | None = None,
-    *,
-    kernel_shape: Any,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    channels_last: int = 0,
-    count_include_pad: int = 0,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
+def _pool(g: Any, x: Tensor, *, channels_last: int = 0, **window: Any) -> Tensor:
     if channels_last:
         raise UnsupportedError("with channels last cannot be imported")
-    window = {
-        "kernel_shape": kernel_shape,
-        "auto_pad": auto_pad,
-        "ceil_mode": ceil_mode,
-        "pads": pads,
-        "strides": strides,
-    }
-    return _unary(
-        g, x, x_scale, x_zero, scale, zero, lambda t: average_pool(g, t, count_include_pad=count_include_pad, **window)
-    )
+    return average_pool(g, x, **window)
+
+
+_POOL_KEYWORDS = [p for p in keywords_of(average_pool) if p.name != "dilations"] + keywords_of(_global_pool)
+# What is done with the numbers that a tensor stands for; the attributes are those of the function, if no others are said.
+_UNARY: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
+    "QLinearSigmoid": (lambda g, x: g.sigmoid(x), []),
+    "QLinearLeakyRelu": (leaky_relu, keywords_of(leaky_relu)),
+    "QLinearSoftmax": (_softmax, keywords_of(_softmax)),
+    "QLinearReduceMean": (_mean, keywords_of(_mean)),
+    "QLinearGlobalAveragePool": (_global_pool, keywords_of(_global_pool)),
+    "QLinearAveragePool": (_pool, _POOL_KEYWORDS),
+}
+
+
+def _unary(name: str, function: Callable[..., Tensor], keywords: list[Any]) -> None:
+    def rule(
+        g: Any,
+        x: Tensor,
+        x_scale: Tensor,
+        x_zero: Tensor | None,
+        scale: Tensor,
+        zero: Tensor | None = None,
+        **attributes: Any,
+    ) -> Tensor:
+        return quantize_linear(g, function(g, dequantize_linear(g, x, x_scale, x_zero), **attributes), scale, zero)
+
+    imports(f"com.microsoft.{name}")(described(rule, rule, keywords))
+
+
+for _name, (_function, _keywords) in _UNARY.items():
+    _unary(_name, _function, _keywords)
 
 
 @imports("com.microsoft.QLinearConcat")
 def qlinear_concat(g: Any, scale: Tensor, zero: Tensor, *parts: Tensor, axis: int = 0) -> Tensor:
     triples = [parts[i : i + 3] for i in range(0, len(parts), 3)]
-    return _quantized(g, g.concat([dequantize_linear(g, *t) for t in triples], axis), scale, zero)
+    return quantize_linear(g, g.concat([dequantize_linear(g, *t) for t in triples], axis), scale, zero)
 
 
 @imports("com.microsoft.QLinearWhere")
@@ -171,7 +107,7 @@ def qlinear_where(
     zero: Tensor,
 ) -> Tensor:
     chosen = g.where(condition, dequantize_linear(g, x, x_scale, x_zero), dequantize_linear(g, y, y_scale, y_zero))
-    return _quantized(g, chosen, scale, zero)
+    return quantize_linear(g, chosen, scale, zero)
 
 
 def _scaled(g: Any, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
@@ -227,7 +163,7 @@ def qgemm(
     sums = g.matmul(g.transpose(left, (1, 0)) if transA else left, g.transpose(right, (1, 0)) if transB else right)
     value = _scaled(g, sums if c is None else g.add(sums, c), a_scale, b_scale, None)
     value = value if alpha == 1 else g.mul(value, alpha)
-    return value if scale is None else _quantized(g, value, scale, zero)
+    return value if scale is None else quantize_linear(g, value, scale, zero)
 
 
 @imports("com.microsoft.QAttention")
@@ -304,7 +240,7 @@ def matmul_n_bits(
         values = g.reshape(g.mul(less, factor), (N, blocks * block_size))
     else:  # each column says which block it is of
         columns = g.cast(order, "i32")
-        less = g.cast(numbers, factor.dtype)
+        less = g.cast(g.narrow(numbers, 1, 0, K), factor.dtype)
         shift = (
             centre
             if not isinstance(centre, Tensor)

@@ -6,7 +6,7 @@ carries sequences, else it is a scan; one that a computed condition ends is a `w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,14 +58,21 @@ def if_(scope: Scope, node: Any) -> list[Value]:
     return [Value(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
 
 
+def _read(node: Any) -> Iterator[str]:
+    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.type == attribute.GRAPH:
+            for inner in attribute.g.node:
+                yield from _read(inner)
+            yield from (o.name for o in attribute.g.output)
+
+
 def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
     """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
-        names = [n for n in node.input if n]
-        for attribute in node.attribute:
-            if attribute.type == attribute.GRAPH:
-                names += [n for inner in attribute.g.node for n in inner.input if n]
+        names = list(_read(node))
         outside = (scope.find(n) for n in names if n not in found)
         if node.op_type in ("Shape", "Size", "SequenceLength"):
             continue
@@ -75,7 +82,10 @@ def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
 
 
 def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
-    """Whether the condition after each step of a loop can be computed while it is imported."""
+    """Whether the condition after each step of a loop can be computed while it is imported, as far as names tell.
+
+    It may depend on sizes, which may be open.
+    """
     names = [i.name for i in body.input][2:]
     results = [o.name for o in body.output]
     changing = {n for n, v in zip(names, carries, strict=True) if not v.is_known and v.items is None}
@@ -102,11 +112,7 @@ def loop(scope: Scope, node: Any) -> list[Value]:
         ):
             return _scanned(scope, body, carries, count, stacked)
         if isinstance(count, int) or (count is None and trips is None and go_on is not None):
-            return _repeated(scope, body, carries, count, go_on is not False, stacked)
-    if stacked:
-        raise UnsupportedError(
-            "that stacks values, and whose number of steps depends on the inputs, cannot be imported"
-        )
+            return _repeated(scope, body, trips, count, carries, go_on is not False)
     return _while(scope, body, trips, condition, carries)
 
 
@@ -120,27 +126,41 @@ def _is_regular(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
 
 
 def _repeated(
-    scope: Scope, body: Any, carries: list[Value], count: int | None, go_on: bool, stacked: int
+    scope: Scope, body: Any, trips: Value | None, count: int | None, carries: list[Value], go_on: bool
 ) -> list[Value]:
+    """Step by step in place; from the first condition on that is not known, the rest is a `while`."""
     columns: list[list[Value]] = []
     step = 0
     while go_on and (count is None or step < count):
         arguments = [Value(known=np.array(step, np.int64)), Value(known=np.array(True)), *carries]
         condition, *results = scope.inside(body, arguments)
-        go_on = bool(_scalar(condition))
         carries, column = results[: len(carries)], results[len(carries) :]
         columns.append(column)
         step += 1
         scope.model.count()
-    return carries + [_stack(scope, body, [c[i] for c in columns], i - stacked) for i in range(stacked)]
+        known = _scalar(condition)
+        if known is None:
+            return _while(scope, body, trips, condition, carries, step)
+        go_on = bool(known)
+    if not columns:
+        return carries + _no_rows(scope, body, carries)
+    return carries + [Value(tensor=scope.g.stack(list(_tensors(scope, c)), 0)) for c in zip(*columns, strict=True)]
 
 
-def _stack(scope: Scope, body: Any, values: list[Value], output: int) -> Value:
-    if values:
-        return Value(tensor=scope.g.stack(list(_tensors(scope, values)), 0))
-    declared = body.output[output].type.tensor_type
-    dims = [d.dim_value for d in declared.shape.dim]
-    return Value(known=np.zeros((0, *dims), scope.model.dtype(declared.elem_type, "a value of a loop")))
+def _no_rows(scope: Scope, body: Any, carries: list[Value]) -> list[Value]:
+    """What a loop of no steps stacks: no rows, of the shapes that a step would give."""
+    if len(body.output) == 1 + len(carries):
+        return []
+    g = scope.g
+
+    def step() -> tuple[Tensor, ...]:
+        inner = Scope(scope.model, g, outer=scope)
+        results = inner.inside(body, [Value(known=np.array(0, np.int64)), Value(known=np.array(True)), *carries])
+        return _tensors(inner, results[1 + len(carries) :])
+
+    with g.scratchpad():
+        shapes = g.region(step, ()).shapes.results
+    return [Value(tensor=g.zeros((0, *s.dims), dtype=s.dtype)) for s in shapes]
 
 
 def _scanned(scope: Scope, body: Any, carries: list[Value], count: Dim, stacked: int) -> list[Value]:
@@ -157,7 +177,14 @@ def _scanned(scope: Scope, body: Any, carries: list[Value], count: Dim, stacked:
     return [Value(tensor=t) for t in (*last, *values)]
 
 
-def _while(scope: Scope, body: Any, trips: Value | None, condition: Value | None, carries: list[Value]) -> list[Value]:
+def _while(
+    scope: Scope, body: Any, trips: Value | None, condition: Value | None, carries: list[Value], steps: int = 0
+) -> list[Value]:
+    """The steps that follow the first ones, of which there have been `steps`."""
+    if len(body.output) > 1 + len(carries):
+        raise UnsupportedError(
+            "that stacks values, and whose number of steps depends on the inputs, cannot be imported"
+        )
     g, what = scope.g, "a value of a loop"
     first = g.constant(True) if condition is None else g.reshape(scope.tensor(condition, what), ())
     limit = None if trips is None else g.reshape(scope.tensor(trips, what), ())
@@ -171,7 +198,7 @@ def _while(scope: Scope, body: Any, trips: Value | None, condition: Value | None
         following, *results = _tensors(inner, inner.inside(body, arguments))
         return g.add(number, 1), g.reshape(following, ()), *results
 
-    results = g.while_(goes_on, step, g.constant(np.int64(0)), first, *_tensors(scope, carries))
+    results = g.while_(goes_on, step, g.constant(np.int64(steps)), first, *_tensors(scope, carries))
     return [Value(tensor=t) for t in results[2:]]
 
 

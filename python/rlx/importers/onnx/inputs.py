@@ -8,13 +8,15 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rlx.importers.onnx.reading import Model
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.ir import dim
-from rlx.ir.arrays import as_array
+from rlx.ir.arrays import as_numbers, is_written
 from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.dim_text import CALLS
-from rlx.ir.errors import Error, ParseError, UnsupportedError
+from rlx.ir.errors import Error, ParseError, ShapeError, UnsupportedError
 
 
 class OpenSizes:
@@ -108,7 +110,7 @@ def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) 
     for declared in inputs:
         name, what = declared.name, f"input '{declared.name}'"
         if name in constants:
-            scope.values[name] = _constant(constants[name], declared.type, what)
+            scope.values[name] = _constant(model, sizes, name, constants[name], declared.type)
             continue
         kind = declared.type.tensor_type
         if declared.type.WhichOneof("value") != "tensor_type" or not kind.HasField("shape"):
@@ -122,15 +124,44 @@ def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) 
     sizes.check()
 
 
-def _constant(value: Any, declared: Any, what: str) -> Value:
-    """The value of an input of a type: an array, a list of values, or None."""
-    kind = declared.WhichOneof("value")
+def _constant(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) -> Value:
+    """The value of an input of a type: an array, a list of values, or None.
+
+    Raises:
+        Error: The value is none of the type.
+    """
+    kind, what = declared.WhichOneof("value"), f"input '{name}'"
     if value is None and kind == "optional_type":
         return Value(is_none=True)
     if kind == "optional_type":
-        return _constant(value, declared.optional_type.elem_type, what)
+        return _constant(model, sizes, name, value, declared.optional_type.elem_type)
     if kind == "sequence_type":
         if not isinstance(value, (list, tuple)):
             raise Error(f"{what} is a sequence: expected a list of values, got {type(value).__name__}")
-        return Value(items=[_constant(v, declared.sequence_type.elem_type, what) for v in value])
-    return Value(known=as_array(value, what))
+        return Value(items=[_constant(model, sizes, name, v, declared.sequence_type.elem_type) for v in value])
+    return Value(known=_held(model, sizes, name, value, declared.tensor_type))
+
+
+def _held(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) -> np.ndarray:
+    """An array of the dtype, the rank and the sizes that an input has, as far as the model says them.
+
+    Numbers and lists of them, which have no dtype, get the input's.
+    """
+    what = f"input '{name}'"
+    array, dtype = as_numbers(value, what), model.dtype(declared.elem_type, what)
+    if is_written(value) and array.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore", over="ignore"):
+            converted = array.astype(dtype)
+        array = converted if dtype.kind in "fcV" or np.array_equal(converted, array) else array
+    dims: tuple[Dim, ...] | None = None
+    if declared.HasField("shape"):
+        dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(declared.shape.dim))
+    fits = dims is None or (
+        len(dims) == array.ndim
+        and all(isinstance(d, DimExpr) or d == n for d, n in zip(dims, array.shape, strict=True))
+    )
+    if array.dtype != dtype or not fits:
+        expected = f"[{', '.join(map(str, dims))}]" if dims is not None else "an array"
+        message = f"constants: expected {expected} of {dtype} for {what}, got {list(array.shape)} of {array.dtype}"
+        raise ShapeError(message)
+    return array

@@ -33,7 +33,8 @@ def from_onnx(
             `x` which has no name. A text is an expression: with `"32*rows"` the size is a multiple of 32, as many networks
             of images need. Without one the size is a symbol of the graph; where an op needs its value, the error says so.
         constants: Inputs that are to have one value, by name: shapes, axes and the like that a model takes as inputs. Of a
-            sequence a list of values, of an optional value also None.
+            sequence a list of values, of an optional value also None. Arrays have the dtype and the sizes of the input;
+            numbers and lists of them get its dtype.
 
     Returns:
         Inputs and outputs have the model's names; of an output that is a sequence, `name.0`, `name.1`, …. Initialisers of
@@ -41,6 +42,7 @@ def from_onnx(
 
     Raises:
         ParseError: It is no ONNX model.
+        ShapeError: A constant has another dtype or other sizes than its input.
         UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
             that is not imported.
         Error: The `onnx` package is missing, the file cannot be read, or a dtype is none of the twelve.
@@ -70,6 +72,9 @@ def from_bytes(
         sizes: As of `from_onnx`.
         constants: As of `from_onnx`.
     """
+    for what, given in (("sizes", sizes), ("constants", constants)):
+        if given is not None and not isinstance(given, Mapping):
+            raise Error(f"{what}: expected values by name, got {given!r:.50}")
     onnx = required("onnx", _WHAT)
     message = onnx.ModelProto()
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.importers.onnx.rules import (
     bounded,
+    described,
     imports,
+    keywords_of,
     static_dims,
 )
 from rlx.ir import dim
@@ -69,47 +73,68 @@ def padded(g: Any, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0) 
     return g.pad(x, [(0, 0), (0, 0), *padding], value=value), [(0, 0)] * len(padding)
 
 
-@imports("Conv")
-def conv(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Tensor:
-    kernel = static_dims(w, *spatial_axes(w))
-    strides, dilations = strides or (1,) * len(kernel), dilations or (1,) * len(kernel)
-    x, padding = padded(g, x, padding_of(x.shape.dims[2:], kernel, strides, dilations, pads, auto_pad))
-    return g.conv(x, w, tuple(strides), padding, tuple(dilations), group, bias)
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The attributes of a convolution, with ONNX's names."""
+
+    auto_pad: str = "NOTSET"
+    dilations: Any = None
+    group: int = 1
+    kernel_shape: Any = None
+    pads: Any = None
+    strides: Any = None
+
+    def steps(self, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The strides and the dilations along each axis of a kernel."""
+        ones = (1,) * len(kernel)
+        return tuple(self.strides or ones), tuple(self.dilations or ones)
+
+    def convolved(self, g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The convolution of a tensor, [N, C, places…], with kernels."""
+        kernel = static_dims(w, *spatial_axes(w))
+        strides, dilations = self.steps(kernel)
+        wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, self.pads, self.auto_pad)
+        x, padding = padded(g, x, wanted)
+        return g.conv(x, w, strides, padding, dilations, self.group, bias)
 
 
-@imports("ConvTranspose")
+def convolution(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the rule of convolutions: it gets their attributes as one `Window`, by the keyword `window`."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        of_window, others = keywords_of(Window), [p for p in keywords_of(rule) if p.name != "window"]
+
+        def build(g: Any, *operands: Any, **attributes: Any) -> Any:
+            given = {p.name: attributes.pop(p.name) for p in of_window if p.name in attributes}
+            return rule(g, *operands, window=Window(**given), **attributes)
+
+        imports(*ops)(described(build, rule, [*of_window, *others]))
+        return rule
+
+    return register
+
+
+@convolution("Conv")
+def conv(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: Window) -> Tensor:
+    return window.convolved(g, x, w, bias)
+
+
+@convolution("ConvTranspose")
 def conv_transpose(
     g: Any,
     x: Tensor,
     w: Tensor,
     bias: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
+    window: Window,
     output_padding: Any = None,
     output_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
 ) -> Tensor:
     kernel, sizes = static_dims(w, *spatial_axes(w)), x.shape.dims[2:]
-    ones, half = (1,) * len(kernel), len(kernel)
-    strides, dilations = tuple(strides or ones), tuple(dilations or ones)
+    half, pads, auto_pad = len(kernel), window.pads, window.auto_pad
+    strides, dilations = window.steps(kernel)
     beyond = tuple(output_padding or (0,) * half)
-    whole = g.conv_transpose(x, w, strides, 0, 0, dilations, group)
+    whole = g.conv_transpose(x, w, strides, 0, 0, dilations, window.group)
     spans = [n + more for n, more in zip(whole.shape.dims[2:], beyond, strict=True)]
     wanted = output_shape
     if wanted is None and auto_pad.startswith("SAME"):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.network import padded, padding_of, spatial_axes
-from rlx.importers.onnx.rules import imports, static_dims
+from rlx.importers.onnx.network import Window, convolution
+from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -116,16 +116,7 @@ def _requantized(g: Any, value: Tensor, zero_point: Tensor) -> Tensor:
     return g.cast(g.clamp(shifted, float(limits.min), float(limits.max)), zero_point.dtype)
 
 
-def _convolved(g: Any, x: Tensor, w: Tensor, attributes: dict[str, Any]) -> Tensor:
-    kernel = static_dims(w, *spatial_axes(w))
-    ones = (1,) * len(kernel)
-    strides, dilations = attributes["strides"] or ones, attributes["dilations"] or ones
-    wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, attributes["pads"], attributes["auto_pad"])
-    x, padding = padded(g, x, wanted)
-    return g.conv(x, w, tuple(strides), padding, tuple(dilations), attributes["group"])
-
-
-@imports("ConvInteger")
+@convolution("ConvInteger")
 def conv_integer(
     g: Any,
     x: Tensor,
@@ -133,18 +124,12 @@ def conv_integer(
     x_zero_point: Tensor | None = None,
     w_zero_point: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    window: Window,
 ) -> Tensor:
-    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
-    return _convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0), attributes)
+    return window.convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0))
 
 
-@imports("QLinearConv")
+@convolution("QLinearConv")
 def qlinear_conv(
     g: Any,
     x: Tensor,
@@ -157,15 +142,9 @@ def qlinear_conv(
     y_zero_point: Tensor,
     bias: Tensor | None = None,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
+    window: Window,
 ) -> Tensor:
-    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "pads": pads, "strides": strides}
-    sums = _convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0), attributes)
+    sums = window.convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0))
     if bias is not None:
         sums = g.add(sums, for_axis(g, sums, bias, 1, 0))
     scale = g.mul(for_axis(g, sums, x_scale, 1, 0), for_axis(g, sums, w_scale, 1, 0))

@@ -12,7 +12,7 @@ from rlx.importers.onnx.rules import Static, bounded, dims, elements, imports, s
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.errors import ShapeError, UnsupportedError
 
 # From this many elements for one result on, a product with a matrix instead of a sum of gathers.
 _MANY = 8
@@ -21,6 +21,8 @@ _MANY = 8
 def _places(mode: str, count: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
     """Where on the axis of `size` elements each of `count` results is, by `coordinate_transformation_mode`."""
     x = np.arange(count, dtype=np.float64)
+    if not count:
+        return x
     whole = scale * size
     if mode == "align_corners":
         return x * (size - 1) / (whole - 1) if whole != 1 else np.zeros(count)
@@ -105,6 +107,17 @@ def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray)
     return total
 
 
+def _ratio(wanted: int, length: int) -> float:
+    """How many results an axis has for one element.
+
+    Raises:
+        ShapeError: It has no elements to make results of.
+    """
+    if wanted and not length:
+        raise ShapeError(f"an axis without elements cannot be resized to {wanted}")
+    return wanted / length if length else 1.0
+
+
 def _sizes(
     x: Tensor, axes: list[int], scales: np.ndarray | None, wanted: Any, policy: str
 ) -> tuple[list[Dim], list[float | None]]:
@@ -115,11 +128,13 @@ def _sizes(
     is_open = not all(isinstance(d, int) for d in (*(x.shape.dims[a] for a in axes), *wanted))
     if is_open and policy == "stretch":
         pairs = [(x.shape.dims[a], w) for a, w in zip(axes, wanted, strict=True)]
-        return [w for _, w in pairs], [w / n if isinstance(w, int) and isinstance(n, int) else None for n, w in pairs]
+        return [w for _, w in pairs], [
+            _ratio(w, n) if isinstance(w, int) and isinstance(n, int) else None for n, w in pairs
+        ]
     lengths = static_dims(x, *axes)
-    factors = [w / n for w, n in zip(wanted, lengths, strict=True)]
+    factors = [_ratio(w, n) for w, n in zip(wanted, lengths, strict=True)]
     if policy == "stretch":
-        return [int(w) for w in wanted], factors
+        return [int(w) for w in wanted], [*factors]
     factor = min(factors) if policy == "not_larger" else max(factors)
     return [math.floor(factor * n + 0.5) for n in lengths], [factor] * len(axes)
 
@@ -170,7 +185,7 @@ def resize(
             continue
         bounded(count, "results along an axis")
         part = (float(roi[i]), float(roi[i + len(used)])) if roi is not None else (0.0, 1.0)
-        if count == size and scale == 1 and part == (0.0, 1.0):
+        if count == size and (scale == 1 or not size) and part == (0.0, 1.0):
             continue
         places = _places(coordinates, count, size, scale, part)
         if mode == "nearest":

@@ -2,8 +2,8 @@
 
 A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
 (tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
-known (`Sizes` where they are sizes that are open), else None; `opset`, the version of the op's domain; and `outputs`, the
-number of results that are asked for.
+known (`Sizes` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
+number of results that are asked for; and `wanted`, which of them have a name.
 
 A rule of `structural` is for what tensors cannot express: graphs inside of a node, sequences, optional values. It takes the
 scope and the node, and gives values.
@@ -11,6 +11,7 @@ scope and the node, and gives values.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,18 @@ def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return rule
 
     return register
+
+
+def keywords_of(build: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The attributes that a rule names; of a class those that it is made of."""
+    return [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+def described(build: Any, operands_of: Callable[..., Any], keywords: Sequence[inspect.Parameter]) -> Callable[..., Any]:
+    """A rule that takes any attributes, with the operands of another and the names of the attributes that it does take."""
+    operands = [p for p in inspect.signature(operands_of).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    build.__signature__ = inspect.Signature([*operands, *keywords])
+    return build
 
 
 def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None:

@@ -24,6 +24,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from rlx.ir.location import location_at
 from rlx.ops.lift import size_of
 from rlx.weights.weight import Weight
 
@@ -201,7 +202,8 @@ class Scope:
         op = self.model.op(node)
         if op in structures:
             try:
-                return structures[op](self, node)
+                with self.g.located(location_at(place)):
+                    return structures[op](self, node)
             except UnsupportedError as problem:
                 location = problem.location or place
                 message = problem.message if location != place else f"{op} {problem.message}"
@@ -220,6 +222,7 @@ class Scope:
             "static": [None if v is None else v.static for v in values],
             "opset": self.opsets.get("", 1),
             "outputs": len(node.output),
+            "wanted": [bool(n) for n in node.output],
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
         # What no gradient goes through may also be computed of weights.

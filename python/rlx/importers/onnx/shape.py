@@ -334,20 +334,4 @@ def bit_cast(g: Any, x: Tensor, *, to: Any) -> Tensor:
 
 @imports("Det")
 def det(g: Any, x: Tensor) -> Tensor:
-    """By the rows' expansion, for matrices of up to four rows."""
-    (size,) = static_dims(x, -1)
-    if not 1 <= size <= 4:
-        raise UnsupportedError(f"of a matrix of {size} rows cannot be imported")
-    entry = [[g.squeeze(g.narrow(g.narrow(x, -2, i, 1), -1, j, 1), (-2, -1)) for j in range(size)] for i in range(size)]
-
-    def minor(row: int, columns: tuple[int, ...]) -> Tensor:
-        if row == size - 1:
-            return entry[row][columns[0]]
-        total: Any = None
-        for k, column in enumerate(columns):
-            term = g.mul(entry[row][column], minor(row + 1, columns[:k] + columns[k + 1 :]))
-            term = term if k % 2 == 0 else g.neg(term)
-            total = term if total is None else g.add(total, term)
-        return total
-
-    return minor(0, tuple(range(size)))
+    return g.det(x)

@@ -177,9 +177,19 @@ def _quotient(a: Dim, b: Dim) -> Dim:
 
 
 def _remainder(a: Dim, b: Dim) -> Dim:
+    """With the sign of the divisor, which has to be positive."""
     if sign(b) != 1:
         raise UndecidedError
     return a % b
+
+
+def _fmod(a: Dim, b: Dim) -> Dim:
+    """With the sign of the dividend."""
+    return (
+        _remainder(a, b)
+        if is_negative(a) is False
+        else _remainder(dim.maximum(a, 0), b) - _remainder(dim.maximum(-a, 0), b)
+    )
 
 
 def _magnitude(a: Dim) -> Dim:
@@ -213,11 +223,17 @@ def _elementwise(function: Callable[..., Any]) -> Any:
     return rule
 
 
+def _modulo(operands: list[np.ndarray], attributes: dict[str, Any]) -> np.ndarray:
+    return _elementwise(_fmod if attributes.get("fmod") else _remainder)(operands, attributes)
+
+
 def _reduction(function: Callable[[Sequence[Dim]], Dim]) -> Any:
     def rule(operands: list[np.ndarray], attributes: dict[str, Any]) -> np.ndarray:
         x, *given = operands
-        axes = attributes.get("axes") or (given[0].reshape(-1).tolist() if given else None)
-        axes = range(x.ndim) if axes is None else [a % x.ndim for a in axes]
+        axes = attributes.get("axes") or (given[0].reshape(-1).tolist() if given else ())
+        if not axes and attributes.get("noop_with_empty_axes"):
+            return x
+        axes = [a % x.ndim for a in axes] or range(x.ndim)
         kept = [a for a in range(x.ndim) if a not in axes]
         rows = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), -1)
         shape = (
@@ -245,7 +261,7 @@ _RULES: dict[str, Any] = {
     "Sub": _elementwise(operator.sub),
     "Mul": _elementwise(operator.mul),
     "Div": _elementwise(_quotient),
-    "Mod": _elementwise(_remainder),
+    "Mod": _modulo,
     "Max": _elementwise(dim.maximum),
     "Min": _elementwise(dim.minimum),
     "ReduceProd": _reduction(dim.product),
