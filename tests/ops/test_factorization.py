@@ -130,6 +130,29 @@ def test_factors_of_what_is_not_finite_are_nan(op: str, value: float) -> None:
                 assert np.isnan(factor[0]).all() and np.isfinite(factor[1]).all()
 
 
+@pytest.mark.parametrize("scale", [1e-37, 1e-25, 1e-15, 1e19, 1e36])
+@pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "qr", "svd"])
+def test_factors_of_any_magnitude(op: str, scale: float) -> None:
+    """They are as near, in f32, as those of a matrix of magnitude 1, though squares overflow or vanish."""
+    rng = np.random.default_rng(6)
+    full = rng.standard_normal((5, 5))
+    for a in [full @ full.T + np.eye(5)] if op == "cholesky" else [full, np.outer(full[0], full[0])]:
+        given = (a * scale).astype(np.float32)
+        whole = given / scale
+        found = evaluate_decomposition(registry.load()[op], (given,), {})
+        first, *rest = [f.astype(np.float64) for f in (found if isinstance(found, tuple) else (found,))]
+        if op == "cholesky":
+            _near(first @ first.T / scale, whole)
+        elif op == "eigh":
+            _near(rest[0] * (first / scale) @ rest[0].T, np.tril(whole) + np.tril(whole, -1).T)
+        elif op == "lu":
+            _near((np.tril(first, -1) + np.eye(5)) @ (np.triu(first) / scale), whole[rest[1].astype(int)])
+        elif op == "qr":
+            _near(first @ (rest[0] / scale), whole)
+        else:
+            _near(first * (rest[0] / scale) @ rest[1], whole)
+
+
 A, TALL = np.random.default_rng(2).standard_normal((2, 4, 4)), np.random.default_rng(3).standard_normal((5, 3))
 RIGHT = A[0, :, :2]
 
