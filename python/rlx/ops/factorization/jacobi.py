@@ -36,7 +36,7 @@ def tolerance(b: Any, x: Tensor, size: int) -> float:
 
 
 def scale_of(b: Builder, a: Tensor) -> Tensor:
-    """The largest magnitude in matrices `[B, M, N]`, `[B, 1, 1]`; divided by it they have no squares that overflow or vanish."""
+    """The largest magnitude in matrices `[B, M, N]`, `[B, 1, 1]`; divided by it, no square overflows or vanishes."""
     largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
     return b.where(largest == 0.0, 1.0, largest)
 
