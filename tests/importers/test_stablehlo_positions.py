@@ -111,7 +111,7 @@ def test_sides_that_only_look_alike_are_no_key(first: str, second: str, order: A
     def line(name: str, code: str) -> str:
         return f"{name} = {code} : tensor<f32>"
 
-    x, y, z = np.array([0.5, -1, 2, 0.25], np.float32), np.float32(0.3), np.float32(5)
+    x, y, z = (np.array(v, np.float32) for v in ([0.5, -1, 2, 0.25], 0.3, 5))
     graph = rlx.from_stablehlo(sorting(line("%left", first), line("%right", second)))
     (found,) = values(graph, x, y, z)
     before = np.array([[order(b, a, y, z) for b in x] for a in x])  # [i, j]: whether j comes before i

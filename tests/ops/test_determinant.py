@@ -121,3 +121,12 @@ def test_the_derivatives_of_singular_vectors_have_no_magnitude() -> None:
     for scale in (1e-25, 1e25):
         for found, wanted in zip(moved(scale), (du, ds * scale, dvt), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("values", [lambda g, x: g.eigvalsh(x), lambda g, x: g.svdvals(x)], ids=["eigvalsh", "svdvals"])
+def test_derivatives_at_repeated_values(values: Any) -> None:
+    """Of functions in which equal values count alike."""
+    a = np.diag([1.0, 1.0, 2.0])
+    graph = _graph(lambda g, x: g.sum(g.square(values(g, x))), a.shape)
+    (gradient,) = rlx.evaluate(rlx.grad(graph, wrt=["x"]), {"x": a})[-1:]
+    np.testing.assert_allclose(gradient, 2 * a, atol=1e-12)

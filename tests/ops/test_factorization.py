@@ -79,6 +79,7 @@ def test_eigh(a: np.ndarray) -> None:
         _orthonormal(vectors)
         _near(vectors.astype(np.float64) * values[..., None, :] @ np.swapaxes(vectors, -1, -2), lower)
         _near(values, np.linalg.eigvalsh(lower.astype(np.float64)))
+        assert (vectors.max(-2) + vectors.min(-2) >= -1e-6).all()
 
 
 @pytest.mark.parametrize("a", _matrices())
@@ -155,6 +156,7 @@ def test_factors_of_any_magnitude(op: str, scale: float) -> None:
 
 A, TALL = np.random.default_rng(2).standard_normal((2, 4, 4)), np.random.default_rng(3).standard_normal((5, 3))
 RIGHT = A[0, :, :2]
+ORDERS: tuple[Any, ...] = ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "solve": (lambda g, a, b: g.solve(a, b), np.linalg.solve, (A, RIGHT)),
@@ -176,7 +178,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ..
        for n in (0, 1, 3, -2)},
     **{f"norm {o}": (lambda g, a, o=o: g.matrix_norm(a, o, True),
                      lambda a, o=o: np.linalg.matrix_norm(a, ord=o, keepdims=True), (A,))
-       for o in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)},
+       for o in ORDERS},
 }  # fmt: skip
 
 

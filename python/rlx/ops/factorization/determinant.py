@@ -29,7 +29,7 @@ def det(b: Builder, a: Any) -> Tensor:
 
 def _expanded(b: Builder, a: Tensor) -> Tensor:
     """By the first rows, of matrices `[B, N, N]` up to 3x3."""
-    count, size, _ = a.shape.dims
+    count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     if size == 0:
         return b.ones((count,), a.dtype)
     (x, *rows) = ([a[:, i, j] for j in range(size)] for i in range(size))
