@@ -210,3 +210,21 @@ def test_counters_that_wrap_around_go_on(
         while (counter <= last if direction == "LE" else counter < last) and (direction == "LT" or steps < 1000):
             counter, steps = (np.array([counter]) + np.array([step], np.int64).astype(width))[0], steps + 1
     assert [int(v) for v in rlx.evaluate(graph, {})] == [int(counter), steps]
+
+
+def test_an_artifact_of_a_newer_version_says_so() -> None:
+    """Where something in it is not known; the version alone refuses nothing, and of damaged data it says nothing."""
+    library = rlx.mlir.stablehlo()
+    newest = library.get_current_version()
+    text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.tanh %x : tensor<2xf32>\n"
+    artifact = library.serialize_portable_artifact_str(text + "return %0 : tensor<2xf32> }", newest)
+    later = artifact.replace(newest.encode(), b"9" + newest[1:].encode())
+    assert [o.shape for o in rlx.from_stablehlo(later).outputs] == [rlx.Shape((2,), rlx.f32)]
+    unknown = (b"tanh_v", b"tank_v")
+    with pytest.raises(
+        rlx.Error, match=rf"of StableHLO 9{newest[1:]}, newer than the {newest} that can be read"
+    ) as caught:
+        rlx.from_stablehlo(later.replace(*unknown))
+    assert newest in (caught.value.hint or "")
+    with pytest.raises(rlx.Error, match="not valid bytecode"):
+        rlx.from_stablehlo(artifact.replace(*unknown))

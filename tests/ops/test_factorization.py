@@ -79,6 +79,7 @@ def test_eigh(a: np.ndarray) -> None:
         _orthonormal(vectors)
         _near(vectors.astype(np.float64) * values[..., None, :] @ np.swapaxes(vectors, -1, -2), lower)
         _near(values, np.linalg.eigvalsh(lower.astype(np.float64)))
+        assert (vectors.max(-2) + vectors.min(-2) >= -1e-6).all()
 
 
 @pytest.mark.parametrize("a", _matrices())
@@ -130,8 +131,32 @@ def test_factors_of_what_is_not_finite_are_nan(op: str, value: float) -> None:
                 assert np.isnan(factor[0]).all() and np.isfinite(factor[1]).all()
 
 
+@pytest.mark.parametrize("scale", [1e-37, 1e-25, 1e-15, 1e19, 1e36])
+@pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "qr", "svd"])
+def test_factors_of_any_magnitude(op: str, scale: float) -> None:
+    """They are as near, in f32, as those of a matrix of magnitude 1, though squares overflow or vanish."""
+    rng = np.random.default_rng(6)
+    full = rng.standard_normal((5, 5))
+    for a in [full @ full.T + np.eye(5)] if op == "cholesky" else [full, np.outer(full[0], full[0])]:
+        given = (a * scale).astype(np.float32)
+        whole = given / scale
+        found = evaluate_decomposition(registry.load()[op], (given,), {})
+        first, *rest = [f.astype(np.float64) for f in (found if isinstance(found, tuple) else (found,))]
+        if op == "cholesky":
+            _near(first @ first.T / scale, whole)
+        elif op == "eigh":
+            _near(rest[0] * (first / scale) @ rest[0].T, np.tril(whole) + np.tril(whole, -1).T)
+        elif op == "lu":
+            _near((np.tril(first, -1) + np.eye(5)) @ (np.triu(first) / scale), whole[rest[1].astype(int)])
+        elif op == "qr":
+            _near(first @ (rest[0] / scale), whole)
+        else:
+            _near(first * (rest[0] / scale) @ rest[1], whole)
+
+
 A, TALL = np.random.default_rng(2).standard_normal((2, 4, 4)), np.random.default_rng(3).standard_normal((5, 3))
 RIGHT = A[0, :, :2]
+ORDERS: tuple[Any, ...] = ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "solve": (lambda g, a, b: g.solve(a, b), np.linalg.solve, (A, RIGHT)),
@@ -153,7 +178,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ..
        for n in (0, 1, 3, -2)},
     **{f"norm {o}": (lambda g, a, o=o: g.matrix_norm(a, o, True),
                      lambda a, o=o: np.linalg.matrix_norm(a, ord=o, keepdims=True), (A,))
-       for o in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)},
+       for o in ORDERS},
 }  # fmt: skip
 
 

@@ -60,6 +60,8 @@ def test_names_of_other_libraries_say_the_call() -> None:
         (x, "view", r"g\.reshape\(x, shape\)"),
         (g, "cat", r"g\.concat"),
         (rlx.ops, "masked_fill", r"g\.where"),
+        (rlx.ops, "linalg", r"g\.solve.*g\.inv.*g\.det.*g\.cholesky.*g\.lu.*g\.qr.*g\.svd.*g\.eigh"),
+        (g, "linalg", r"g\.solve.*g\.inv"),
         (g, "sofmax", "did you mean 'softmax'"),
         (x, "sofmax", "did you mean 'softmax'"),
         (rlx.ops, "sofmax", "did you mean 'softmax'"),
@@ -76,8 +78,16 @@ def test_every_named_call_exists() -> None:
         assert name not in surface.methods() and method in surface.methods()
     for name, call in other_names.CALLS.items():
         assert name not in surface.methods(), name
+        assert not (hasattr(g, name) and hasattr(rlx.Tensor, name)), name
         for used in re.findall(r"\b(?:g|x|rlx)\.(\w+)", call):
             assert hasattr(g, used) or hasattr(rlx.Tensor, used) or hasattr(rlx, used) or used in known, call
+
+
+def test_a_function_of_another_meaning_says_which_call_is_meant() -> None:
+    g: Any = rlx.Graph()
+    with pytest.raises(rlx.Error, match="too many") as caught:
+        g.cond(g.input("p", (), "bool"), lambda: 1.0, lambda: 2.0)
+    assert "g.if_(pred" in (caught.value.hint or "")
 
 
 def test_tensors_of_other_libraries_are_named_in_full() -> None:

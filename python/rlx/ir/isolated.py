@@ -92,7 +92,7 @@ def bytecode_text(data: bytes, name: str = "<bytecode>") -> str:
         name: What to call it in messages, usually a file name.
 
     Raises:
-        ParseError: The bytecode is damaged.
+        ParseError: The bytecode is damaged, or of a version of StableHLO that cannot be read yet.
         Error: The process that reads it cannot be started.
     """
     command = _command("bytecode", str(SECONDS))
@@ -105,6 +105,13 @@ def bytecode_text(data: bytes, name: str = "<bytecode>") -> str:
     if completed.returncode == 1:
         message = completed.stderr.decode(errors="replace").strip().split("\n")[-1]
         raise ParseError(f"not valid bytecode: {message}", location=name)
+    if completed.returncode == 3:
+        version, newest = completed.stderr.decode(errors="replace").split()[-2:]
+        raise ParseError(
+            f"the bytecode is of StableHLO {version}, newer than the {newest} that can be read",
+            location=name,
+            hint=f"export it for the version {newest} or an older one, or as text",
+        )
     if completed.returncode:
         raise ParseError("the bytecode is damaged: its reader ended without a message", location=name)
     try:

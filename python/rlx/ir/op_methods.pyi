@@ -1190,7 +1190,7 @@ class OpMethods:
         """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
 
     def cond(self, a: TensorLike) -> Tensor:
-        """NumPy's `linalg.cond`: the largest singular value divided by the smallest."""
+        """NumPy's `linalg.cond`: the largest singular value divided by the smallest; of zeros it is ∞, of NaN NaN."""
 
     def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Complex conjugate."""

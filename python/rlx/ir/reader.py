@@ -6,7 +6,7 @@ dialect is not registered here: its ops and attributes are read without checks, 
     python reader.py PROVIDER FOLDER bytecode SECONDS
 
 reads one module from standard input and prints it as generic text with locations. Exit code 1 means that it is not valid; a
-message on standard error says why.
+message on standard error says why. Exit code 3 means that it is of a newer StableHLO; standard error names both versions.
 
     python reader.py PROVIDER FOLDER texts
 
@@ -19,10 +19,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import sys
 from typing import Any
 
-_PORTABLE = b"StableHLO_v"  # the producer that bytecode names, after four bytes and its version
+# The producer that bytecode names, after four bytes and its version.
+_PORTABLE = b"StableHLO_v"
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 
 
 def _limit(seconds: int | None) -> None:
@@ -75,11 +78,25 @@ class Reader:
             text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
             sys.stdout.buffer.write(text.encode())
             sys.stdout.buffer.flush()
-        except self.ir.MLIRError as problem:
-            diagnostics = problem.error_diagnostics
+        except (self.ir.MLIRError, ValueError) as problem:  # a ValueError of an artifact
+            if versions := self._too_new(data):
+                sys.stderr.write(versions)
+                return 3
+            diagnostics = getattr(problem, "error_diagnostics", ())
             sys.stderr.write(diagnostics[0].message if diagnostics else str(problem))
             return 1
         return 0
+
+    def _too_new(self, data: bytes) -> str | None:
+        """The version of a portable artifact and the newest that can be read, if that is older."""
+        if not data[5:].startswith(_PORTABLE) or self._stablehlo is None:
+            return None
+        of_data = _VERSION.match(data[5 + len(_PORTABLE) :][:32].decode("latin-1"))
+        newest = _VERSION.match(self._stablehlo.get_current_version())
+        if of_data is None or newest is None:
+            return None
+        is_newer = tuple(map(int, of_data.groups())) > tuple(map(int, newest.groups()))
+        return f"{of_data.group()} {newest.group()}" if is_newer else None
 
     def attempt_all(self) -> None:
         """Parse texts from standard input until there are no more."""

@@ -212,7 +212,7 @@ def concatenate(xs: Sequence[Any], axis: int | None = ...) -> Tensor:
     """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
 
 def cond(a: TensorLike) -> Tensor:
-    """NumPy's `linalg.cond`: the largest singular value divided by the smallest."""
+    """NumPy's `linalg.cond`: the largest singular value divided by the smallest; of zeros it is ∞, of NaN NaN."""
 
 def conjugate(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Complex conjugate."""

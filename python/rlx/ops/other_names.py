@@ -60,7 +60,7 @@ CALLS = {
     "logsigmoid": "g.log_sigmoid(x)",
     "log_softplus": "g.softplus(x)",
     "tanhshrink": "x - g.tanh(x)",
-    **dict.fromkeys(("lerp", "lerp_"), "x + weight * (y - x)"),
+    "lerp_": "g.lerp(x, y, weight): tensors are values and are never changed",
     "log_ndtr": "g.log(g.erfc(-x / 2**0.5) / 2)",
     "ndtr": "g.erfc(-x / 2**0.5) / 2",
     "clamp_min": "g.clamp(x, low=…)",
@@ -155,7 +155,6 @@ CALLS = {
     "randn": "g.rng_normal(shape, seed=…)",
     "normal": "g.rng_normal(shape, seed=…)",
     "randint": "g.random_bits(seed, shape) % n",
-    "cond": "g.if_(pred, then, els, *args)",
     "while_loop": "g.while_(cond, body, *init)",
     "fori_loop": "g.scan(body, init, None, length=n), or g.while_(cond, body, *init)",
     "layernorm": "g.layer_norm(x, scale, bias)",
@@ -227,7 +226,7 @@ CALLS = {
     "bernoulli": "g.rng_uniform(shape, seed) < p",
     "nn": "rlx.nn for layers, or g.relu(x), g.softmax(x) …",
     "functional": "g.relu(x), g.softmax(x) …",
-    "linalg": "g.solve(a, b), g.inv(a), g.det(a), g.qr(a), g.svd(a), g.eigh(a), g.norm(x) …",
+    "linalg": "g.solve(a, b), g.inv(a), g.det(a), g.cholesky(a), g.lu(a), g.qr(a), g.svd(a), g.eigh(a), g.pinv(a), g.norm(x) …",
     "random": "g.rng_normal(shape, seed=…), g.rng_uniform(shape, seed=…)",
     "Tensor": "g.constant(array)",
     "gumbel_softmax": "g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))",
@@ -280,6 +279,13 @@ CALLS = {
     **dict.fromkeys(("eig", "eigvals"), "g.eigh(a) of symmetric matrices"),
     "expm": "g.matrix_exp(a)",
     "lu_factor": "g.lu(a)",
+    "logdet": "g.slogdet(a)[1]",
+    "inverse": "g.inv(a)",
+    "pinverse": "g.pinv(a)",
+    "orgqr": "g.householder_product(a, factors)",
+    **dict.fromkeys(
+        ("cholesky_solve", "cho_solve", "cho_factor"), "g.solve(a, b), or g.cholesky(a) and g.triangular_solve(l, b)"
+    ),
     "solve_triangular": "g.triangular_solve(a, b)",
     "map": "the function of a whole x, rlx.vmap(graph, …), or g.scan(body, init, xs)",
     **dict.fromkeys(
@@ -353,6 +359,10 @@ ADVICE.update(
         ("vmap", "in_axes"): "rlx.vmap(graph, batched={'x': 0}, size=8), by the names of arguments",
         ("param", "init"): "g.param(name, shape, value=array), or set_params of the compiled graph",
         ("set_outputs", ""): "g.set_outputs([a, b]), or g.set_outputs({'a': a, 'b': b})",
+        (
+            "cond",
+            "",
+        ): "g.if_(pred, then, els, *args) chooses one of two functions; g.cond(a) is the condition of a matrix",
         ("compile", "target"): "rlx.Session(target).compile(graph)",
         (
             "jit",

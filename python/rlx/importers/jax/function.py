@@ -98,7 +98,7 @@ def traced(
             module = module_of(exported)
             # Where the user says what the parameters are, constants are none: they would be trained.
             largest_literal = LARGEST_LITERAL if params is None else math.inf
-            return from_module(module, None, largest_literal, names, params, kept), exported.out_tree
+            return from_module(module, "main", largest_literal, names, params, kept), exported.out_tree
         except UnsupportedError as found:
             problem = problem or found
     assert problem is not None

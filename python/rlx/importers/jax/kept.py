@@ -11,8 +11,8 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ _DERIVED = (
     "bessel_i1e",
     "regularized_incomplete_beta",
 )
+_SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _BY_COTANGENTS = ("custom_vjp_call",)
 _RULES = "_override_lowering_rules"  # how `jax.export` takes lowerings of primitives
@@ -206,14 +207,14 @@ class _Derived:
         name, taken, given = self._call.primitive.name, self._call.taken, self._call.given
         if not any(map(_is_inexact, taken)) or not any(map(_is_inexact, given)):
             return {}
-        linear = name in (*_FACTORIZATIONS, "custom_linear_solve")
+        linear = name in (*_FACTORIZATIONS, _SOLVE)
         if name not in (*_DERIVED, *_FACTORIZATIONS, *_BY_COTANGENTS):
             return {}
         if self._depth >= (_DEEPEST_OF_LINEAR_ALGEBRA if linear else _DEEPEST):
             return {}
         try:
             rule: dict[str, Any] = {}
-            if name in (*_BY_COTANGENTS, "custom_linear_solve"):
+            if name in (*_BY_COTANGENTS, _SOLVE):
                 of_cotangents = _piece(self._pulled, [*taken, *given], self._depth + 1)
                 rule["vjp"] = lambda args, _, cotangents: tuple(of_cotangents(args[0].builder, (*args, *cotangents)))
             if name not in _BY_COTANGENTS:
@@ -221,9 +222,13 @@ class _Derived:
                 rule["jvp"] = lambda args, tangents: tuple(of_tangents(args[0].builder, (*args, *tangents)))
             return rule
         except Error as problem:
-            if name not in ("custom_jvp_call", "custom_vjp_call") or isinstance(problem, UnsupportedError):
+            if self._depth or isinstance(problem, UnsupportedError) or not name.startswith("custom_") or name == _SOLVE:
                 return {}  # JAX has none
-            return {"vjp" if name in _BY_COTANGENTS else "jvp": partial(_raise, problem)}
+            decorator = name.removesuffix("_call")
+            raise Error(
+                f"the rule of a function under jax.{decorator} fails: {problem.message.partition(': ')[2]}",
+                hint="without the decorator, its derivative is that of what it computes",
+            ) from problem
 
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
@@ -238,11 +243,6 @@ class _Derived:
         _, pull = jax.vjp(self._bound, *args)
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
         return [_or_value(a, c) for a, c in zip(args, cotangents, strict=True)]
-
-
-def _raise(problem: Error, *_: Any) -> NoReturn:
-    """The derivative of a function whose own rule is wrong: JAX says so when it is differentiated, and so does RLX."""
-    raise problem
 
 
 def _is_inexact(aval: Any) -> bool:

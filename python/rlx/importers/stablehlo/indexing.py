@@ -88,7 +88,10 @@ def scatter(
     results: list[Shape],
     unique_indices: bool = False,
 ) -> list[Tensor]:
-    """In the dtypes of the results, which may be wider than those of the operands."""
+    """In the dtypes of the results, which may be wider than those of the operands.
+
+    A window that does not lie inside as a whole is dropped, as by XLA; StableHLO's text drops its elements outside.
+    """
     count = len(operands) // 2
     starts = operands[count]
     xs, updates = (
@@ -205,6 +208,9 @@ class _Places:
                 start = g.reshape(starts[..., number], (*self.batch, *(1 for _ in windows)))
                 if clamped:
                     start = g.minimum(g.maximum(start, 0), x.shape.dims[axis] - sizes[axis])
+                elif sizes[axis] != 1:  # no element of a window that lies partly outside counts
+                    is_inside = (start >= 0) & (start <= x.shape.dims[axis] - sizes[axis])
+                    start = g.where(is_inside, start, x.shape.dims[axis])
                 part = part + start
             if axis in batching[0]:
                 # The axis of the starts, of which the vectors' has been moved to the end.

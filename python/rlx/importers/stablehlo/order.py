@@ -45,7 +45,7 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     if any(len(side) != 1 for side in sides):
         return None
     (first,), (second,) = sides
-    if first // 2 != second // 2 or first == second or _text(compare.operands[0]) != _text(compare.operands[1]):
+    if first // 2 != second // 2 or first == second or not _alike(*compare.operands, arguments):
         return None
     # Both elements of each pair are the same, so that both sides of the comparison are the keys.
     pairs = [x for x in xs for _ in range(2)]
@@ -73,13 +73,31 @@ def _read(value: mlir.Value, arguments: list[mlir.Value]) -> set[int]:
     return found
 
 
-def _text(value: mlir.Value) -> str:
-    """A value of a region as a text, in which its arguments are alike."""
-    if not isinstance(value, mlir.OpResult):
-        return "x"
+def _alike(first: mlir.Value, second: mlir.Value, arguments: list[mlir.Value]) -> bool:
+    """Whether two values of a region are the same function of its arguments, in which those are alike.
+
+    Each pair is compared once, so that operands that are shared cost no more; ops with regions are never alike.
+    """
+    waiting, seen = [(first, second)], set()
+    while waiting:
+        pair = waiting.pop()
+        one, other = pair
+        if pair in seen or one == other or (one in arguments and other in arguments):
+            continue
+        seen.add(pair)
+        if not isinstance(one, mlir.OpResult) or not isinstance(other, mlir.OpResult) or _kind(one) != _kind(other):
+            return False
+        waiting.extend(zip(one.owner.operation.operands, other.owner.operation.operands, strict=True))
+    return True
+
+
+def _kind(value: mlir.OpResult) -> Any:
+    """What has to be equal in ops of the same function but for their operands; of ops with regions, the value itself."""
     op = value.owner.operation
-    attributes = ", ".join(f"{getattr(n, 'name', n)}={op.attributes[getattr(n, 'name', n)]}" for n in op.attributes)
-    return f"{op.name}[{attributes}]({', '.join(map(_text, op.operands))})"
+    names = [getattr(n, "name", n) for n in op.attributes]
+    attributes = {name: op.attributes[name] for name in names}
+    own = value if len(op.regions) else None
+    return op.name, attributes, value.type, value.result_number, len(op.operands), own
 
 
 def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:

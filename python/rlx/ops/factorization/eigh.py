@@ -35,6 +35,8 @@ class Eigh(Factorization, op="eigh"):
         batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
         places = b.iota((size,), dtype="i32")
         eye = b.eye(size, dtype=a.dtype)
+        scale = jacobi.scale_of(b, a)
+        a = a / scale
         least = jacobi.tolerance(b, a, size) * b.sqrt(b.sum(b.square(a), axes=(1, 2))) / size
 
         def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:
@@ -54,7 +56,8 @@ class Eigh(Factorization, op="eigh"):
         values = b.sum(matrix * eye, axes=2)
         order = b.argsort(values, axis=1)
         vectors = columns_of(b, vectors, order)
-        return b.gather_batched(values, order, axis=1), vectors * signs(b, vectors, b.where)
+        values = b.gather_batched(values, order, axis=1) * b.reshape(scale, (batch, 1))
+        return values, vectors * signs(b, vectors, b.where)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
         """`dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` outside of the diagonal."""

@@ -55,15 +55,11 @@ def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @helper
-def det(b: Builder, a: Any) -> Tensor:
-    """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""
-    diagonal, sign = _diagonal_and_sign(b, as_floats(b, a))
-    return b.prod(diagonal, axes=-1) * sign
-
-
-@helper
 def slogdet(b: Builder, a: Any) -> tuple[Tensor, Tensor]:
-    """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
+    """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude.
+
+    Of singular matrices these are 0 and -∞, which has no derivative: it is NaN or infinite there; that of `det` is not.
+    """
     diagonal, sign = _diagonal_and_sign(b, as_floats(b, a))
     return b.stop_gradient(b.prod(b.sign(diagonal), axes=-1) * sign), b.sum(b.log(b.abs(diagonal)), axes=-1)
 
@@ -105,7 +101,10 @@ def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
 
 @helper
 def matrix_rank(b: Builder, a: Any, rtol: Any = None) -> Tensor:
-    """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
+    """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32.
+
+    Of matrices that hold NaN it is 0.
+    """
     a = as_floats(b, a)
     if 0 in order_of(a.shape, square=False):
         return b.expand(b.constant(0, dtype="i32"), a.shape.dims[:-2])
@@ -150,21 +149,40 @@ def matrix_norm(b: Builder, a: Any, ord: Any = "fro", keepdims: bool = False) ->
         return b.norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord == "nuc" or ord in (2, -2):
         s = svdvals(b, x)
+        if s.shape.dims[-1] == 0:
+            return _norm_of_nothing(b, x, ord, keepdims)
         result = (b.sum if ord == "nuc" else b.max if ord == 2 else b.min)(s, axes=-1)
         return b.expand_dims(b.expand_dims(result, -1), -1) if keepdims else result
     if ord not in (1, -1, math.inf, -math.inf):
         raise ShapeError(f"{ord!r:.60} is no norm of a matrix", hint='"fro", "nuc", 1, -1, 2, -2, inf or -inf')
     summed, other = (-2, -1) if abs(ord) == 1 else (-1, -2)
+    if x.shape.dims[other] == 0:
+        return _norm_of_nothing(b, x, ord, keepdims)
     sums = b.sum(b.abs(x), axes=summed, keep_dims=True)
     result = (b.max if ord > 0 else b.min)(sums, axes=other, keep_dims=True)
     return result if keepdims else b.squeeze(result, (-2, -1))
 
 
+def _norm_of_nothing(b: Builder, x: Tensor, ord: Any, keepdims: bool) -> Tensor:
+    """The norm of matrices without elements: a sum or a largest one is 0, and there is no smallest."""
+    if ord != "nuc" and ord < 0:
+        raise ShapeError(f"the norm {ord} of a {x.shape} is the smallest of no numbers", hint="ord=2 of it is 0")
+    return b.zeros((*x.shape.dims[:-2], *((1, 1) if keepdims else ())), x.dtype)
+
+
 @helper
 def cond(b: Builder, a: Any) -> Tensor:
-    """NumPy's `linalg.cond`: the largest singular value divided by the smallest."""
+    """NumPy's `linalg.cond`: the largest singular value divided by the smallest; of zeros it is ∞, of NaN NaN.
+
+    Raises:
+        ShapeError: The matrices have no elements.
+    """
+    a = as_floats(b, a)
+    if 0 in order_of(a.shape, square=False):
+        raise ShapeError(f"the matrices of a {a.shape} have no elements, and so no condition number")
     s = svdvals(b, a)
-    return b.max(s, axes=-1) / b.min(s, axes=-1)
+    largest, smallest = b.max(s, axes=-1), b.min(s, axes=-1)
+    return b.where(smallest == 0.0, math.inf, largest / b.where(smallest == 0.0, 1.0, smallest))
 
 
 # The coefficients of the diagonal approximant of degree 13 (Higham, 2005), and the norm up to which it is exact in f64.

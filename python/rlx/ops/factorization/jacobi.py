@@ -35,6 +35,12 @@ def tolerance(b: Any, x: Tensor, size: int) -> float:
     return float(np.finfo(x.dtype.numpy).eps) * max(size, 2) ** 0.5
 
 
+def scale_of(b: Builder, a: Tensor) -> Tensor:
+    """The largest magnitude in matrices `[B, M, N]`, `[B, 1, 1]`; divided by it, no square overflows or vanishes."""
+    largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
+    return b.where(largest == 0.0, 1.0, largest)
+
+
 def rotation(b: Builder, own: Tensor, products: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
     """The cosine and sine that each index `[B, N]` takes, so that `c·x[i] - s·x[partner[i]]` makes the products vanish.
 

@@ -62,9 +62,10 @@ class Svd(Factorization, op="svd"):
         eye = b.eye(s.shape.dims[-1], dtype=s.dtype)
         column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
         inner = b.matmul(ut, b.matmul(da, v))
-        gaps = (row - column) * (row + column)
-        rate = 1.0 / (gaps + eye) - eye
-        right, left = row * inner, column * inner
+        rate = 1.0 / (row - column + eye) - eye
+        sums = row + column  # in quotients of themselves: squares would overflow or vanish
+        share = inner / b.where(sums == 0.0, 1.0, sums)
+        right, left = row * share, column * share
         du = b.matmul(u, rate * (right + swapped(b, right)))
         dv = b.matmul(v, rate * (left + swapped(b, left)))
         if u.shape.dims[-2] != s.shape.dims[-1]:
@@ -96,8 +97,7 @@ def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     places = b.iota((size,), dtype="i32")
-    largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
-    scale = b.where(largest == 0.0, 1.0, largest)  # squares would overflow or vanish
+    scale = jacobi.scale_of(b, a)
     tolerance = jacobi.tolerance(b, a, size)
 
     def step(carry: tuple[Tensor, ...], partners: Tensor) -> Any:

@@ -1,0 +1,86 @@
+"""Determinants, as polynomials of the elements: they have derivatives at singular matrices too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import product
+from rlx.ops.factorization.matrices import as_floats, order_of
+from rlx.ops.lift import cast
+from rlx.ops.norm import widened
+from rlx.ops.surface import helper
+
+
+@helper
+def det(b: Builder, a: Any) -> Tensor:
+    """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`.
+
+    Its derivative is that of the polynomial, the cofactors, at singular matrices too. Second derivatives are right up to
+    `N = 3`, and beyond where the rank is `N - 1` or more.
+    """
+    a = as_floats(b, a)
+    size, _ = order_of(a.shape, square=True)
+    batch = a.shape.dims[:-2]
+    matrices = widened(b, b.reshape(a, (product(batch), size, size)))
+    found = _expanded(b, matrices) if size <= 3 else _eliminated(b, matrices)
+    return cast(b, b.reshape(found, batch), a.dtype)
+
+
+def _expanded(b: Builder, a: Tensor) -> Tensor:
+    """By the first rows, of matrices `[B, N, N]` up to 3x3."""
+    count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
+    if size == 0:
+        return b.ones((count,), a.dtype)
+    (x, *rows) = ([a[:, i, j] for j in range(size)] for i in range(size))
+    if size == 1:
+        return x[0]
+    if size == 2:
+        return x[0] * rows[0][1] - x[1] * rows[0][0]
+    y, z = rows
+    first, second, third = (y[i] * z[j] - y[j] * z[i] for i, j in ((1, 2), (2, 0), (0, 1)))
+    return x[0] * first + x[1] * second + x[2] * third
+
+
+def _eliminated(b: Builder, a: Tensor) -> Tensor:
+    """By elimination with complete pivoting of matrices `[B, N, N]`.
+
+    The pivots fall in magnitude, so that of a matrix of rank N-1 the last alone is 0: no derivative divides by it.
+    """
+    count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
+    places = b.iota((size,), dtype="i32")
+
+    def step(carry: Any, _: Any) -> Any:
+        rest, rows, columns = carry  # which rows and columns are left: 1.0 or 0.0, [B, N, 1] and [B, 1, N]
+        is_left = rows * columns > 0.0
+        scores = b.stop_gradient(b.where(is_left, b.abs(rest), -1.0))
+        place = b.argmax(b.reshape(scores, (count, size * size)), 1)
+        row, column = place // size, place % size
+        is_row = b.reshape(b.reshape(row, (count, 1)) == places, (count, size, 1))
+        is_column = b.reshape(b.reshape(column, (count, 1)) == places, (count, 1, size))
+        pivot_row = b.sum(b.where(is_row, rest, 0.0), axes=1, keep_dims=True)
+        pivot_column = b.sum(b.where(is_column, rest, 0.0), axes=2, keep_dims=True)
+        pivot = b.sum(b.where(is_column, pivot_row, 0.0), axes=2, keep_dims=True)
+        rows, columns = b.where(is_row, 0.0, rows), b.where(is_column, 0.0, columns)
+        eliminated = rest - pivot_column * (pivot_row / b.where(pivot == 0.0, 1.0, pivot))
+        rest = b.where(rows * columns > 0.0, eliminated, 0.0)
+        return (rest, rows, columns), (b.reshape(pivot, (count,)), row, column)
+
+    start = (a, b.ones((count, size, 1), a.dtype), b.ones((count, 1, size), a.dtype))
+    _, (pivots, rows, columns) = b.scan(step, start, None, length=size)  # [N, B]
+    # A large pivot times a small one: the product overflows no earlier than it has to.
+    half = size // 2
+    pairs = b.narrow(pivots, 0, 0, half) * b.narrow(b.flip(pivots, 0), 0, 0, half)
+    middle = b.narrow(pivots, 0, half, size - 2 * half)
+    odd = b.remainder(_inversions(b, rows) + _inversions(b, columns), 2)
+    return b.prod(b.concat([pairs, middle], axis=0), axes=0) * b.cast(1 - 2 * odd, a.dtype)
+
+
+def _inversions(b: Builder, order: Tensor) -> Tensor:
+    """How many pairs of permutations `[N, B]` stand the wrong way round, `[B]`."""
+    size = order.shape.dims[0]
+    falls = b.cast(b.expand_dims(order, 1) > b.expand_dims(order, 0), "i32")
+    earlier = b.reshape(b.iota((size,), dtype="i32"), (size, 1, 1)) < b.reshape(
+        b.iota((size,), dtype="i32"), (1, size, 1)
+    )
+    return b.sum(b.where(earlier, falls, 0), axes=(0, 1))
