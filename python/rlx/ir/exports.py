@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlx.ir.pickled import Copied
+from rlx.ir.short import listed
 
 if TYPE_CHECKING:
     from rlx.runtime.jax.exported import JaxGraph
@@ -15,6 +16,11 @@ class Exports(Copied):
 
     def __str__(self: Any) -> str:
         return self.text()
+
+    def __repr__(self: Any) -> str:
+        arguments = listed(f"{a.name}: {a.shape}" for a in self.arguments)
+        outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
+        return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
     def text(self: Any, *, locations: bool = False) -> str:
         """The graph as MLIR text, which `rlx.parse` and all commands read.

@@ -25,7 +25,6 @@ from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import ShapeLike
 from rlx.ir.sharding import Mesh
-from rlx.ir.short import listed
 from rlx.ir.signature import (
     STAGES,
     find_function,
@@ -434,11 +433,6 @@ class Graph(Exports, CarriesValues, Builder):
     @property
     def name_symbol(self) -> str:
         return self._function.name.value
-
-    def __repr__(self) -> str:
-        arguments = listed(f"{a.name}: {a.shape}" for a in self._arguments)
-        outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
-        return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
 
 def _symbol(name: str) -> str:
