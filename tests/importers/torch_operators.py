@@ -30,22 +30,21 @@ _REFUSED = """
     cdouble chalf cholesky_inverse combinations corrcoef cov cummax cummin equal exponential frexp gcd geometric
     geqrf hash_tensor histc histogram histogramdd i0 igamma igammac index_put item lcm linalg.diagonal
     linalg.eig linalg.eigvals linalg.householder_product linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
-    linalg.lstsq linalg.lstsq.grad_oriented linalg.lu_solve linalg.norm.subgradients_at_zero linalg.pinv
-    linalg.pinv.hermitian linalg.pinv.singular linalg.qr linalg.slogdet linalg.solve_triangular linalg.svdvals
-    linspace.tensor_overload log_normal logdet logspace.tensor_overload lu lu_solve lu_unpack masked_select
-    matrix_exp max_pool2d_with_indices_backward mode multinomial narrow native_batch_norm native_group_norm
-    native_layer_norm nn.functional.avg_pool1d nn.functional.avg_pool2d nn.functional.avg_pool3d
-    nn.functional.batch_norm nn.functional.conv_transpose1d nn.functional.conv_transpose2d
-    nn.functional.conv_transpose3d nn.functional.ctc_loss nn.functional.dropout2d nn.functional.dropout3d
-    nn.functional.embedding nn.functional.embedding_bag nn.functional.feature_alpha_dropout.with_train
-    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.gaussian_nll_loss
-    nn.functional.group_norm nn.functional.instance_norm nn.functional.linear_cross_entropy.chunked
+    linalg.lstsq linalg.lstsq.grad_oriented linalg.lu_solve linalg.pinv.hermitian linspace.tensor_overload
+    log_normal logspace.tensor_overload lu_solve lu_unpack masked_select max_pool2d_with_indices_backward mode
+    multinomial narrow native_batch_norm native_group_norm native_layer_norm nn.functional.avg_pool1d
+    nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.conv_transpose1d
+    nn.functional.conv_transpose2d nn.functional.conv_transpose3d nn.functional.ctc_loss nn.functional.dropout2d
+    nn.functional.dropout3d nn.functional.embedding nn.functional.embedding_bag
+    nn.functional.feature_alpha_dropout.with_train nn.functional.fractional_max_pool2d
+    nn.functional.fractional_max_pool3d nn.functional.gaussian_nll_loss nn.functional.group_norm
+    nn.functional.instance_norm nn.functional.linear_cross_entropy.chunked
     nn.functional.linear_cross_entropy.chunked_none nn.functional.local_response_norm nn.functional.one_hot
-    nn.functional.pdist nn.functional.rrelu nonzero nonzero_static norm.nuc normal normal.in_place
-    normal.number_mean ormqr pca_lowrank pinverse polygamma.polygamma_n_0 polygamma.polygamma_n_1
-    polygamma.polygamma_n_2 polygamma.polygamma_n_3 polygamma.polygamma_n_4 put qr rand_like randint
-    randint_like randn randn_like repeat_interleave resize_ resize_as_ signal.windows.kaiser sparse.mm.reduce
-    sparse.sampled_addmm special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
+    nn.functional.pdist nn.functional.rrelu nonzero nonzero_static normal normal.in_place normal.number_mean
+    ormqr pca_lowrank polygamma.polygamma_n_0 polygamma.polygamma_n_1 polygamma.polygamma_n_2
+    polygamma.polygamma_n_3 polygamma.polygamma_n_4 put rand_like randint randint_like randn randn_like
+    repeat_interleave resize_ resize_as_ signal.windows.kaiser sparse.mm.reduce sparse.sampled_addmm
+    special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1
     special.chebyshev_polynomial_t special.chebyshev_polynomial_u special.chebyshev_polynomial_v
     special.chebyshev_polynomial_w special.erfcx special.hermite_polynomial_h special.hermite_polynomial_he
     special.i0e special.i1 special.i1e special.laguerre_polynomial_l special.legendre_polynomial_p
