@@ -247,3 +247,5 @@ def test_what_is_frozen_is_not_trained() -> None:
     trained = step.params()
     changed = {name for name, start in g.weights.items() if not np.array_equal(trained[name], np.asarray(start))}
     assert changed == expected
+    with pytest.raises(rlx.Error, match="trainable is True or False, not 1"):
+        rlx.Graph().param("w", (2,), trainable=1)  # pyright: ignore[reportArgumentType]

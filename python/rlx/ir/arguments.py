@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,13 @@ from rlx.ir.sharding import Mesh, check_sharding, sharding_of
 
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph
+
+
+def parameter(argument: Argument, trainable: object) -> Argument:
+    """A declared parameter that is trained by default, or is not."""
+    if not isinstance(trainable, bool):
+        raise Error(f"param '{argument.name}': trainable is True or False, not {trainable!r:.60}")
+    return replace(argument, trainable=trainable)
 
 
 def declared(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir import registry
-from rlx.ir.arguments import CarriesValues, declared, fits
+from rlx.ir.arguments import CarriesValues, declared, fits, parameter
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.calls import answered
 from rlx.ir.checks import check_name, check_string
@@ -186,9 +186,7 @@ class Graph(Exports, CarriesValues, Builder):
         Raises:
             ShapeError: The value is of another shape or dtype, or the sharding is not one of the mesh.
         """
-        if not isinstance(trainable, bool):
-            raise Error(f"param '{name}': trainable is True or False, not {trainable!r:.60}")
-        argument = replace(declared("param", name, shape, dtype, sharding, self.mesh), trainable=trainable)
+        argument = parameter(declared("param", name, shape, dtype, sharding, self.mesh), trainable)
         if value is not None and not fits(argument, value):
             described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
             raise ShapeError(
