@@ -78,6 +78,26 @@ def test_a_loop_goes_on_as_long_as_its_condition_holds(condition: str) -> None:
                 check(rlx.evaluate(g, given), run_by_onnxruntime(data, given))
 
 
+def test_loops_within_loops_are_not_built_ever_more_often() -> None:
+    """Their condition is found to be open in the first step: only then is there more than the loop."""
+
+    def of(depth: int) -> Any:
+        again, w, v = (f"{n}_{depth}" for n in ("again", "w", "v"))
+        inner = node("Loop", ["twice", "yes", v], [w], body=of(depth - 1)) if depth else node("Add", [v, "one"], [w])
+        nodes = [inner, node("Size", ["x"], [f"s_{depth}"]), node("Less", [f"s_{depth}", "ten"], [again])]
+        inputs = {f"i_{depth}": TensorProto.INT64, f"c_{depth}": TensorProto.BOOL, v: TensorProto.FLOAT}
+        return graph(nodes, {again: TensorProto.BOOL, w: TensorProto.FLOAT}, inputs)
+
+    lengths: list[int] = []
+    constants, given = {**CONSTANTS, "twice": np.array(2, np.int64)}, {"x": np.zeros(3, np.float32)}
+    for depth in (4, 8):
+        data = model([node("Loop", ["twice", "yes", "x"], ["y"], body=of(depth))], {"x": ["n"]}, ["y"], constants)
+        g = rlx.from_onnx(data)
+        lengths.append(len(str(g)))
+        check(rlx.evaluate(g, given), run_by_onnxruntime(data, given))
+    assert lengths[1] < 6 * lengths[0]
+
+
 @pytest.mark.parametrize(("most", "condition"), [("zero", "yes"), ("five", "no"), ("", "no")])
 def test_a_loop_of_no_steps_stacks_no_rows(most: str, condition: str) -> None:
     nodes = [

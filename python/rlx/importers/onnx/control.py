@@ -81,11 +81,18 @@ def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
     return found
 
 
+def _names(body: Any) -> tuple[str, ...]:
+    """All names that a body gives, which tell it from others."""
+    return tuple(name for node in body.node for name in node.output)
+
+
 def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
     """Whether the condition after each step of a loop can be computed while it is imported, as far as names tell.
 
     It may depend on sizes, which may be open.
     """
+    if _names(body) in scope.model.undecided:
+        return False
     names = [i.name for i in body.input][2:]
     results = [o.name for o in body.output]
     changing = {n for n, v in zip(names, carries, strict=True) if not v.is_known and v.items is None}
@@ -140,6 +147,7 @@ def _repeated(
         scope.model.count()
         known = _scalar(condition)
         if known is None:
+            scope.model.undecided.add(_names(body))
             return _while(scope, body, trips, condition, carries, step)
         go_on = bool(known)
     if not columns:

@@ -53,6 +53,8 @@ class Model:
         self.functions = {(_domain(f.domain), f.name): f for f in message.functions}
         self.files: dict[str, Any] = {}
         self.built = 0
+        # The names that bodies of loops give whose condition was found not to be known: they are not tried again.
+        self.undecided: set[tuple[str, ...]] = set()
 
     @staticmethod
     def versions(imports: Any) -> dict[str, int]:
