@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,30 @@ def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
     a = as_floats(b, a)
     if 0 in order_of(a.shape, square=False):
         return b.swapaxes(a, -1, -2)
-    u, s, vt = b.svd(a, full_matrices=False)
-    counts = _above(b, s, a, rtol)
-    inverse = b.where(counts, 1.0 / b.where(counts, s, 1.0), 0.0)
-    return b.matmul(_transposed(b, vt) * b.expand_dims(inverse, -2), _transposed(b, u))
+    return _pseudo_inverse(b, a, rtol, 2)
+
+
+def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
+    """The pseudo-inverse, with so many derivatives that hold for equal singular values as well; that of `svd` does not."""
+
+    def inverted(a: Tensor) -> Tensor:
+        b = a.builder
+        u, s, vt = b.svd(a, full_matrices=False)
+        counts = _above(b, s, a, rtol)
+        inverse = b.where(counts, 1.0 / b.where(counts, s, 1.0), 0.0)
+        return b.matmul(_transposed(b, vt) * b.expand_dims(inverse, -2), _transposed(b, u))
+
+    def pushed(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> Tensor:
+        """Where the rank stays the same (G. Golub, V. Pereyra, 1973, theorem 4.3)."""
+        (a,), (da,) = args, tangents
+        b, p = a.builder, _pseudo_inverse(a.builder, a, rtol, orders - 1)
+        (pt, dat), (rows, columns) = (_transposed(b, t) for t in (p, da)), order_of(a.shape, square=False)
+        outside = b.eye(rows, dtype=a.dtype) - b.matmul(a, p)
+        beside = b.eye(columns, dtype=a.dtype) - b.matmul(p, a)
+        through = b.matmul(b.matmul(p, pt), b.matmul(dat, outside)) + b.matmul(beside, b.matmul(dat, b.matmul(pt, p)))
+        return through - b.matmul(p, b.matmul(da, p))
+
+    return b.custom_fn(inverted, a, jvp=pushed) if orders else inverted(a)
 
 
 @helper
