@@ -68,7 +68,7 @@ def draw(operand: Operand, kind: DType, shape: tuple[int, ...], rng: np.random.G
         count = int(np.prod(shape))
         return rng.permutation(np.linspace(operand.low, operand.high, count)).reshape(shape).astype(kind.numpy)
     drawn = rng.uniform(operand.low, operand.high, shape)
-    return (drawn + operand.diagonal * np.eye(*shape[-2:]) if operand.diagonal else drawn).astype(kind.numpy)
+    return (drawn + operand.diagonal * np.eye(shape[-2], shape[-1]) if operand.diagonal else drawn).astype(kind.numpy)
 
 
 def value_sets(case: Case, bindings: Bindings) -> Iterator[Values]:

@@ -147,6 +147,7 @@ def test_a_loop_with_a_known_number_of_steps_is_a_scan() -> None:
     assert "rlx.while" in g.text()
 
 
+NO_POSITIONS: tuple[Any, ...] = (None, 1.5, "x", [None], [[0]], {"a": 1})
 NO_FUNCTION: Any = 5
 
 
@@ -166,7 +167,7 @@ NO_FUNCTION: Any = 5
         *(
             (lambda option=option, value=value: rlx.from_jax(lambda x: x, f(2), **{option: value}), "are the positions")
             for option in ("static_argnums", "param_argnums")
-            for value in (None, 1.5, "x", [None], [[0]], {"a": 1})
+            for value in NO_POSITIONS
         ),
         (lambda: rlx.from_jax(lambda x: x, np.zeros(3, jnp.float8_e4m3fn)), "f8E4M3FN"),
     ],

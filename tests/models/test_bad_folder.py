@@ -29,7 +29,7 @@ def folder_of(
     return write_model(path / "model", fields, change(tensors) if change else tensors, files)
 
 
-def refusal(folder: Path) -> str:
+def refusal(folder: Any) -> str:
     """The message with which a folder is refused."""
     with pytest.raises(Error) as caught:
         load(folder)

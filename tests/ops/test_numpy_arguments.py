@@ -80,7 +80,9 @@ def test_what_numpy_has_in_a_place_means_nothing_else_here(call: Any) -> None:
 def test_norms_of_singular_values(ord: Any) -> None:
     values = np.random.default_rng(0).standard_normal((3, 4))
     g = rlx.Graph()
-    g.set_outputs([np.linalg.norm(g.input("x", (3, 4), "f64"), ord)])
+    x: Any = g.input("x", (3, 4), "f64")
+    norm: Any = np.linalg.norm(x, ord)
+    g.set_outputs([norm])
     np.testing.assert_allclose(rlx.evaluate(g, {"x": values})[0], np.linalg.norm(values, ord), rtol=1e-12)
 
 

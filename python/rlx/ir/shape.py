@@ -142,9 +142,9 @@ class Shape(tuple[Dim, ...]):
 
 
 def _has_order(dims: object) -> bool:
-    if isinstance(dims, (bytes, bytearray, Mapping, Set)) or not isinstance(dims, Iterable):
+    if getattr(dims, "ndim", 1) == 0:  # an array of NumPy without axes says that it is iterable
         return False
-    return getattr(dims, "ndim", 1) != 0  # an array of NumPy without axes says that it is iterable
+    return isinstance(dims, Iterable) and not isinstance(dims, (bytes, bytearray, Mapping, Set))
 
 
 def as_dtype(value: object) -> DType:

@@ -41,20 +41,21 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     direction = direction_of(compare)
     if direction not in _DESCENDING:
         return None
-    sides = [_read(value, arguments) for value in compare.operands]
+    left, right = compare.operands
+    sides = [_read(value, arguments) for value in (left, right)]
     if any(len(side) != 1 for side in sides):
         return None
     (first,), (second,) = sides
-    if first // 2 != second // 2 or first == second or not _alike(*compare.operands, arguments):
+    if first // 2 != second // 2 or first == second or not _alike(left, right, arguments):
         return None
     # Both elements of each pair are the same, so that both sides of the comparison are the keys.
     pairs = [x for x in xs for _ in range(2)]
-    key = region.value(compare.operands[0], *pairs)
+    key = region.value(left, *pairs)
     kinds = compare.attributes
     total = "compare_type" in kinds and "TOTALORDER" in str(kinds["compare_type"])
     if total and key.dtype.is_float:
         key = total_order(g, key)
-    if foreign(compare.operands[0].type) == "ui64":
+    if foreign(left.type) == "ui64":
         key = flipped(g, key)
     descending = _DESCENDING[direction] ^ (first > second)
     return g.argsort(g.cast(key, "u8") if key.dtype.is_bool else key, axis, descending)
