@@ -293,6 +293,7 @@ class _Import:
             "regions": [Body(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
             "unsigned": held.unsigned() if "unsigned" in takes else None,
+            "config": _config(op),
         }
         attributes |= {n: v for n, v in details.items() if n in takes}
         operands = held.opened(g, operands)
@@ -353,6 +354,14 @@ def _number(op: mlir.Operation) -> int | None:
     if op.name != _CUSTOM_CALL or op.attributes["call_target_name"].value != CALL:
         return None
     return op.attributes["mhlo.backend_config"]["number"].value
+
+
+def _config(op: mlir.Operation) -> dict[str, Any]:
+    """What a custom call says besides, as JAX writes it."""
+    if "mhlo.backend_config" not in op.attributes:
+        return {}
+    given = op.attributes["mhlo.backend_config"]
+    return {n.name: _value(n.attr) for n in given} if isinstance(given, mlir.ir.DictAttr) else {}
 
 
 def _callee(op: mlir.Operation) -> str | None:
