@@ -219,3 +219,11 @@ def test_no_size_takes_memory_while_a_model_is_imported(node: Any, initialisers:
     with contextlib.suppress(rlx.Error):
         rlx.from_onnx(data)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.bool_])
+def test_constants_that_double_are_computed_up_to_a_size(kind: Any) -> None:
+    nodes = [helper.make_node("Concat", [f"v{i}", f"v{i}"], [f"v{i + 1}"], axis=0) for i in range(40)]
+    g = rlx.from_onnx(model(nodes, {}, {"v40": [2**40]}, {"v0": np.ones(1, kind)}))
+    assert g.outputs[0].shape.dims == (2**40,)
+    assert len(str(g)) < 2**24

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.reading import UNVERIFIED, Model
-from rlx.importers.onnx.rules import STATIC_OPERANDS, Unknown, imports, structures
+from rlx.importers.onnx.rules import MOST_KNOWN, STATIC_OPERANDS, Unknown, imports, structures
 from rlx.importers.onnx.sizes import Sizes, compute, quick
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir import dim
@@ -263,7 +263,7 @@ class Scope:
     ) -> list[np.ndarray] | None:
         at_once = quick(op, arrays, attributes)
         if at_once is not None:
-            return at_once
+            return at_once if all(a.size <= MOST_KNOWN for a in at_once) else None
         scratch: Any = Graph("static")
         operands: list[Any] = [None if a is None else scratch.constant(a) for a in arrays]
         built = imports.build(scratch, op, operands, attributes, (), place)
