@@ -85,16 +85,29 @@ def test_values_and_batches_are_jaxs(share: int) -> None:
     _judge(names, [lambda function: function, batched], 3e-4, 3e-5)
 
 
+# JAX has no reverse mode of the one, and no forward mode of the other.
+TWO_MODES = [n for n in SMOOTH if n not in ("while", "custom_vjp")]
+
+
 @drawn("share", range(NUM_SHARES), of_each=3)
 def test_derivatives_are_jaxs(share: int) -> None:
-    names = shares([n for n in SMOOTH if n != "while"], NUM_SHARES, str)[share]
+    names = shares(TWO_MODES, NUM_SHARES, str)[share]
     _judge(names, [lambda fun: jax.grad(loss(fun)), along, lambda fun: batched(jax.grad(loss(fun)))], 3e-3, 3e-4)
 
 
-# JAX has no second derivative of random_gamma.
-@drawn("name", [n for n in SMOOTH if n not in ("while", "random_gamma")], of_each=4)
+# JAX has no second derivatives of these two.
+@drawn("name", [n for n in TWO_MODES if n not in ("random_gamma", "igamma")], of_each=4)
 def test_second_derivatives_are_jaxs(name: str) -> None:
     _judge([name], [second], 1e-2, 5e-3)
+
+
+def test_second_derivatives_of_what_solves_are_jaxs() -> None:
+    """JAX stops derivatives at the matrices that it factors for a solve, whose own rule is needed in both orders."""
+    _judge(["solve", "inv", "det", "expm"], [second], 1e-2, 5e-3)
+
+
+def test_rules_of_cotangents_are_kept() -> None:
+    _judge(["custom_vjp"], [lambda fun: jax.grad(loss(fun)), lambda fun: batched(jax.grad(loss(fun)))], 3e-3, 3e-4)
 
 
 def test_a_loop_without_reverse_mode_has_forward_mode() -> None:

@@ -46,9 +46,10 @@ _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _BY_COTANGENTS = ("custom_vjp_call",)
 _RULES = "_override_lowering_rules"  # how `jax.export` takes lowerings of primitives
 # A derivative holds calls of its own, as that of igamma one of igamma: from this derivative on they have none of JAX's.
-# RLX's own derivatives of factorisations are as good.
-_DEEPEST = 2
-_DEEPEST_OF_LINEAR_ALGEBRA = 1
+# RLX's own derivatives of factorisations are as good. That of a solve is not: JAX stops derivatives at what it factors for one.
+# In the derivative of another function it is transposed by its own rule before it is differentiated, which is one more.
+_ORDERS = {**dict.fromkeys(_FACTORIZATIONS, 1), _SOLVE: 3}
+_MOST_ORDERS, _DEEPEST = 2, 3
 
 
 def platforms() -> tuple[str, str]:
@@ -106,7 +107,7 @@ class Kept:
     def _primitives(self) -> list[Any]:
         """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
         known = required("jax.extend.core.primitives", "rlx.from_jax")
-        derived = (*_DERIVED, *_BY_COTANGENTS) if self._depth < _DEEPEST else ()
+        derived = [n for n in (*_DERIVED, *_BY_COTANGENTS) if self._depth < _ORDERS.get(n, _MOST_ORDERS)]
         found = [getattr(known, f"{name}_p", None) for name in {*primitives.rules, *derived}]
         return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
 
@@ -207,10 +208,9 @@ class _Derived:
         name, taken, given = self._call.primitive.name, self._call.taken, self._call.given
         if not any(map(_is_inexact, taken)) or not any(map(_is_inexact, given)):
             return {}
-        linear = name in (*_FACTORIZATIONS, _SOLVE)
         if name not in (*_DERIVED, *_FACTORIZATIONS, *_BY_COTANGENTS):
             return {}
-        if self._depth >= (_DEEPEST_OF_LINEAR_ALGEBRA if linear else _DEEPEST):
+        if self._depth >= _ORDERS.get(name, _MOST_ORDERS):
             return {}
         try:
             rule: dict[str, Any] = {}
