@@ -378,6 +378,15 @@ ADVICE.update(
         ("MultiHeadAttention", "dropout"): "rlx.nn.Dropout(rate) behind it",
         ("MultiHeadAttention", "qkv_features"): "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
         ("stft", ""): "g.stft(x, frame_length=n_fft, hop=hop_length, window=None)",
+        **dict.fromkeys((("matmul", "transpose_b"), ("matmul", "transpose_a")), "g.matmul(a, b.mT)"),
+        ("topk", "sorted"): "leave it out: g.topk(x, k) sorts",
+        ("cholesky", "upper"): "g.cholesky(a).mT",
+        ("LayerNorm", "bias"): "rlx.nn.LayerNorm(4, affine=False), or a bias of zeros",
+        **{
+            (n, "params"): f"rlx.train.TrainStep(graph, rlx.train.{n}(1e-3)) has them" for n in ("SGD", "Adam", "AdamW")
+        },
+        ("SGD", "dampening"): "there is none: rlx.train.SGD(0.1, momentum=0.9)",
+        ("exponential", ""): "rlx.train.exponential(init_value, transition_steps, decay_rate)",
         ("layer_norm", ""): "g.layer_norm(x, scale, bias, axis=-1), without weights g.layer_norm(x)",
         ("repeat", ""): "g.tile(x, (2, 1)) is PyTorch's x.repeat(2, 1)",
         **dict.fromkeys((("round", ""), ("round", "decimals")), "g.round(x * 100) / 100 keeps two decimals"),
