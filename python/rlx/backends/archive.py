@@ -54,8 +54,32 @@ class Stored:
         return f"{self.target} ({self.arch})"
 
 
+class Written:
+    """What is written as a file of members."""
+
+    def _members(self) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no members")
+
+    def to_bytes(self) -> bytes:
+        """The content of the file. What is equal has equal files.
+
+        Raises:
+            Error: It has more than 2 GiB.
+        """
+        return packed(self._members())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, completely or not at all.
+
+        Raises:
+            Error: It cannot be written, or has more than 2 GiB.
+        """
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            write(file, self._members())
+
+
 @dataclass(frozen=True)
-class Archive:
+class Archive(Written):
     """What a file of compiled programs holds.
 
     Attributes:
@@ -97,23 +121,6 @@ class Archive:
         head = {"format": FORMAT, "signature": self.signature.to_json(), "programs": programs_to_json(self.programs)}
         programs = {member(index, p.target, p.arch): p.code for index, p in enumerate(self.programs)}
         return written_members(head, programs, self.parameters)
-
-    def to_bytes(self) -> bytes:
-        """The content of the file. Equal archives have equal files.
-
-        Raises:
-            Error: It has more than 2 GiB.
-        """
-        return packed(self._members())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, completely or not at all.
-
-        Raises:
-            Error: It cannot be written, or has more than 2 GiB.
-        """
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            write(file, self._members())
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from rlx.backends.archive import (
     SEVERAL_FORMAT,
     Archive,
     Stored,
+    Written,
     check_members,
     member,
     programs_to_json,
@@ -28,12 +29,11 @@ from rlx.backends.archive import (
     written_members,
 )
 from rlx.backends.artifact import Artifact
-from rlx.backends.container import packed, write
 from rlx.backends.fields import listed, name, record
 from rlx.backends.parameters import Parameters
 from rlx.backends.signature import Signature
 from rlx.ir.errors import Error
-from rlx.ir.files import file_name, replacing
+from rlx.ir.files import file_name
 from rlx.ir.interface import Argument
 from rlx.ir.suggestions import suggestion
 from rlx.weights.mapped import content_of
@@ -42,7 +42,7 @@ MOST_ENTRIES = 64
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(Written):
     """What a file of several entry points holds.
 
     Attributes:
@@ -107,23 +107,6 @@ class Bundle:
         programs = [(entry, stored) for entry, archive in self.entries.items() for stored in archive.programs]
         codes = {_member(i, entry, p.target, p.arch): p.code for i, (entry, p) in enumerate(programs)}
         return written_members({"format": SEVERAL_FORMAT, "entries": entries}, codes, self.parameters)
-
-    def to_bytes(self) -> bytes:
-        """The content of the file. Equal bundles have equal files.
-
-        Raises:
-            Error: It has more than 2 GiB.
-        """
-        return packed(self._members())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, completely or not at all.
-
-        Raises:
-            Error: It cannot be written, or has more than 2 GiB.
-        """
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            write(file, self._members())
 
 
 def shared_arguments(entries: Mapping[str, Iterable[Argument]]) -> dict[str, Argument]:
