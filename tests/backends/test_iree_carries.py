@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import permutations, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import rlx
+from rlx.backends.iree.compiler import compile_module
+from rlx.backends.iree.targets import target
 from tests.backends.state_programs import check
+from tests.backends.vm_branches import lowered, wrong_branches
 from tests.drawing import drawn, shares
 
 _SHAPE = (3, 3)
@@ -65,18 +70,72 @@ def _emit(g: Any, loop: _Loop, x: Any, captured: Any, iterations: int) -> Sequen
     return *carries, rows
 
 
-@drawn("program", range(_PROGRAMS), of_each=2)
-def test_loops_carry_on_whatever_they_may(program: int) -> None:
-    dtype = _DTYPES[program % len(_DTYPES)]
+def _program(number: int) -> Any:
+    dtype = _DTYPES[number % len(_DTYPES)]
     g: Any = rlx.Graph("loops")
     x = g.input("x", _SHAPE, dtype)
     captured = g.cumsum(x, 0) if dtype != "bool" else ~x
     results: list[Any] = []
-    for i, loop in enumerate(shares(_LOOPS, _PROGRAMS, lambda loop: (loop.kind, loop.inside))[program]):
-        results += _emit(g, loop, x, captured, _ITERATIONS[(program + i) % len(_ITERATIONS)])
+    for i, loop in enumerate(shares(_LOOPS, _PROGRAMS, lambda loop: (loop.kind, loop.inside))[number]):
+        results += _emit(g, loop, x, captured, _ITERATIONS[(number + i) % len(_ITERATIONS)])
     g.set_outputs(results)
+    return g
+
+
+@drawn("program", range(_PROGRAMS), of_each=2)
+def test_loops_carry_on_whatever_they_may(program: int) -> None:
+    g = _program(program)
     compiled = rlx.Session().compile(g)
     for seed in range(2):
-        arrays = {"x": np.random.default_rng(seed).integers(0, 3, _SHAPE).astype(rlx.dtype(dtype).numpy)}
+        numbers = np.random.default_rng(seed).integers(0, 3, _SHAPE)
+        arrays = {"x": numbers.astype(g.inputs[0].shape.dtype.numpy)}
         for got, wanted in zip(compiled.run(arrays), rlx.evaluate(g, arrays), strict=True):
             check(got, wanted)
+
+
+_INSIDE = ("", "before", "between", "choice")
+
+
+@pytest.mark.parametrize("kind", ["while", "counted"])
+@drawn("inside", _INSIDE)
+@drawn("order", list(permutations(range(3))))
+def test_a_step_computes_several_carries_by_kernels_of_their_own(kind: str, inside: str, order: Sequence[int]) -> None:
+    g: Any = rlx.Graph("loops")
+    x, limit = g.input("x", (5,)), g.input("limit", (), "f32")
+    start = [(x, x[0], x)[i] for i in order]
+
+    def halved(value: Any) -> Any:
+        return g.while_(lambda v: g.max(v, (0,)) > 8.0, lambda v: v * 0.5, value)
+
+    def step(*carries: Any) -> list[Any]:
+        total, size, terms = (carries[order.index(i)] for i in range(3))
+        if inside == "before":
+            total = halved(total)
+        elif inside == "choice":
+            total = g.if_(size > 20.0, lambda t: (t * 0.5,), lambda t: (g.reverse(t, [0]),), total)
+        following = [total + terms, size * 2.0, g.cumsum(terms, 0) * 0.5]
+        if inside == "between":
+            following[2] = halved(following[2])
+        return [following[i] for i in order]
+
+    if kind == "while":
+        g.set_outputs(g.while_(lambda *c: c[order.index(1)] < limit, step, *start))
+    else:
+        g.set_outputs(g.while_(lambda i, *c: i < 9, lambda i, *c: (i + 1, *step(*c)), 0, *start)[1:])
+    arrays = {"x": np.arange(1, 6, dtype=np.float32), "limit": np.float32(300)}
+    for got, wanted in zip(rlx.Session().compile(g).run(arrays), rlx.evaluate(g, arrays), strict=True):
+        check(got, wanted)
+
+
+@drawn("program", range(_PROGRAMS), of_each=1)
+def test_branches_pass_on_what_is_there(program: int, tmp_path: Path) -> None:
+    """What they lose may go unnoticed: without a fence, a program reads what may not have been written yet."""
+    g = _program(program)
+    assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["svd", "eigh"])
+def test_branches_of_factorisations_pass_on_what_is_there(name: str, tmp_path: Path) -> None:
+    g: Any = rlx.Graph("loops")
+    g.set_outputs(getattr(g, name)(g.input("x", (4, 4))))
+    assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)

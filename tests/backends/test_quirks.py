@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,14 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.passes import branches
 from rlx.backends.iree.pipeline import lowering_passes
 from rlx.backends.iree.quirks import QUIRKS
 from rlx.backends.iree.targets import target
 from rlx.ir.errors import Error
-from rlx.passes.pipeline import Pipeline
-from rlx.passes.runner import run_on_module
+from tests.backends.vm_branches import lowered, wrong_branches
 
 _PACKAGE = Path(rlx.__file__).parent
 _RANDOM = np.random.default_rng(0)
@@ -64,26 +64,26 @@ def needs(step: str, build: Callable[..., Any], **inputs: tuple[np.ndarray, tupl
     graph: Any = rlx.Graph("main")
     graph.set_outputs(build(graph, *(graph.input(name, dims) for name, (_, dims) in inputs.items())))
     arrays = {name: a for name, (a, _) in inputs.items()}
-    work = graph.clone()
-    run_on_module(work.module, target("cpu").pipeline)
-    passes = lowering_passes(target("cpu")).split(",")
-    with mlir.unregistered_dialects_allowed():
-        Pipeline.parse(",".join(p for p in passes if p != step)).run(work.module, verify_each=False)
-    assert step in passes
+    assert step in lowering_passes(target("cpu")).split(",")
     try:
-        results = run(module_text(work.module), *arrays.values())
+        results = run(lowered(graph, step), *arrays.values())
     except Error:
         return True
     wanted = rlx.evaluate(graph, arrays)
     return not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(results, wanted, strict=True))
 
 
-@probe("loop-buffers")
+@probe("moved-away")
 def _() -> bool:
-    def build(g: Any, x: Any) -> list[Any]:
-        return list(g.while_(lambda i, *_: i < 2, lambda i, c, d: (i + 1, c, c), 0, x, g.cumsum(x, 0))[1:])
+    def plain(block: Any, target: Any, values: Any) -> None:
+        with mlir.ir.InsertionPoint(block):
+            mlir.dialect("cf").BranchOp(list(values), target)
 
-    return needs("rlx-iree-loop-buffers", build, x=(floats(3, 3), (3, 3)))
+    graph: Any = rlx.Graph("main")
+    graph.set_outputs(graph.svd(graph.input("x", (4, 3)))[1])
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(branches, "_branch", plain)
+        return bool(wrong_branches(compile_module(lowered(graph), target("cpu"), timeout_s=60).vmfb, Path(folder)))
 
 
 @probe("scf-outside-kernels")

@@ -36,12 +36,7 @@ def test_a_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
 
 
-# IREE cannot run some loops of unknown length with three carries that kernels of their own compute: their next values share a
-# buffer, whose reference the VM moves away ("indirect buffer reference"). Quirk: `loop-buffers`.
-NOT_RUN = ("conjugate_gradients",)
-
-
-@drawn("name", [name for name in CASES if name not in NOT_RUN], of_each=12)
+@drawn("name", list(CASES), of_each=12)
 def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
     function, arguments = CASES[name]
     g = rlx.from_jax(function, *arguments)

@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-iree-branches | filecheck %s
+// RUN: rlx-opt %s --allow-unregistered-dialect --rlx-iree-branches | filecheck %s
 
 // CHECK-LABEL: func.func @loop
 // CHECK: cf.br [[HEAD:\^bb[0-9]+]](%c0, %arg0
@@ -15,6 +15,37 @@ func.func @loop(%a: tensor<4xf32>) -> tensor<4xf32> {
     scf.yield %new : tensor<4xf32>
   }
   return %y : tensor<4xf32>
+}
+
+// Several tensors are passed on by a branch that goes to the same block in both cases.
+// CHECK-LABEL: func.func @two
+// CHECK: [[DEVICES:%.*]] = "hal.devices.count"
+// CHECK: [[ALWAYS:%.*]] = arith.cmpi ne, [[DEVICES]]
+// CHECK: [[OTHER:%.*]] = arith.addi [[DEVICES]]
+// CHECK: cf.cond_br [[ALWAYS]], [[HEAD:\^bb[0-9]+]](%c0, {{.*}}), [[HEAD]]([[OTHER]],
+func.func @two(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c6 = arith.constant 6 : index
+  %y:2 = scf.for %n = %c0 to %c6 step %c1 iter_args(%c = %a, %d = %a) -> (tensor<4xf32>, tensor<4xf32>) {
+    %new = arith.addf %c, %d : tensor<4xf32>
+    scf.yield %d, %new : tensor<4xf32>, tensor<4xf32>
+  }
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// What follows a choice gets a number for that.
+// CHECK-LABEL: func.func @choice
+// CHECK: cf.cond_br %arg1
+// CHECK: "util.status.check_ok"
+func.func @choice(%a: tensor<4xf32>, %b: i1) -> (tensor<4xf32>, tensor<4xf32>) {
+  %y:2 = scf.if %b -> (tensor<4xf32>, tensor<4xf32>) {
+    %new = arith.negf %a : tensor<4xf32>
+    scf.yield %new, %a : tensor<4xf32>, tensor<4xf32>
+  } else {
+    scf.yield %a, %a : tensor<4xf32>, tensor<4xf32>
+  }
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4xf32>
 }
 
 // A choice inside of a kernel stays.

@@ -27,7 +27,7 @@ def lowering_passes(target: Target) -> str:
         "rlx-iree-scatter",
         "rlx-iree-materialise",
         QuantisedProducts(target.has_byte_products),
-        "rlx-iree-loop-buffers",
+        "rlx-iree-loop-slices",
         "rlx-iree-in-place-updates",
         "rlx-iree-branches",
     ]

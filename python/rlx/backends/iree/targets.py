@@ -37,7 +37,7 @@ _COMMON = (
     "--iree-input-demote-i64-to-i32=false",
     "--iree-opt-const-eval=false",
     "--iree-vm-bytecode-module-strip-source-map",
-    # Values are made where they are used, so that the VM moves fewer references around. Quirk: `loop-buffers`.
+    # Values are made where they are used, so that the VM holds fewer of them.
     "--iree-vm-target-optimize-for-stack-size",
 )
 _LOCAL = ("--iree-hal-target-device=local",)

@@ -35,25 +35,33 @@ def while_(
     low: Loops, results: list[Shape], inits: list[Lowered], *, max_iterations: int | None, regions: Sequence[Region]
 ) -> tuple[mlir.Value, ...]:
     scf = mlir.dialect("scf")
+    count = len(inits)
+
+    def goes_on(carries: Sequence[mlir.Value]) -> mlir.Value:
+        """1 if there is another step, else 0: an index, as all numbers that loops pass on. Quirk: `numbers-overwritten`."""
+        holds = low.tensor.extract(regions[0](*carries[:count])[0].value, [])
+        if max_iterations is not None:
+            again = low.arith.cmpi(low.arith.CmpIPredicate.slt, carries[count], low.size(max_iterations))
+            holds = low.arith.andi(holds, again)
+        return low.arith.select(holds, low.size(1), low.size(0))
+
     bounded = [] if max_iterations is None else [low.size(0)]
     values = [*_values(inits), *bounded]
+    # The condition is computed with the carries: a step is one piece of work then, where it would be two.
+    values = [*values, goes_on(values)]
     types = [v.type for v in values]
     locations = [low.ir.Location.unknown()] * len(values)
     op = scf.WhileOp(types, values)
     before = op.regions[0].blocks.append(*types, arg_locs=locations)
     after = op.regions[1].blocks.append(*types, arg_locs=locations)
-    count = len(inits)
     with low.ir.InsertionPoint(before):
-        carries = list(before.arguments)
-        holds = low.tensor.extract(regions[0](*carries[:count])[0].value, [])
-        if max_iterations is not None:
-            again = low.arith.cmpi(low.arith.CmpIPredicate.slt, carries[count], low.size(max_iterations))
-            holds = low.arith.andi(holds, again)
-        scf.ConditionOp(holds, carries)
+        more = low.arith.cmpi(low.arith.CmpIPredicate.ne, before.arguments[len(values) - 1], low.size(0))
+        scf.ConditionOp(more, before.arguments)
     with low.ir.InsertionPoint(after):
-        carries = list(after.arguments)
+        carries = list(after.arguments)[:-1]
         following = _values(regions[1](*carries[:count]))
-        scf.YieldOp([*following, *(low.arith.addi(c, low.size(1)) for c in carries[count:])])
+        following += [low.arith.addi(c, low.size(1)) for c in carries[count:]]
+        scf.YieldOp([*following, goes_on(following)])
     return tuple(op.results)[:count]
 
 

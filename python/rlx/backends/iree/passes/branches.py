@@ -1,8 +1,12 @@
 """`rlx-iree-branches`: turns loops and choices over tensors into branches between the blocks of a function.
 
 IREE's code for `scf` ops outside of its kernels is wrong in some cases: if carries share a buffer, the first step uses the
-offset of a later step, and the sizes of the results of a choice inside of a loop are not known. Its code for blocks with
-arguments is correct. Quirk: `scf-outside-kernels`.
+offset of a later step, and the sizes of the results of a choice inside of a loop are not known. Quirk: `scf-outside-kernels`.
+
+Its code for blocks with arguments is correct but for two cases. A branch that passes on the same buffer or the same fence
+several times may move the only reference away before the last time, which `_back` avoids (quirk: `moved-away`). A branch
+that passes on numbers of 32 and of 64 bits may overwrite one before it is read, so that all that loops pass on are of type
+`index` (quirk: `numbers-overwritten`).
 """
 
 from __future__ import annotations
@@ -12,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.iree.passes.base import IreePass, create
 from rlx.ir.signature import bodies
-from rlx.passes.base import Pass
 
 
 @dataclass(frozen=True)
-class Branches(Pass, name="rlx-iree-branches"):
+class Branches(IreePass, name="rlx-iree-branches"):
     """Turn the loops and choices of functions into branches between blocks, for IREE; those inside of other ops stay."""
 
-    def run(self, module: Any) -> None:
+    def apply(self, module: Any) -> None:
         for function in bodies(module):
             _to_branches(function)
 
@@ -49,7 +53,7 @@ def _replace(op: Any, blocks: Any, index: int) -> None:
             inner.append_to(block.region)
         # The bindings still treat `inner` as a block of the op, so take the blocks from the function again.
         _REPLACED[op.name](op, block, [blocks[i] for i in range(num_blocks, len(blocks))], following_block)
-    for result, argument in zip(op.results, following_block.arguments, strict=True):
+    for result, argument in zip(op.results, following_block.arguments, strict=False):
         result.replace_all_uses_with(argument)
     op.erase()
 
@@ -59,8 +63,31 @@ def _new_block(after: Any, types: Sequence[Any]) -> Any:
 
 
 def _branch(block: Any, target: Any, values: Sequence[Any]) -> None:
+    """Branch from the end of a block; several tensors with a number are passed on by a branch that moves none of them.
+
+    It goes to the target whether a condition holds or not, with another number if it does not. The condition always holds,
+    which the compiler does not know. Of what a branch passes on in both cases it moves only what the second one has.
+    """
+    arith, cf, index = mlir.dialect("arith"), mlir.dialect("cf"), mlir.ir.IndexType.get()
+    number = next((i for i, v in enumerate(values) if v.type == index), None)
     with mlir.ir.InsertionPoint(block):
-        mlir.dialect("cf").BranchOp(list(values), target)
+        if number is None or not _are_several(values):
+            cf.BranchOp(list(values), target)
+            return
+        devices = create("hal.devices.count", [index]).result
+        is_some = arith.cmpi(arith.CmpIPredicate.ne, devices, _index(0))
+        others = list(values)
+        others[number] = arith.addi(devices, _index(1))
+        cf.CondBranchOp(is_some, list(values), others, target, target)
+
+
+def _are_several(values: Sequence[Any]) -> bool:
+    return sum(isinstance(v.type, mlir.ir.RankedTensorType) for v in values) > 1
+
+
+def _index(value: int) -> Any:
+    index = mlir.ir.IndexType.get()
+    return mlir.dialect("arith").constant(index, mlir.ir.IntegerAttr.get(index, value))
 
 
 def _end(block: Any) -> list[Any]:
@@ -96,8 +123,16 @@ def _while(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> N
 
 
 def _if(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> None:
+    number = []
+    if _are_several(op.results):  # then `_branch` needs a number, which the following block has to ask for
+        with mlir.ir.InsertionPoint(block):
+            number = [_index(0)]
+        with mlir.ir.InsertionPoint.at_block_begin(following_block):
+            given = following_block.add_argument(number[0].type, op.location)
+            status = mlir.dialect("arith").index_cast(mlir.ir.IntegerType.get_signless(32), given)
+            create("util.status.check_ok", [], [status], {"message": mlir.ir.StringAttr.get("no device")})
     for branch in inner:
-        _branch(branch, following_block, _end(branch))
+        _branch(branch, following_block, [*_end(branch), *number])
     then, otherwise = (*inner, following_block)[:2]
     with mlir.ir.InsertionPoint(block):
         mlir.dialect("cf").CondBranchOp(op.operands[0], [], [], then, otherwise)

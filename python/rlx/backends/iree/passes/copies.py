@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import create, elementwise, hidden
+from rlx.backends.iree.passes.base import elementwise, hidden
 from rlx.backends.iree.passes.sizes import dynamic_sizes
 
 
@@ -14,12 +14,6 @@ def copied(value: Any) -> Any:
     """A copy that the compiler cannot remove, because it does not know that the condition is true."""
     is_true = _true()
     return _filled(value, [value], lambda element, _: _selected(is_true, element, 0))
-
-
-def zeros(value: Any) -> Any:
-    """Zeros instead of a tensor with undefined elements."""
-    is_true = _true()
-    return _filled(value, [], lambda unset: _selected(is_true, _number(unset.type, 0), 1))
 
 
 def _true() -> Any:
@@ -51,13 +45,3 @@ def _filled(like: Any, inputs: Sequence[Any], body: Callable[..., Any]) -> Any:
     out = mlir.dialect("tensor").empty(dims, type_.element_type)
     identity = mlir.ir.AffineMap.get_identity(type_.rank)
     return elementwise([(v, identity) for v in inputs], [out], lambda block: [body(*block.arguments)])[0]
-
-
-def in_own_buffer(value: Any) -> Any:
-    """A value in a separate buffer: it is exported from the program, and imported again."""
-    ir = mlir.ir
-    view, encoding, sizes = ir.Type.parse("!hal.buffer_view"), ir.TypeAttr.get(value.type), dynamic_sizes(value)
-    exported = create("hal.tensor.export", [view], [value, *sizes], {"source_encoding": encoding}).result
-    groups = ir.DenseI32ArrayAttr.get([1, len(sizes), 0, 0])
-    attributes = {"target_encoding": encoding, "operandSegmentSizes": groups}
-    return create("hal.tensor.import", [value.type], [hidden(exported), *sizes], attributes).result

@@ -1,0 +1,82 @@
+"""What IREE gets of a graph, and what branches of its VM pass on, read from the disassembly of a program.
+
+A branch sets the registers of its target one by one. It is wrong if it reads one that it has set or moved away before, or
+moves away one that stays as an argument of the target. Quirks: `moved-away`, `numbers-overwritten`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import iree._runtime_libs
+
+from rlx import mlir
+from rlx.backends.iree.backend import module_text
+from rlx.backends.iree.pipeline import lowering_passes
+from rlx.backends.iree.targets import target
+from rlx.passes.pipeline import Pipeline
+from rlx.passes.runner import run_on_module
+
+_TOOL = Path(iree._runtime_libs.__file__).parent / "iree-dump-module"
+_BRANCH = re.compile(r"\s+vm\.(cond_br|br)\b")
+_TARGET = re.compile(r"\^bb(\d+)\(([^)]*)\)")
+
+
+def lowered(graph: Any, without: str | None = None) -> str:
+    """What IREE gets of a graph, if one pass of the pipeline is left out."""
+    work = graph.clone()
+    run_on_module(work.module, target("cpu").pipeline)
+    passes = lowering_passes(target("cpu")).split(",")
+    with mlir.unregistered_dialects_allowed():
+        Pipeline.parse(",".join(p for p in passes if p != without)).run(work.module, verify_each=False)
+    return module_text(work.module)
+
+
+def wrong_branches(vmfb: bytes, folder: Path) -> list[str]:
+    """The branches of a program that are wrong, but for those that are never taken."""
+    path = folder / "program.vmfb"
+    path.write_bytes(vmfb)
+    command = [str(_TOOL), "--output=disassembly", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    functions = [lines for part in text.split("\nvm.func") if (lines := part.split("\n"))]
+    return [line for lines in functions for line in _wrong(lines)]
+
+
+def _wrong(lines: list[str]) -> list[str]:
+    branches = [line for line in lines if _BRANCH.match(line)]
+    others = "\n".join(line for line in lines if not _BRANCH.match(line)).lower()
+    used = set(re.findall(r"%[ir]\d+", others)) | {f"%i{int(low) + 1}" for low in re.findall(r"%i(\d+):", others)}
+    edges = [(line, block, moves) for line in branches for block, moves in _edges(line)]
+    arguments: dict[str, set[str]] = {}
+    for _, block, moves in edges:
+        arguments.setdefault(block, set()).update(to for _, to in moves)
+    return [line for line, block, moves in edges if _is_wrong(moves, arguments[block], used)]
+
+
+def _edges(line: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The targets of a branch, each with the registers that it passes on: from where, to where."""
+    found = [
+        (target, [(source, to) for move in moves.split(", ") if "->" in move for source, to in [move.split("->")]])
+        for target, moves in _TARGET.findall(line)
+    ]
+    # Of a branch to the same block in both cases the second one is never taken: see `rlx-iree-branches`.
+    return found[:1] if len(found) == 2 and found[0][0] == found[1][0] else found
+
+
+def _is_wrong(moves: list[tuple[str, str]], arguments: set[str], used: set[str]) -> bool:
+    written: set[str] = set()
+    moved: set[str] = set()
+    every = {to for _, to in moves}
+    for source, to in moves:
+        register = source.lower()
+        if register in moved or (register in written and register in used):  # other registers are for swapping
+            return True
+        if source.startswith("%R"):
+            moved.add(register)
+            if register in arguments and register not in every:
+                return True
+        written.add(to)
+    return False
