@@ -110,9 +110,17 @@ class EagerTensor(Tensor):
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The value for another library: a copy, since it must not be written to."""
-        return self._array.copy().__dlpack__(**{k: v for k, v in options.items() if v is not None})
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The value for another library: a copy, since it must not be written to.
+
+        Raises:
+            BufferError: Without a copy there is none.
+        """
+        if copy is False:
+            raise BufferError("the value of a tensor is not given away without a copy")
+        return self._array.copy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[Any, ...]:
         return self._array.__dlpack_device__()
