@@ -116,11 +116,10 @@ class EagerTensor(Tensor):
         """The value for another library: a copy, since it must not be written to.
 
         Raises:
-            BufferError: Without a copy there is none.
+            BufferError: `copy` is False, and the version of DLPack is too old to say that it must not.
         """
-        if copy is False:
-            raise BufferError("the value of a tensor is not given away without a copy")
-        return self._array.copy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
+        array = self._array if copy is False else self._array.copy()
+        return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[Any, ...]:
         return self._array.__dlpack_device__()
