@@ -57,6 +57,11 @@ def test_graphs_and_reports_are_drawn(cells: list[Any]) -> None:
     assert "all set" in program["text/plain"] and "4 parameters" in program["text/html"]
 
 
+def test_places_are_cells(cells: list[Any]) -> None:
+    number = next(cell.execution_count for cell in cells if "g.set_outputs" in cell.source)
+    assert f"In[{number}]:3, in 0" in shown(cells, "rlx.inspect_graph(g)")[0]
+
+
 def test_no_progress_is_written_into_it(cells: list[Any]) -> None:
     written = [o for cell in cells for o in cell.outputs if o.output_type == "stream" and o.name == "stderr"]
     assert written == []

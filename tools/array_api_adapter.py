@@ -1,21 +1,117 @@
 """RLX for the test suite of the array API standard (data-apis/array-api-tests): see docs/array-api.md.
 
 The suite compares `x.shape` of tensors of different dtypes; a shape of RLX has a dtype, which this module leaves out of the
-comparison. All tensors have values: everything is run by the evaluators.
+comparison where no graph is built. All tensors have values, which the evaluators compute. With a device in the environment
+(`ARRAY_API_DEVICE=cpu`, or `xla`) each call of a function or of an operator is traced into a graph instead, which is compiled
+for it and run.
 """
 
 from __future__ import annotations
 
+import atexit
+import builtins
+import os
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import rlx
 from rlx import array_api
+from rlx.ir.builder import Tensor
+from rlx.ir.eager import EAGER, EagerTensor
+from rlx.ir.pytree import flatten
 
-globals().update({name: getattr(array_api, name) for name in dir(array_api) if name != "__name__"})
+_DEVICE = os.environ.get("ARRAY_API_DEVICE")
+_OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "getitem"),
+)
+_programs: dict[Any, Any] = {}
+_calls: Counter[str] = Counter()
+_EQUAL = rlx.Shape.__eq__
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of which each call with tensors is compiled; one that a graph cannot express is evaluated."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        leaves, structure = flatten(([_named(a) for a in arguments], {k: _named(v) for k, v in options.items()}))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, EagerTensor)]
+        if not tensors:
+            return function(*arguments, **options)
+        rlx.Shape.__eq__ = _EQUAL  # type: ignore[method-assign]
+        try:
+            ran = _ran(function, leaves, tensors, structure)
+        finally:
+            rlx.Shape.__eq__ = _same_sizes  # type: ignore[method-assign]
+        _calls["evaluated" if ran is None else "compiled"] += 1
+        return function(*arguments, **options) if ran is None else ran[0]
+
+    return call
+
+
+def _named(value: Any) -> Any:
+    """A dtype by its name: of its fields, another one would be made."""
+    return value.name if isinstance(value, rlx.DType) else value
+
+
+def _ran(function: Any, leaves: list[Any], tensors: list[EagerTensor], structure: Any) -> tuple[Any] | None:
+    """What a compiled call gives; None where it is not compiled."""
+    key = (function, structure, *(leaf.shape if isinstance(leaf, EagerTensor) else repr(leaf) for leaf in leaves))
+    if key not in _programs:
+        _programs[key] = _traced(function, leaves, structure)
+    program, results = _programs[key]
+    if program is None:
+        return None
+    arrays = program.run({f"x{i}": tensor.numpy() for i, tensor in enumerate(tensors)})
+    return (results.build([EAGER.of(array) for array in arrays]),)
+
+
+def _traced(function: Callable[..., Any], leaves: list[Any], structure: Any) -> tuple[Any, Any]:
+    """A program of a call, and the structure of its results; None where it gives no tensors, or needs their values."""
+    g: Any = rlx.Graph()
+    count = iter(range(len(leaves)))
+    given = [
+        g.input(f"x{next(count)}", leaf.shape.dims, dtype=leaf.dtype) if isinstance(leaf, EagerTensor) else leaf
+        for leaf in leaves
+    ]
+    arguments, options = structure.build(given)
+    try:
+        outputs, results = flatten(function(*arguments, **options))
+        if not outputs or not builtins.all(isinstance(t, Tensor) and not isinstance(t, EagerTensor) for t in outputs):
+            return None, None
+        g.set_outputs(outputs)
+    except Exception:  # whatever it is, the evaluator says it again
+        return None, None
+    return rlx.Session(_DEVICE).compile(g, cache=False), results
+
+
+def _namespace(module: Any) -> dict[str, Any]:
+    """The names of a module of functions, compiled if that is asked for."""
+    names = {name: getattr(module, name) for name in dir(module) if name != "__name__"}
+    if _DEVICE is None:
+        return names
+    return {n: _compiled(v) if isinstance(v, types.FunctionType) and v.__doc__ else v for n, v in names.items()}
 
 
 def _same_sizes(self: rlx.Shape, other: object) -> bool:
     return tuple(self.dims) == tuple(other) if isinstance(other, tuple) else NotImplemented
 
 
+globals().update(_namespace(array_api))
+if _DEVICE is not None:
+    for _name in ("linalg", "fft"):
+        _extension = types.ModuleType(_name)
+        _extension.__dict__.update(_namespace(getattr(array_api, _name)))
+        globals()[_name] = _extension
+    for _name in (f"__{prefix}{name}__" for name in _OPERATORS for prefix in ("", "r")):
+        if hasattr(Tensor, _name):
+            setattr(EagerTensor, _name, _compiled(getattr(Tensor, _name)))
+    atexit.register(lambda: print(f"calls on {_DEVICE}: {dict(_calls)}, programs: {len(_programs)}", file=sys.stderr))
 rlx.Shape.__eq__ = _same_sizes  # type: ignore[method-assign]
 _everywhere = rlx.eager()
 _everywhere.__enter__()

@@ -79,7 +79,20 @@ _HOMES = {
     "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "weights", "nn", "importers", "passes", "plan", "train", "models", "deploy", "mlir")
+_MODULES = (
+    "ops",
+    "array_api",
+    "blocks",
+    "weights",
+    "nn",
+    "importers",
+    "passes",
+    "plan",
+    "train",
+    "models",
+    "deploy",
+    "mlir",
+)
 # Homes of names that have nothing to do with graphs: they are there without MLIR.
 _WITHOUT_GRAPHS = (
     *("rlx.deploy", "rlx.ir.dtype", "rlx.ir.errors", "rlx.ir.shape"),

@@ -76,7 +76,7 @@ CALLS: dict[str, Any] = {
     "flip": (lambda xp, x: xp.flip(x, axis=0), X),
     "moveaxis": (lambda xp, x: xp.moveaxis(x, 0, 1), X),
     "permute_dims": (lambda xp, x: xp.permute_dims(x, (1, 0)), X),
-    "repeat": (lambda xp, x: xp.repeat(x, 2, axis=1), X),
+    "repeat": (lambda xp, x: [xp.repeat(x, 2, axis=1), xp.repeat(x, [2], axis=1), xp.repeat(x[:0, :], [], axis=0)], X),
     "reshape": (lambda xp, x: xp.reshape(x, (3, 2)), X),
     "roll": (lambda xp, x: xp.roll(x, 1, axis=1), X),
     "tile": (lambda xp, x: xp.tile(x, (2, 1)), X),
@@ -103,6 +103,17 @@ CALLS: dict[str, Any] = {
         X,
     ),
     "fft": (lambda xp, x: [xp.fft.rfft(x), xp.fft.irfft(xp.fft.rfft(x, n=4)), xp.fft.fftshift(x)], X),
+    "fft of several axes": (
+        lambda xp, x: [
+            xp.fft.rfftn(x),
+            xp.fft.rfftn(x, s=(4, 2), axes=(0, 1), norm="ortho"),
+            xp.fft.irfftn(xp.fft.rfftn(x), s=(2, 3), axes=(0, 1)),
+            xp.fft.irfftn(xp.fft.rfftn(x), axes=(0, 1), norm="forward"),
+            *(xp.fft.ihfft(x, n=5, axis=0, norm=norm) for norm in ("backward", "ortho", "forward")),
+            *(xp.fft.hfft(xp.fft.ihfft(x), n=3, norm=norm) for norm in ("backward", "ortho", "forward")),
+        ],
+        X,
+    ),
     "creation": (
         lambda xp, x: [
             xp.zeros_like(x),
@@ -111,6 +122,8 @@ CALLS: dict[str, Any] = {
             xp.arange(2, 9, 3, dtype=xp.int32),
             xp.linspace(0.0, 1.0, 5, dtype=xp.float32),
             xp.tril(x, k=-1),
+            xp.eye(2, k=2**40, dtype=xp.float32),
+            xp.full_like(xp.astype(x, xp.int64), 2**40),
             *xp.meshgrid(x[0, :], x[:, 0]),
         ],
         X,
@@ -120,7 +133,8 @@ VALUES = {
     "nonzero": (lambda xp, x: xp.nonzero(x > 0), X),
     "unique_all": (lambda xp, x: xp.unique_all(x), INTEGERS % 3),
     "unique_values": (lambda xp, x: xp.sort(xp.unique_values(x)), INTEGERS % 3),
-    "mask": (lambda xp, x: x[x > 0], X),
+    "mask": (lambda xp, x: [x[x > 0], x[xp.any(x > 0)], x[xp.all(x > 0)], x[xp.asarray([], dtype=xp.bool)]], X),
+    "repeat by a tensor": (lambda xp, x: xp.repeat(x, xp.asarray([2, 0], dtype=xp.int8), axis=0), X),
 }
 
 
@@ -247,8 +261,8 @@ def test_what_does_not_fit_is_an_error_at_the_users_line(call: Any, message: str
 
 def test_written_numbers_get_the_standards_dtypes() -> None:
     with rlx.eager():
-        kinds = [array_api.asarray(v).dtype for v in (True, 2, 2**31, 0.5, 2j, [], [1, 2.5])]
-        assert kinds == [rlx.bool_, rlx.i32, rlx.i64, rlx.f32, rlx.c64, rlx.f32, rlx.f32]
+        kinds = [array_api.asarray(v).dtype for v in (True, 2, 2**31, 0.5, 2j, [], [1, 2.5], np.inf, 1e40, [1e40, 1])]
+        assert kinds == [rlx.bool_, rlx.i32, rlx.i64, rlx.f32, rlx.c64, *[rlx.f32] * 3, *[rlx.f64] * 2]
         assert array_api.arange(2**31, 2**31 + 2).dtype is rlx.i64
         assert array_api.asarray([1.7, -1.7], dtype=rlx.i32).tolist() == [1, -1]
 
@@ -274,3 +288,34 @@ def test_signs_and_sign_bits() -> None:
         assert signs.dtype == dtype and np.array_equal(signs, [1, 0, np.nan, np.nan, -1], equal_nan=True)
         assert not np.signbit(signs[1])
         assert found.tolist() == [False, True, False, True, True]
+
+
+def test_tanh_of_infinities_has_the_zero_of_the_imaginary_part() -> None:
+    """C99, NumPy and `rlx.ops.tanh` give it the sign of sin 2y."""
+    z = np.array([complex(x, y) for x in (np.inf, -np.inf) for y in (2.0, -2.0, 0.0, -0.0)], np.complex64)
+    with rlx.eager():
+        found: Any = np.asarray(array_api.tanh(rlx.ops.constant(z)))
+    np.testing.assert_array_equal(found, np.sign(z.real))
+    np.testing.assert_array_equal(np.signbit(found.imag), np.signbit(z.imag))
+
+
+def test_indices_that_do_not_fit_are_index_errors() -> None:
+    with rlx.eager():
+        x = rlx.ops.constant(X)
+        for index in (2, (0, 0, 0), rlx.ops.constant(BOOLS[:, :2]), rlx.ops.constant(np.ones(3, bool))):
+            with pytest.raises(IndexError, match=r"test_namespace\.py:\d+: indexing f32\[2, 3\]"):
+                x[index]
+    with pytest.raises(ValueError, match="do not broadcast"):
+        array_api.broadcast_shapes((2,), (3,))
+    assert array_api.broadcast_shapes() == ()
+
+
+def test_values_are_given_to_other_libraries_as_what_cannot_change_them() -> None:
+    with rlx.eager():
+        x: Any = rlx.ops.constant(X)
+        array = np.from_dlpack(x)
+        array[:] = 0
+        np.testing.assert_array_equal(np.asarray(x), X)
+        assert not np.from_dlpack(x, copy=False).flags.writeable
+        with pytest.raises(BufferError, match="readonly"):
+            x.__dlpack__(copy=False)

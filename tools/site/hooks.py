@@ -24,6 +24,12 @@ _PAGES = {
 }
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 _SOURCES = "source"
+# Lines of code have up to 120 columns. Where there is room, a name in the first column of a table is not broken.
+_STYLE = """.md-grid { max-width: 76rem; }
+@media screen and (min-width: 60em) {
+  .md-typeset td:first-child code { word-break: normal; overflow-wrap: normal; }
+}
+"""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -39,6 +45,7 @@ def on_files(files: Files, config: Any) -> Files:
                 pages[f"{_SOURCES}/{found}.md"] = _source(found)
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
+    files.append(File.generated(config, "site.css", content=_STYLE))
     return files
 
 

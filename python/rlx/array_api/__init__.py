@@ -18,5 +18,5 @@ from rlx.array_api.manipulation import *  # noqa: F403
 from rlx.array_api.reductions import *  # noqa: F403
 from rlx.array_api.searching import *  # noqa: F403
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 e, inf, nan, newaxis, pi = _np.e, _np.inf, _np.nan, None, _np.pi

@@ -10,9 +10,9 @@ from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 
 
-def devices_of() -> list[str]:
+def devices_of() -> tuple[str, ...]:
     """The devices of tensors: one, as a graph belongs to none."""
-    return ["graph"]
+    return ("graph",)
 
 
 def builder(*values: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.array_api.arrays import builder, check_device
 from rlx.ir.arrays import as_numbers
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, bool_, c64, f32, i32, i64
+from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
@@ -44,7 +44,14 @@ def _default_of(value: Any) -> DType:
         return bool_
     if isinstance(value, (int, np.integer)):
         return i32 if i32.min <= value <= i32.max else i64
-    return c64 if isinstance(value, complex) else f32
+    return c64 if isinstance(value, complex) else _default_of_floats(np.asarray(value))
+
+
+def _default_of_floats(array: np.ndarray) -> DType:
+    """f32, or f64 if a number is beyond f32."""
+    with np.errstate(over="ignore"):
+        beyond = np.isinf(array.astype(np.float32)) & np.isfinite(array)
+    return f64 if beyond.any() else f32
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
@@ -70,10 +77,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     if dtype is not None:
         kind = dtype_named(dtype)
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
+    elif array.dtype.kind == "f":
+        kind = _default_of_floats(array)
     elif array.dtype.kind in "iO":  # integers, those of more than 64 bits as objects
         kind = i32 if not array.size or (i32.min <= array.min() and array.max() <= i32.max) else i64
     else:
-        kind = {"f": f32, "c": c64}.get(array.dtype.kind) or dtype_named(array.dtype)
+        kind = c64 if array.dtype.kind == "c" else dtype_named(array.dtype)
     return builder(obj).constant(array, kind)
 
 
@@ -155,9 +164,9 @@ def linspace(
     return builder().constant(np.array(array.astype(_kind(dtype, default).numpy)))
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
     """Coordinates of a grid."""
-    return list(builder(arrays).meshgrid(*arrays, indexing=indexing))
+    return tuple(builder(arrays).meshgrid(*arrays, indexing=indexing))
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:

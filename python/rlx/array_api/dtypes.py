@@ -145,7 +145,7 @@ class _Info:
     def default_device(self) -> str:
         return devices_of()[0]
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         return devices_of()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:

@@ -13,7 +13,7 @@ from rlx.ops.lift import common
 from rlx.ops.other_names import METHOD_OF
 
 _UNARY = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan", "tanh"),
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan"),
     *("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "square", "reciprocal", "abs", "negative"),
     *("isfinite", "isinf", "isnan", "logical_not", "bitwise_invert"),
 )
@@ -38,7 +38,7 @@ _BINARY = (
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
 )
 
-_OWN = ("clip", "conj", "floor_divide", "imag", "positive", "real", "sign", "signbit")
+_OWN = ("clip", "conj", "floor_divide", "imag", "positive", "real", "sign", "signbit", "tanh")
 __all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
@@ -100,6 +100,16 @@ def sign(x: Any, /) -> Any:
 def signbit(x: Any, /) -> Any:
     """Whether the sign bit is set, of NaN as well, where `rlx.ops.signbit` says False."""
     return x.builder.bitcast(x, WORDS[x.dtype.itemsize]) < 0
+
+
+def tanh(x: Any, /) -> Any:
+    """`rlx.ops.tanh`, but of ±∞ + iy the zero has the sign of y, as the standard has it; in C99 it is that of sin 2y."""
+    found = x.builder.tanh(x)
+    if not x.dtype.is_complex:
+        return found
+    b: Any = x.builder
+    limit = b.complex(b.copysign(1.0, x.real), b.copysign(0.0, x.imag))
+    return b.where(b.isinf(x.real) & b.isfinite(x.imag), b.stop_gradient(limit), found)
 
 
 def positive(x: Any, /) -> Any:

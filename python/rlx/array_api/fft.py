@@ -1,4 +1,4 @@
-"""The extension `fft` of the array API, of complex64 and float32: the transforms that there are helpers of."""
+"""The extension `fft` of the array API, of complex64 and float32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,25 @@ from rlx.array_api.arrays import builder, check_device
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.dtype import f32
 
-__all__ = ["fft", "fftfreq", "fftn", "fftshift", "ifft", "ifftn", "ifftshift", "irfft", "rfft", "rfftfreq"]
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+# The scale of a transform is that of its inverse with these exchanged.
+_EXCHANGED = {"backward": "forward", "forward": "backward"}
 
 
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
@@ -40,6 +58,29 @@ def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
     """The inverse of `rfft`."""
     count = 2 * (x.shape.dims[axis] - 1) if n is None else n
     return builder(x).irfft(_sized(x, count // 2 + 1, axis), length=count, axis=axis, norm=norm)
+
+
+def rfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """`rfft` of the last of several axes, and `fft` of the others."""
+    *others, last = _all_axes(x, s, axes)
+    return _others(rfft(_sized_axes(x, s, axes), axis=last, norm=norm), others, False, norm)
+
+
+def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    """The inverse of `rfftn`."""
+    *others, last = _all_axes(x, s, axes)
+    x = _sized_axes(x, s[:-1], others) if s is not None else x
+    return irfft(_others(x, others, True, norm), n=None if s is None else s[-1], axis=last, norm=norm)
+
+
+def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The transform, which is real, of a signal of which a half is given: the other one mirrors its conjugate."""
+    return irfft(x.builder.conjugate(x), n=n, axis=axis, norm=_EXCHANGED.get(norm, norm))
+
+
+def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    """The inverse of `hfft`."""
+    return x.builder.conjugate(rfft(x, n=n, axis=axis, norm=_EXCHANGED.get(norm, norm)))
 
 
 def fftshift(x: Any, /, *, axes: Any = None) -> Any:
@@ -77,6 +118,25 @@ def _sized(x: Any, n: int | None, axis: int) -> Any:
 
 def _axes(x: Any, s: Any, axes: Any) -> Any:
     return axes if axes is not None or s is None else tuple(range(x.rank - len(s), x.rank))
+
+
+def _all_axes(x: Any, s: Any, axes: Any) -> list[int]:
+    """The axes of a transform, as numbers.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = _axes(x, s, axes)
+    numbers = list(range(x.rank)) if found is None else list(found)
+    if not numbers:
+        raise ValueError("a transform of real numbers needs an axis")
+    return numbers
+
+
+def _others(x: Any, axes: list[int], inverse: bool, norm: str) -> Any:
+    """The transform of complex numbers along axes, or none."""
+    b = builder(x)
+    return (b.ifftn if inverse else b.fftn)(x, axes=tuple(axes), norm=norm) if axes else x
 
 
 def _sized_axes(x: Any, s: Any, axes: Any) -> Any:

@@ -32,14 +32,17 @@ __all__ = [
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The common shape of shapes."""
-    return broadcast(*shapes)
+    """The common shape of shapes; raises `ValueError` if there is none."""
+    try:
+        return broadcast(*shapes) if shapes else ()
+    except ShapeError as problem:
+        raise ValueError(str(problem)) from None
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     """Tensors repeated to their common shape."""
     shape = broadcast(*(x.shape.dims for x in arrays))
-    return [x.builder.expand(x, shape) for x in arrays]
+    return tuple(x.builder.expand(x, shape) for x in arrays)
 
 
 def broadcast_to(x: Any, /, shape: Any) -> Any:
@@ -96,7 +99,7 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """Each element several times in a row."""
     if isinstance(repeats, EagerTensor):
-        repeats = repeats.tolist()
+        repeats = repeats.numpy()
     return builder(x).repeat(x, repeats, axis)
 
 

@@ -110,9 +110,16 @@ class EagerTensor(Tensor):
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 
-    def __dlpack__(self, **options: Any) -> Any:
-        """The value for another library: a copy, since it must not be written to."""
-        return self._array.copy().__dlpack__(**{k: v for k, v in options.items() if v is not None})
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """The value for another library: a copy, since it must not be written to.
+
+        Raises:
+            BufferError: `copy` is False, and the version of DLPack is too old to say that it must not.
+        """
+        array = self._array if copy is False else self._array.copy()
+        return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[Any, ...]:
         return self._array.__dlpack_device__()

@@ -26,6 +26,10 @@ class ShapeError(Error):
     """Operands, attributes or a declared result do not fit together."""
 
 
+class IndexShapeError(ShapeError, IndexError):
+    """An index does not fit a tensor: for code of arrays, which expects an `IndexError`."""
+
+
 class StageError(Error):
     """A method was called on a module at a stage (HIR, MIR, LIR) that does not have it."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,7 @@ _locations: dict[tuple[str, int, str], mlir.Location] = {}
 
 
 def caller() -> tuple[str, int]:
-    """File and line of the innermost frame outside this package."""
+    """File, or cell of a notebook, and line of the innermost frame outside this package."""
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_filename
@@ -28,9 +30,19 @@ def caller() -> tuple[str, int]:
         if ours is None:
             ours = _ours[name] = name.startswith((_PACKAGE, _NUMPY, "<frozen", "<string>")) or "/contextlib.py" in name
         if not ours:
-            return name, frame.f_lineno
+            return _shown(name), frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0
+
+
+def _shown(name: str) -> str:
+    """A cell by the name that tracebacks of IPython give it, as `In[6]`; it has a file with a number for a name."""
+    if "ipykernel_" not in name and not name.startswith("<ipython-input"):
+        return name
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    cell = shell and shell.compile.format_code_name(name)
+    return cell[1] if cell else name
 
 
 def caller_location(scope: str = "") -> mlir.Location:

@@ -141,12 +141,12 @@ def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
             axis += axes_of(entry)
             continue
         covered = x.shape.dims[axis : axis + entry.ndim]
-        if covered != entry.shape:
+        if len(covered) != entry.ndim or any(n not in (size, 0) for size, n in zip(covered, entry.shape, strict=True)):
             raise ShapeError(
                 f"the array of booleans {list(entry.shape)} has to have the sizes of the axes from {axis} on, "
                 f"which are [{', '.join(map(str, covered))}]"
             )
-        if entry.ndim > 1:
+        if entry.ndim != 1:  # of rank 0 it takes all or nothing, along a new axis
             dims = x.shape.dims
             x = x.builder.reshape(x, (*dims[:axis], product(covered), *dims[axis + entry.ndim :]))
         result.append(np.flatnonzero(entry))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.errors import Error, IndexShapeError, ShapeError
 from rlx.ir.location import describe
 from rlx.ops import numpy_functions, other_names
 from rlx.ops.indexing import index_tensor
@@ -228,7 +228,7 @@ class Operators:
             if problem.location is not None:
                 raise
             message, place = f"indexing {self.shape}: {problem.message}", describe(self.builder.location)
-            raise ShapeError(message, location=place, hint=problem.hint) from None
+            raise IndexShapeError(message, location=place, hint=problem.hint) from None
 
     def __setitem__(self: Any, index: Any, value: Any) -> None:
         raise Error(

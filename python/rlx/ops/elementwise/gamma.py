@@ -17,6 +17,8 @@ from rlx.ops.surface import helper
 
 # Arguments from here on take the asymptotic series, those before it the Taylor series at 2.
 _START = 7.5
+# Log Γ of f32 takes it from here: its terms leave out 5e-14, which counts only beside roots of it that f32 is not so near to.
+_NARROW_START = 5.5
 _BERNOULLI = bernoulli(8)
 _EULER = 0.5772156649015329
 # The positive root of digamma, what its rounding to f64 leaves, and log Γ there.
@@ -104,11 +106,12 @@ def _taylor(order: int = 27) -> list[float]:
 class _Parts:
     """An argument of Γ split into what the functions of it have in common.
 
-    Below -1/2 it is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`; from `_START` on the asymptotic series holds; between, it is
+    Below -1/2 it is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`; from `start` on the asymptotic series holds; between, it is
     `nearest + rest` with `|rest| <= 1/2`, and the recurrence `Γ(x + 1) = x·Γ(x)` leads to `Γ(2 + rest)`.
     """
 
-    def __init__(self, b: Builder, x: Tensor) -> None:
+    def __init__(self, b: Builder, x: Tensor, start: float = _START) -> None:
+        self.start = start
         self.infinite = b.isinf(x)
         x = b.where(self.infinite, 1.0, x)
         self.below = x < -0.5
@@ -117,17 +120,22 @@ class _Parts:
         self.pole = self.below & (angle == 0)
         self.angle = b.where(self.below & b.bitwise_not(self.pole), angle, math.pi / 2)
         self.value = b.where(self.below, 1.0 - x, x)
-        self.small = self.value < _START
+        self.small = self.value < start
         near = b.where(self.small, self.value, 2.0)
         self.nearest = b.stop_gradient(b.round(near))
         self.rest = near - self.nearest
-        self.inverse = 1.0 / b.where(self.small, _START, self.value)
+        self.inverse = 1.0 / b.where(self.small, start, self.value)
         self.before = self.nearest < 2
 
     def factors(self) -> list[tuple[Tensor, Tensor]]:
         """What Γ(2 + rest) is multiplied by to be Γ(x), divided by where x is `before` 2: whether it is, and the factor."""
-        up = [(self.nearest > j, self.rest + float(j)) for j in range(2, 7)]
+        up = [(self.nearest > j, self.rest + float(j)) for j in range(2, int(self.start))]
         return [(self.before, 1.0 + self.rest), (self.nearest < 1, self.rest), *up]
+
+    def sine(self) -> Tensor:
+        """The sine of the angle, which is at most π/2: its power series errs by 3e-16 there."""
+        series = [(-1) ** n / math.factorial(2 * n + 1) for n in range(9, -1, -1)]
+        return self.angle * _polynomial(series, self.angle * self.angle)
 
 
 def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
@@ -144,13 +152,13 @@ def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
 def lgamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities.
 
-    Stirling's series from 7.5 on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
+    Stirling's series from 7.5 (f32: 5.5) on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
     `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. For f64 arguments between -30.5 and -1/2 the distance from the nearest root instead,
     times a series (`gamma_below`).
     """
     own, x = _wide(b, x)
-    parts = _Parts(b, x)
-    taylor = _taylor(27 if own.dtype is f64 else 15)
+    parts = _Parts(b, x, _START if own.dtype is f64 else _NARROW_START)
+    taylor = _taylor()
     powers = range(len(taylor), 0, -1)
     near = parts.rest * _polynomial([c / k for c, k in zip(taylor, powers, strict=True)], parts.rest)
     product = b.where(parts.small, 1.0, parts.value)
@@ -166,7 +174,7 @@ def lgamma(b: Builder, x: Any) -> Tensor:
         powers = range(len(series) + 1, 1, -1)
         higher = _polynomial([c / k for c, k in zip(series, powers, strict=True)], distance)
         positive = b.where(at_root, distance * distance * higher + _LEAST, positive)
-    reflected = b.log(math.pi / b.abs(b.sin(parts.angle))) - positive
+    reflected = b.log(math.pi / b.abs(parts.sine())) - positive
     if own.dtype is f64:
         below = parts.below & (x > -LOG_GAMMA_ROWS - 0.5) & b.bitwise_not(parts.pole)
         reflected = b.where(below, log_gamma_below(b, b.where(below, x, -1.5)), reflected)

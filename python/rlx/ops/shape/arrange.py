@@ -176,7 +176,7 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
     Args:
         b: Emits.
         x: Any tensor.
-        repeats: One number for all elements, or a list with a number for each.
+        repeats: One number for all elements, also in a list, or a list with a number for each.
         axis: None takes the elements in row-major order, and gives rank 1.
 
     Raises:
@@ -189,12 +189,13 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
     dims = x.shape.dims
     if isinstance(repeats, Tensor):
         raise ShapeError("repeats is a tensor, and sizes may not depend on values", hint="give a number or a list")
-    if not isinstance(repeats, (list, tuple, np.ndarray)):
-        count = dim(repeats)
+    is_list = isinstance(repeats, (list, tuple, np.ndarray))
+    if not is_list or len(repeats) == 1 != dims[axis]:
+        count = dim(repeats[0] if is_list else repeats)
         parted = b.reshape(x, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
         spread = b.expand(parted, (*dims[: axis + 1], count, *dims[axis + 1 :]))
         return b.reshape(spread, (*dims[:axis], dims[axis] * count, *dims[axis + 1 :]))
-    counts = np.asarray(repeats)
+    counts = np.asarray(repeats) if len(repeats) else np.zeros(0, np.int32)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any() or len(counts) != dims[axis]:
         raise ShapeError(f"repeats must be {dims[axis]} numbers from 0 on, for axis {axis}, got {repeats!r:.60}")
     return b.gather(x, b.constant(np.repeat(np.arange(len(counts), dtype=np.int32), counts)), axis)

@@ -36,7 +36,7 @@ def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
     """
     if isinstance(fill_value, (bool, int, float, complex)):
         default = f32 if isinstance(fill_value, (float, complex)) else i32
-        value = constant_scalar(b, fill_value, _kind(dtype, weak(fill_value, default)))
+        value = constant_scalar(b, fill_value, weak(fill_value, default) if dtype is None else _kind(dtype))
     else:
         value = tensor_like(b, fill_value, f32)
         value = value if dtype is None else cast(b, value, dtype_of(dtype))
@@ -119,18 +119,23 @@ def _places(b: Builder, rows: Dim, columns: Dim) -> tuple[Tensor, Tensor]:
     return b.iota((rows, columns), axis=0, dtype="i32"), b.iota((rows, columns), axis=1, dtype="i32")
 
 
+def _offset(k: int) -> int:
+    """The number of a diagonal, or one as far outside of any matrix, such that i32 has the sum of it and a row."""
+    return max(-(2**30), min(int(k), 2**30))
+
+
 @helper
 def eye(b: Builder, n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
     row, column = _places(b, dim(n), dim(n if m is None else m))
-    return cast(b, column == row + int(k), _kind(dtype))
+    return cast(b, column == row + _offset(k), _kind(dtype))
 
 
 @helper
 def tri(b: Builder, n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
     row, column = _places(b, dim(n), dim(n if m is None else m))
-    return cast(b, column <= row + int(k), _kind(dtype))
+    return cast(b, column <= row + _offset(k), _kind(dtype))
 
 
 @helper
