@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rlx.importers.torch.sizes import LARGEST_SIZE, bound_of
 from rlx.ir.errors import UnsupportedError
 
 # Every size from the least one on is tried up to so many, and so many larger ones, of several symbols so many draws.
@@ -103,18 +104,10 @@ def _sizes(symbols: Any, ranges: Mapping[Any, Any]) -> Iterator[dict[Any, int]]:
         return
     choices = []
     for symbol in order:
-        low, high = _bound(ranges[symbol], "lower", 0), _bound(ranges[symbol], "upper", 2**31)
+        low, high = bound_of(ranges[symbol], "lower", 0), bound_of(ranges[symbol], "upper", LARGEST_SIZE)
         choices.append([n for n in (*range(low, low + _SMALL), *(low + far for far in _LARGE), high) if n <= high])
     draw = random.Random(0)
     one = ((n,) for n in choices[0]) if len(order) == 1 else None
     several = ([draw.choice(c) for c in choices] for _ in range(_DRAWS))
     for numbers in one or itertools.chain([[c[0] for c in choices]], several):
         yield dict(zip(order, numbers, strict=True))
-
-
-def _bound(limits: Any, side: str, otherwise: int) -> int:
-    """A bound of a range as an integer; the other number if it is infinite."""
-    try:
-        return max(0, min(int(getattr(limits, side)), otherwise or 2**31))
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return otherwise

@@ -20,6 +20,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.packages import required
 
 _WHAT = "rlx.from_torch"
@@ -185,7 +186,8 @@ class _Arguments:
             shape = self.scope.sizes.shape(found)
         except Error as problem:
             raise type(problem)(f"input '{node.name}': {problem.message}", hint=problem.hint) from None
-        return self.g.input(node.name, shape)
+        bounds = self.scope.sizes.bounds(self.program, shape)
+        return self.g.add_argument(Argument(node.name, "input", shape, bounds=bounds))
 
     def _stored(self, target: str) -> Any:
         program = self.program
