@@ -1,10 +1,10 @@
-"""Bounds of sizes that are open: what an argument says of symbols besides its shape, as in `3 <= batch <= 64`."""
+"""Bounds of sizes that are open: what an argument says of symbols besides its shape, as in `3 <= batch <= 64`, `n%2 == 0`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from rlx.ir.dim import Dim, DimExpr, parse, substitute
@@ -12,7 +12,11 @@ from rlx.ir.errors import Error, ShapeError
 
 BOUNDS = "rlx.bounds"
 _BETWEEN = " and "
-_ENTRY = re.compile(r"(?:(?P<low>\d{1,18}) *<= *)?(?P<size>[^<>=]+?)(?: *<= *(?P<high>\d{1,18}))?")
+_NUMBER = r"-?\d{1,18}"
+_ENTRY = re.compile(
+    rf"(?:(?P<low>{_NUMBER}) *<= *)?(?P<size>[^<>=!]+?)(?: *<= *(?P<high>{_NUMBER}))?"
+    rf"|(?P<of>[^<>=!]+?) *(?P<sign>[=!]=) *(?P<number>{_NUMBER})"
+)
 _MOST = 64
 
 
@@ -22,16 +26,22 @@ class Bound:
 
     Attributes:
         size: An expression in symbols.
-        low: The least value.
-        high: The greatest one, None if there is none.
+        low: The least value, None if there is none.
+        high: The greatest one.
+        unlike: A value that it has not.
     """
 
     size: DimExpr
-    low: int = 0
+    low: int | None = None
     high: int | None = None
+    unlike: int | None = None
 
     def __str__(self) -> str:
-        least = f"{self.low} <= " if self.low or self.high is None else ""
+        if self.unlike is not None:
+            return f"{self.size} != {self.unlike}"
+        if self.low == self.high:
+            return f"{self.size} == {self.low}"
+        least = "" if self.low is None else f"{self.low} <= "
         return f"{least}{self.size}" + ("" if self.high is None else f" <= {self.high}")
 
     def requires(self, what: str) -> Iterator[tuple[Dim, str]]:
@@ -40,10 +50,14 @@ class Bound:
         Args:
             what: The argument, for messages.
         """
-        if self.low:
-            yield self.size - self.low, f"{what}: {self.size} must be {self.low} or more"
+        least, most = ("", "") if self.low == self.high else (" or more", " or less")
+        if self.low is not None:
+            yield self.size - self.low, f"{what}: {self.size} must be {self.low}{least}"
         if self.high is not None:
-            yield self.high - self.size, f"{what}: {self.size} must be {self.high} or less"
+            yield self.high - self.size, f"{what}: {self.size} must be {self.high}{most}"
+        if self.unlike is not None:
+            away = self.size - self.unlike
+            yield away * away - 1, f"{what}: {self.size} must not be {self.unlike}"
 
 
 Bounds = tuple[Bound, ...]
@@ -63,21 +77,22 @@ def bounds_from_text(text: str) -> Bounds:
     """
     entries = text.split(_BETWEEN)
     found = [_ENTRY.fullmatch(entry.strip()) for entry in entries]
-    if len(entries) > _MOST or any(f is None or f["low"] is f["high"] is None for f in found):
+    if len(entries) > _MOST or any(f is None or f["low"] is f["high"] is f["number"] is None for f in found):
         raise ShapeError(f'\'{BOUNDS}\' is bounds such as "3 <= batch <= 64 and seq <= 100", not "{text:.80}"')
-    return tuple(
-        _bound(f["size"], int(f["low"] or 0), None if f["high"] is None else int(f["high"])) for f in found if f
-    )
+    return tuple(_bound(f) for f in found if f)
 
 
-def _bound(text: str, low: int, high: int | None) -> Bound:
+def _bound(found: re.Match[str]) -> Bound:
     try:
-        size = parse(text)
+        size = parse(found["size"] or found["of"])
     except Error as problem:
         raise ShapeError(f"'{BOUNDS}': {problem.message}", hint=problem.hint) from None
     if not isinstance(size, DimExpr):
         raise ShapeError(f"'{BOUNDS}': {size} has no symbols: nothing depends on it")
-    if high is not None and high < low:
+    low, high, number = (None if found[n] is None else int(found[n]) for n in ("low", "high", "number"))
+    if number is not None:
+        return Bound(size, unlike=number) if found["sign"] == "!=" else Bound(size, number, number)
+    if low is not None and high is not None and high < low:
         raise ShapeError(f"'{BOUNDS}': {size} cannot lie between {low} and {high}")
     return Bound(size, low, high)
 
@@ -97,7 +112,7 @@ def bounds_with(bounds: Bounds, sizes: Mapping[str, Dim], what: str) -> Bounds:
     for bound in bounds:
         size = substitute(bound.size, sizes)
         if isinstance(size, DimExpr):
-            kept.append(Bound(size, bound.low, bound.high))
+            kept.append(replace(bound, size=size))
             continue
         for value, meaning in bound.requires(what):
             if isinstance(left := substitute(value, sizes), int) and left < 0:

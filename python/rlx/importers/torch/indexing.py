@@ -13,6 +13,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.norm import widened
 
 # By PyTorch's names of reductions.
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
@@ -283,6 +284,18 @@ def renorm(g: Any, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 @aten("bincount")
 def bincount(g: Any, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
     return g.bincount(x, weights, minlength, length=known(results[0].dims[0], "length"))
+
+
+@aten("histc")
+def histc(g: Any, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each part of an interval, of which the last one is closed; others, and NaN, count nowhere."""
+    if min >= max:
+        raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
+    flat = g.reshape(widened(g, x), (product(x.shape.dims),))
+    inside = g.logical_and(g.ge(flat, float(min)), g.le(flat, float(max)))
+    part = g.mul(g.sub(flat, float(min)), bins / (float(max) - float(min)))
+    place = g.minimum(g.floor(part), float(bins - 1))
+    return as_tensor(g, g.bincount(g.cast(g.where(inside, place, -1.0), i64), length=bins), x.dtype)
 
 
 @aten("index_reduce")

@@ -37,7 +37,7 @@ class Sizes:
             return size
         expression = size.node.expr
         if expression not in self._known:
-            self._known[expression] = self._translated(expression)
+            self._known[expression] = self.translated(expression)
         return self._known[expression]
 
     def shape(self, tensor: Any) -> Shape:
@@ -49,17 +49,18 @@ class Sizes:
 
         A least size of 2 is no bound: PyTorch supposes it of all that is open, and takes 0 and 1 nevertheless.
         """
-        found: list[Bound] = []
+        found = list[Bound]()
         for symbol, limits in getattr(program, "range_constraints", {}).items():
             low, high = bound_of(limits, "lower", 0), bound_of(limits, "upper", LARGEST_SIZE)
             if not getattr(symbol, "is_Symbol", False) or not str(symbol).startswith("s"):
                 continue  # an expression, whose symbols have theirs, or a size that depends on values
             size = dim.symbol(self.names.get(str(symbol), str(symbol)))
             if size.symbols <= shape.symbols and (low > 2 or high < LARGEST_SIZE):
-                found.append(Bound(size, low if low > 2 else 0, high if high < LARGEST_SIZE else None))
+                found.append(Bound(size, low if low > 2 else None, high if high < LARGEST_SIZE else None))
         return tuple(found)
 
-    def _translated(self, e: Any) -> Dim:
+    def translated(self, e: Any) -> Dim:
+        """An expression of sympy's as a dimension: see `dim`."""
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
@@ -68,7 +69,7 @@ class Sizes:
                     f"the size {e} depends on values", hint="sizes may depend on sizes of inputs alone"
                 )
             return dim.symbol(self.names.get(str(e), str(e)))
-        parts = [self._translated(a) for a in e.args]
+        parts = [self.translated(a) for a in e.args]
         match type(e).__name__:
             case "Add":
                 return sum(parts)
