@@ -266,6 +266,22 @@ def test_rows_times_the_matrices_of_their_groups() -> None:
         same(rlx.evaluate(g, {name: t.numpy() for name, t in given.items()}), m(**given), rtol=2e-2)
 
 
+def test_bags_of_rows() -> None:
+    """Empty ones, rows that do not count, weights, and an end that is given; of two axes, each row is a bag."""
+    table, index = torch.randn(6, 3), torch.tensor([1, 5, 5, 2, 0, 3, 3])
+    starts, ends = torch.tensor([0, 0, 4, 4, 5]), torch.tensor([0, 0, 4, 4, 5, 7])
+    for mode in ("sum", "mean", "max"):
+        weights = torch.randn(7) if mode == "sum" else None
+
+        def bags(self: Any, index: Any, starts: Any, ends: Any, mode: Any = mode, weights: Any = weights) -> Any:
+            bag, rows = fun.embedding_bag, index[:6].reshape(2, 3)
+            last = bag(index, self.table, ends, mode=mode, include_last_offset=True, padding_idx=5)
+            weighted = bag(index, self.table, starts, mode=mode, per_sample_weights=weights)
+            return weighted, last, bag(rows, self.table, mode=mode, padding_idx=3)
+
+        agrees(module(bags, table=table), index=index, starts=starts, ends=ends)
+
+
 def test_histograms() -> None:
     x = _f32(_NAN, -_INF, -1, -0.999, 0, 0.49, 0.5, 0.51, 1.999, 2, 2.001, _INF)
     for kind in (torch.float32, torch.float16):

@@ -42,6 +42,45 @@ def embedding(
     return g.where(g.expand_dims(g.eq(index, padding_idx), -1), g.stop_gradient(rows), rows)
 
 
+_SUM, _MEAN, _MAX = range(3)
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
+def embedding_bag(
+    g: Any,
+    table: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = -1,
+    *,
+    results: Results,
+) -> list[Tensor]:
+    """Sums, means or maxima of the rows of each bag. The other results are what PyTorch's derivative reads, and stay zeros."""
+    if scale_grad_by_freq:
+        raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
+    bags, dims = results[0].dims[0], (*index.shape.dims, 1)
+    # A row that counts nowhere is in the bag behind the last.
+    bag = g.sub(g.searchsorted(offsets, g.iota(index.shape.dims, 0, offsets.dtype), side="right"), 1)
+    if padding_idx is not None and padding_idx >= 0:
+        bag = g.where(g.eq(index, padding_idx), g.cast(g.dim_size(bags), bag.dtype), bag)
+    rows = g.embedding(table, index)
+    rows = rows if weights is None else g.mul(rows, g.reshape(weights, dims))
+    start = _neutral(table.dtype, "max") if mode == _MAX else 0
+    base = g.full((bags + 1, table.shape.dims[1]), start, table.dtype)
+    made = g.narrow(_rows(g, base, 0, bag, rows, "max" if mode == _MAX else "add"), 0, 0, bags)
+    ones, none = g.full(dims, 1, table.dtype), g.full((bags + 1, 1), 0, table.dtype)
+    count = g.narrow(_rows(g, none, 0, bag, ones, "add"), 0, 0, bags)
+    if mode == _MEAN:
+        made = g.div(made, g.maximum(count, as_tensor(g, 1, table.dtype)))
+    made = g.where(g.eq(count, as_tensor(g, 0, table.dtype)), as_tensor(g, 0, table.dtype), made)
+    return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
+
+
 @aten("index_select", "index_select_copy")
 def index_select(g: Any, x: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.gather(x, *_ranked(g, index), axis=axis_of(dim, x.rank)) if x.rank else x
