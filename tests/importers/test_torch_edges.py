@@ -242,6 +242,19 @@ def test_what_pytorch_takes_for_granted_of_open_sizes(name: str, tmp_path: Any) 
                 rlx.evaluate(g, {"x": np.zeros((refused[0], 4), np.float32)})
 
 
+def test_sizes_that_have_to_be_equal_are_one_symbol() -> None:
+    """As the batches of both sides of an attention, which PyTorch compares by the sizes of views."""
+    m = module(lambda self, q, k: self.both(q, k, k, need_weights=False)[0], both=nn.MultiheadAttention(8, 2))
+    batch, length = _DIM("batch"), _DIM.DYNAMIC
+    dims = {"q": {0: length, 1: batch}, "k": {0: length, 1: length}}
+    g = rlx.from_torch(m, (torch.randn(3, 2, 8), torch.randn(4, 2, 8)), dynamic_shapes=dims)
+    assert [str(i.shape.dims[1]) for i in g.inputs] == ["batch", "batch"]
+    q, k = torch.randn(4, 3, 8), torch.randn(6, 3, 8)
+    same(rlx.evaluate(g, {"q": q.numpy(), "k": k.numpy()}), m(q, k))
+    with pytest.raises(rlx.ShapeError, match="batch"):
+        rlx.evaluate(g, {"q": q.numpy(), "k": k.numpy()[:, :2]})
+
+
 def test_what_is_supposed_and_cannot_be_checked_is_refused(tmp_path: Any) -> None:
     _, calls = _programs(lambda x: x * int(x.shape[0] * 1.5), torch.randn(6, 4), _DIM.AUTO, False, tmp_path)
     for call, message in zip(calls, (r"Eq\(TruncToInt.*not for s\d+=2",) * 2 + ("only where",), strict=True):

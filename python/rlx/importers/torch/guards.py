@@ -26,6 +26,8 @@ _HINT = "fix the size: leave it out of dynamic_shapes, or give a torch.export.Di
 def guards_of(program: Any, sizes: Sizes) -> Bounds:
     """What else has to hold of sizes within their ranges, so that the program is that of the module.
 
+    Symbols that have to be equal become one.
+
     Under `Dim.AUTO` and `Dim.DYNAMIC` PyTorch exports a program for the sizes that it has seen, and notes what it has supposed
     of them. Bounds are no matter of this: those are the ranges of symbols.
 
@@ -41,7 +43,11 @@ def guards_of(program: Any, sizes: Sizes) -> Bounds:
     guards = [guard.expr for guard in getattr(environment, "guards", ()) if hasattr(guard, "expr")]
     if not guards:  # of a file, which has their text alone
         return _of_texts(program, ranges)
-    replaced: Any = getattr(environment, "replacements", {})
+    replaced: dict[Any, Any] = dict(getattr(environment, "replacements", {}))
+    for guard in dict.fromkeys(guards):
+        if pair := _equal_symbols(guard, replaced):
+            sizes.unite(*pair)
+            replaced[pair[1]] = pair[0]
     found: dict[Bound, None] = {}
     for guard in dict.fromkeys(guards):
         if not hasattr(guard, "free_symbols") or _is_of_0_and_1(guard):
@@ -57,6 +63,17 @@ def guards_of(program: Any, sizes: Sizes) -> Bounds:
             raise UnsupportedError(f"the program is the module only where {shown}, not for {given}", hint=_HINT)
         found[bound] = None
     return tuple(found)
+
+
+def _equal_symbols(guard: Any, replaced: Mapping[Any, Any]) -> tuple[Any, Any] | None:
+    """The two symbols that an equation says are equal, perhaps times the same sizes: `4*s0*s1 == 4*s0*s2`."""
+    if type(guard).__name__ != "Equality":
+        return None
+    left, right = (side.xreplace(replaced) for side in guard.args)
+    if left == 0 or right == 0:
+        return None
+    above, below = (left / right).as_numer_denom()
+    return (above, below) if above.is_Symbol and below.is_Symbol else None
 
 
 def _translated(guard: Any, sizes: Sizes) -> Bound | None:

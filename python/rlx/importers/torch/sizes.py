@@ -24,8 +24,15 @@ class Sizes:
     """
 
     def __init__(self, names: Mapping[str, str]):
-        self.names = names
+        self.names = dict(names)
         self._known: dict[Any, Dim] = {}
+
+    def unite(self, one: Any, other: Any) -> None:
+        """Two symbols are one, under the name that the user gave either of them."""
+        first, second = str(one), str(other)
+        name = self.names.get(first) or self.names.get(second) or first
+        self.names |= {first: name, second: name}
+        self._known.clear()
 
     def dim(self, size: Any) -> Dim:
         """A size as a dimension.
