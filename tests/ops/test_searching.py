@@ -12,6 +12,7 @@ import pytest
 
 import rlx
 from rlx.ir.errors import ShapeError
+from tests.drawing import drawn
 from tests.ops.test_spectral import built
 
 RANDOM = np.random.default_rng(3)
@@ -149,7 +150,7 @@ def test_gives_what_jax_gives(name: str) -> None:
     _check(built(call, *operands), call(jnp, *map(jnp.asarray, operands)))
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compiled_as_evaluated(device: str) -> None:
     """Every call in one module."""
     g: Any = rlx.Graph()
