@@ -312,7 +312,7 @@ def test_where_of_a_number_that_fits_nothing() -> None:
 # --- casts ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", [d.name for d in DTYPES])
+@drawn("target", [d.name for d in DTYPES], of_each=4)
 @pytest.mark.parametrize("source", [d.name for d in DTYPES])
 def test_cast(source: str, target: str) -> None:
     x = samples_of(source, low=-300, high=300)

@@ -119,7 +119,7 @@ def test_identities(n: int) -> None:
 # --- the decomposition ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", LENGTHS)
+@drawn("n", LENGTHS, of_each=30)
 def test_decomposition_is_accurate(n: int) -> None:
     for graph, arrays, exact in uses(n):
         (got,) = evaluate(decomposed(graph), {"x0": arrays[0]})

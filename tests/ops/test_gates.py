@@ -130,7 +130,7 @@ _GRADIENTS: list[tuple[Call, Call]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(_GRADIENTS)))
+@drawn("number", range(len(_GRADIENTS)), of_each=8)
 def test_gradients_are_those_of_jax(number: int) -> None:
     ours, theirs = _GRADIENTS[number]
     x = np.array([0.4, -1.3, 2.7, -3.6, 0.05, 5.5], np.float32)
