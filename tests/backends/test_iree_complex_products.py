@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from tests.conformance.compiled import compile_graphs, contiguous
+from tests.drawing import drawn
 from tests.ops.references import random
 
 _USES: dict[str, Callable[..., Any]] = {
@@ -34,7 +34,7 @@ _USES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("rows", [3, "n"])
+@drawn("rows", [3, "n"])
 def test_products_beside_complex_numbers(rows: int | str) -> None:
     shapes = {"x": (3, 40), "w": (40, 17), "z": (3, 17), "u": (3, 40)}
     arrays = {name: random("c64" if name in "zu" else "f32", shape, low=-1, high=1) for name, shape in shapes.items()}
@@ -68,7 +68,7 @@ _CONTRACTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...], Callable[..., A
 }
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
+@drawn("symbolic", [False, True])
 def test_complex_contractions(symbolic: bool) -> None:
     graphs, operands = [], []
     for left, right, build in _CONTRACTIONS.values():

@@ -28,6 +28,7 @@ from tests.backends.executable_programs import (
     off_alignment,
     random,
 )
+from tests.drawing import drawn
 
 # ---- parameters
 
@@ -96,7 +97,7 @@ def test_parameter_types_are_checked_at_once(model: bytes, weights: dict[str, np
 # ---- dtypes and shapes
 
 
-@pytest.mark.parametrize("size", [("some", (5,)), ("many", (300, 500)), ("one", ()), ("any", (4, 3)), ("any", (0, 3))])
+@drawn("size", [("some", (5,)), ("many", (300, 500)), ("one", ()), ("any", (4, 3)), ("any", (0, 3))], of_each=2)
 @pytest.mark.parametrize("mlir", DTYPES)
 def test_every_dtype(dtypes: Executable, mlir: str, size: tuple[str, tuple[int, ...]]):
     dtype = np.dtype(DTYPES[mlir])

@@ -13,6 +13,7 @@ from rlx.backends.iree import targets
 from rlx.backends.iree.backend import estimated_flops
 from rlx.backends.iree.program import choose_driver
 from tests.backends.iree_text import iree_text
+from tests.drawing import drawn
 from tests.ops.references import agree, random
 
 _ROOM = np.array(1e-5)
@@ -114,7 +115,7 @@ def _check(build: Callable[..., list[Any]], steps: int, symbolic: bool) -> None:
         agree(got, expected, noise=_ROOM)
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
+@drawn("symbolic", [False, True])
 @pytest.mark.parametrize("build", _PROGRAMS)
 def test_buffers_are_kept_apart(build: Callable[..., list[Any]], symbolic: bool) -> None:
     _check(build, 5, symbolic)
@@ -155,7 +156,7 @@ _STARTS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("stacks", [2, 3])
+@drawn("stacks", [2, 3])
 @pytest.mark.parametrize("start", _STARTS)
 def test_several_values_that_live_equally_long(start: str, stacks: int) -> None:
     """Carries, what is read and what is stacked are of few sizes: one buffer for several lost some of them."""
@@ -193,7 +194,7 @@ def test_several_stacks_of_a_long_scan(length: Any) -> None:
         agree(got, wanted, noise=_ROOM)
 
 
-@pytest.mark.parametrize("view", [False, True])
+@drawn("view", [False, True])
 @pytest.mark.parametrize("loop", ["scan", "while"])
 def test_an_argument_as_two_carries(loop: str, view: bool) -> None:
     """Its size is read from another argument."""

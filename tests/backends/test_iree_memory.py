@@ -141,7 +141,7 @@ def test_results_own_their_memory(memory: Executable):
     double = memory.function("double", [borrowed(BIG)])
     x = random(*BIG)
     kept = []
-    for step in range(12):
+    for step in range(6):
         kept.append(double([x + step])[0].reshape(-1)[10:][::2])
         litter()
     for step, view in enumerate(kept):

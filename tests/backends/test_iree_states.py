@@ -112,7 +112,7 @@ def _values(dtype: str, step: int) -> dict[str, np.ndarray]:
     return {f"x{len(s)}": np.asarray(rng.integers(least, 2, s)).astype(rlx.dtype(dtype).numpy) for s in _SHAPES}
 
 
-@drawn("program", range(_PROGRAMS_PER_DTYPE * len(_DTYPES)), of_each=2)
+@drawn("program", range(_PROGRAMS_PER_DTYPE * len(_DTYPES)), of_each=1)
 def test_states_get_values_of_all_kinds(program: int) -> None:
     share, dtype = divmod(program, len(_DTYPES))
     _check(shares(_UNITS, _PROGRAMS_PER_DTYPE, lambda u: (u.given, u.shown))[share], _DTYPES[dtype])

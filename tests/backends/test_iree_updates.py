@@ -181,7 +181,7 @@ def _kernels(graph: rlx.Graph) -> int:
     return main.count('"flow.dispatch.workgroups"')
 
 
-@drawn("name", _PROGRAMS, of_each=5)
+@drawn("name", _PROGRAMS, of_each=3)
 def test_states_over_several_runs(name: str) -> None:
     graph, rng = _graph(name), np.random.default_rng(0)
     compiled, reference = rlx.Session().compile(graph), Reference(graph)
@@ -210,7 +210,7 @@ def test_kernels(name: str) -> None:
     assert _kernels(_graph(name)) == _PROGRAMS[name][1]
 
 
-@drawn("number", range(12), of_each=2)
+@drawn("number", range(12), of_each=1)
 def test_random_updates(number: int) -> None:
     """States of two shapes, each of which may get a value that is made of all of them."""
     choose, rng = seeded(number), np.random.default_rng(number)

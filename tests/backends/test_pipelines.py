@@ -18,6 +18,7 @@ from rlx.cli import main as rlx_command
 from rlx.cli import opt
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.pipeline import Pipeline
+from tests.drawing import drawn
 
 # Those that come with RLX; more may be installed where the tests run.
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]
@@ -104,7 +105,7 @@ def has_no_floats(target: str) -> bool:
     return "f32" in check_of(target_of(target).pipeline).unsupported_dtypes
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@drawn("target", TARGETS, of_each=5)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_rlx_opt_makes_what_is_compiled(target: str, options: str, tmp_path: Path) -> None:
     taken = 0

@@ -23,6 +23,7 @@ from rlx.backends.worker.process import Command, HandlerFailed, WorkerDied
 from rlx.ir.errors import Error
 from tests.backends import echo_handler
 from tests.backends.processes import is_gone, wait_until
+from tests.drawing import drawn
 from tests.interrupts import Interrupts
 
 ECHO = Command(str(echo_handler.__file__), ("a",))
@@ -226,7 +227,7 @@ def prepare_others(pool: WorkerPool) -> None:
 
 
 @posix_only
-@pytest.mark.parametrize("prepare", [prepare_first, prepare_warm, prepare_dead, prepare_others])
+@drawn("prepare", [prepare_first, prepare_warm, prepare_dead, prepare_others], of_each=2)
 def test_an_interrupt_at_any_step_loses_nothing(pool: WorkerPool, place: Path, prepare: Any) -> None:
     interrupts = Interrupts([pools, processes, shielded, folders])
 

@@ -16,6 +16,7 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.registry import backend_of, backends
 from rlx.backends.xla import backend, client
 from rlx.ir.dtype import DTYPES
+from tests.drawing import drawn
 
 
 def session(**options: Any) -> rlx.Session:
@@ -300,7 +301,7 @@ print(device.available, device.reason)
 
 
 @pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("device", ["xla", "cpu"])
+@drawn("device", ["xla", "cpu"])
 @pytest.mark.parametrize("dtype", ["c64", "f32"])
 def test_sums_of_repeated_elements_keep_infinities_apart(dtype: str, device: str, level: int) -> None:
     """A compiler makes of them a product with the number of repetitions, which complex infinities do not survive."""

@@ -7,7 +7,7 @@ import pytest
 from rlx.ir import registry
 from rlx.ir.signature import functions
 from rlx.ir.text import verify_module
-from tests.conformance.cases import Case, case_shares, op_shares
+from tests.conformance.cases import Case, case_shares, composite_groups, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import decompose, evaluate_function, merged, primitives
 from tests.conformance.judge import judge
@@ -19,6 +19,7 @@ COMPOSITES = [(op, share) for op, share in op_shares() if registry.card(op).comp
 
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), COMPOSITES)
+@of_which("op", groups=composite_groups())
 def test_decomposition(op: str, share: int) -> None:
     failures = Failures()
     for case in case_shares(op)[share]:

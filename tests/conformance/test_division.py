@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from tests.conformance import compiled, compiled_xla
-from tests.drawing import drawn
+from tests.drawing import drawn, of_which
 
 _SCALE = 0.037
 _FUNCTIONS: dict[str, Callable[[rlx.Graph, Any, Any], Any]] = {
@@ -31,6 +31,7 @@ def _near_ties(kind: Any) -> np.ndarray:
     return np.concatenate([middles, *sides])
 
 
+@of_which("backend")
 @pytest.mark.parametrize("backend", [compiled, compiled_xla], ids=["iree", "xla"])
 @drawn("known", [True, False], ids=lambda known: "constant" if known else "operand")
 @pytest.mark.parametrize("name", ["f32", "f64"])

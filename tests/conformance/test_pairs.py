@@ -19,7 +19,7 @@ from tests.conformance.failures import Failures
 from tests.conformance.functions import noise_of
 from tests.conformance.tolerance import Comparison
 from tests.conformance.values import generator
-from tests.drawing import drawn
+from tests.drawing import drawn, of_which
 
 _SHARES = 14
 _COLUMNS = 6
@@ -76,6 +76,7 @@ def _graph(producer: str, consumer: str, rows: Rows) -> Graph:
     return graph
 
 
+@of_which("implementation")
 @pytest.mark.parametrize("implementation", [compiled, compiled_xla], ids=["iree", "xla"])
 @pytest.mark.parametrize("producer", _PRODUCERS)
 @drawn("share", range(_SHARES), ids="share{}".format)

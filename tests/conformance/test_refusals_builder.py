@@ -14,9 +14,10 @@ import rlx
 from rlx.ir import registry
 from rlx.ir.builder import Tensor
 from rlx.ir.shape import Shape
-from tests.conformance.cases import Case, cases, plain_op_names
+from tests.conformance.cases import Case, cases, composite_groups, plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.refusals import Use, base_case, right_use, wrong_uses
+from tests.drawing import of_which
 
 
 def _emit(use: Use) -> None:
@@ -50,6 +51,7 @@ def _expect_refusal(call: Any, label: str, op: str, certain: bool, failures: Fai
 
 
 @pytest.mark.parametrize("op", plain_op_names())
+@of_which("op", groups=composite_groups())
 def test_emit_refuses(op: str) -> None:
     failures = Failures()
     case = base_case(op)
@@ -145,6 +147,7 @@ def _user_mistakes(arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 
 @pytest.mark.parametrize("op", plain_op_names())
+@of_which("op", groups=composite_groups())
 def test_method_refuses(op: str) -> None:
     """What a user may write: every argument of the op's method in turn is something else."""
     failures = Failures()

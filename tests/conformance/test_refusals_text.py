@@ -18,11 +18,11 @@ from rlx.ir import registry
 from rlx.ir.attributes import to_mlir
 from rlx.ir.grouping import SEGMENTS
 from rlx.ir.shape import Shape, shape_of_type
-from tests.conformance.cases import plain_op_names
+from tests.conformance.cases import composite_groups, plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.refusals import base_case, is_axis, right_use
 from tests.conformance.values import generator
-from tests.drawing import drawn
+from tests.drawing import drawn, of_which
 
 # Attributes as text. The second entry names the kinds that each is a right form of, whatever its value.
 _TEXTS: dict[str, tuple[str, ...]] = {
@@ -210,6 +210,7 @@ def _type(text: str) -> Any:
 
 @pytest.mark.parametrize("op", plain_op_names())
 @drawn("third", range(3), ids="third{}".format)
+@of_which("op", groups=composite_groups())
 def test_parser_refuses(op: str, third: int) -> None:
     failures = Failures()
     right = _right(op)
@@ -254,6 +255,7 @@ def _damaged(text: str, rng: np.random.Generator) -> str:
 
 
 @pytest.mark.parametrize("op", plain_op_names())
+@of_which("op", groups=composite_groups())
 def test_parser_survives_damage(op: str) -> None:
     failures = Failures()
     rng = generator("damage", op)

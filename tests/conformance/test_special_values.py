@@ -10,6 +10,7 @@ import pytest
 
 import rlx
 from rlx.ir.evaluate import evaluate
+from tests.drawing import drawn
 
 _VALUES = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 3e38, 1e-30], np.float32)
 _EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -45,7 +46,7 @@ _EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["simplify", "cpu", "xla"])
+@drawn("way", ["simplify", "cpu", "xla"])
 @pytest.mark.parametrize("kind", ["f32", "f16", "f64"])
 def test_arithmetic_with_numbers(kind: str, way: str) -> None:
     with np.errstate(over="ignore"):

@@ -13,7 +13,7 @@ from rlx import mlir
 from rlx.ir import assembly
 from rlx.ir.evaluate import evaluate
 from rlx.ir.text import parse_module, print_op, verify_module
-from tests.conformance.cases import case_shares, op_shares
+from tests.conformance.cases import case_shares, composite_groups, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import merged
 from tests.conformance.values import random_values
@@ -47,6 +47,7 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), op_shares())
+@of_which("op", groups=composite_groups())
 def test_round_trip(op: str, share: int) -> None:
     failures = Failures()
     graphs = [graph for case in case_shares(op)[share] for graph in (case.graph(), case.graph(case.bindings()[0]))]
@@ -67,6 +68,7 @@ def test_round_trip(op: str, share: int) -> None:
 
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), op_shares())
+@of_which("op", groups=composite_groups())
 def test_the_readable_form_is_the_same_op(op: str, share: int) -> None:
     """It has neither quotes nor sizes of segments, and MLIR reads from it what it printed."""
     failures = Failures()
@@ -85,6 +87,7 @@ def test_the_readable_form_is_the_same_op(op: str, share: int) -> None:
 
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), op_shares())
+@of_which("op", groups=composite_groups())
 def test_parsed_graph_computes_the_same(op: str, share: int) -> None:
     failures = Failures()
     for case in case_shares(op)[share]:

@@ -225,7 +225,7 @@ def test_a_file_is_the_same_each_time(whole: bytes) -> None:
     assert fuzzed.sealed(document, others) == document
 
 
-@drawn("part", range(8), of_each=2)
+@drawn("part", range(8))
 def test_any_bit_of_any_member(part: int, whole: bytes, seed: int) -> None:
     rng = random.Random(f"{seed} {part}")
     _, others = fuzzed.members(whole)

@@ -178,6 +178,9 @@ def test_updates_in_place_are_seen_through_all_names() -> None:
         agrees(module(forward), x=torch.randn(2, 3))
 
 
+BOUNDED: dict[str, dict[str, int]] = {"batch": {"min": 3, "max": 9}, "length": {"max": 5}, "half": {"max": 4}}
+
+
 # --- sizes ------------------------------------------------------------------------------------------
 
 
@@ -207,6 +210,34 @@ def test_sizes_without_a_name_have_pytorchs() -> None:
     program = torch.export.export(nn.ReLU(), (torch.zeros(4, 2),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
     (symbol,) = rlx.from_torch(program).symbols
     assert re.fullmatch(r"s\d+", symbol)
+
+
+def test_bounds_of_sizes_are_checked_when_a_graph_runs() -> None:
+    def forward(self: Any, x: Any, pair: Any) -> Any:
+        return x[:3] * pair[0].sum() + pair[1].reshape(-1, 2).sum()
+
+    batch, length, half = (torch.export.Dim(n, **k) for n, k in BOUNDED.items())
+    dims = {"x": {0: batch}, "pair": [{0: length}, {0: 2 * half}]}
+    given = torch.zeros(8, 4), [torch.zeros(2), torch.zeros(4)]
+    named = rlx.from_torch(module(forward), given, dynamic_shapes=dims)
+    assert [[str(b) for b in i.bounds] for i in named.inputs] == [["3 <= batch <= 9"], ["length <= 5"], ["half <= 4"]]
+    found = rlx.from_torch(module(forward), given, dynamic_shapes=({0: torch.export.Dim.AUTO}, [None, None]))
+    assert re.fullmatch(r"3 <= s\d+", str(found.inputs[0].bounds[0]))
+    for sizes, said in {
+        (2, 2, 2): "'x': batch must be 3 or more",
+        (10, 2, 2): "'x': batch must be 9 or less",
+        (3, 6, 2): "'pair_0': length must be 5 or less",
+        (3, 1, 10): "'pair_1': half must be 4 or less .for half = 5",
+        (9, 0, 8): None,
+    }.items():
+        rows, count, pairs = sizes
+        values = {"x": np.ones((rows, 4)), "pair_0": np.ones(count), "pair_1": np.ones(pairs)}
+        values = {name: array.astype(np.float32) for name, array in values.items()}
+        if said is None:
+            assert rlx.evaluate(named, values)[0].shape == (3, 4)
+            continue
+        with pytest.raises(rlx.ShapeError, match=said):
+            rlx.evaluate(named, values)
 
 
 # --- control flow -----------------------------------------------------------------------------------

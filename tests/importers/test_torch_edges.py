@@ -197,35 +197,117 @@ def test_steps_along_open_axes() -> None:
 # --- what open sizes have to be ---------------------------------------------------------------------
 
 _DIM = torch.export.Dim
-OPEN: dict[str, tuple[Callable[[Any], Any], Any, str | None]] = {
-    "a number of a size": (lambda x: x * int(x.shape[0] * 1.5), _DIM.AUTO, r"Eq\(TruncToInt.*not for s\d+=2"),
-    "an even size": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x, _DIM.AUTO, r"Mod\(s\d+, 2\).*not for s\d+=3"),
-    "another than that of an axis": (lambda x: x if x.shape[0] != x.shape[1] else x * 2, _DIM.DYNAMIC, r"not for s"),
-    "a bound": (lambda x: x[:5], _DIM.AUTO, None),
+# What a size is of, and a number of rows for which the graph is not that of the module, with what is said when it runs.
+OPEN: dict[str, tuple[Callable[[Any], Any], Any, tuple[int, str] | None]] = {
+    "an even size": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x, _DIM.AUTO, (7, r"s\d+%2 must be 0")),
+    "another size": (lambda x: x if x.shape[0] != 5 else x * 2, _DIM.AUTO, (5, r"s\d+ must not be 5")),
+    "another than that of an axis": (lambda x: x if x.shape[0] != x.shape[1] else x * 2, _DIM.DYNAMIC, (4, "not be 0")),
+    "a sum": (
+        lambda x: x if x.shape[0] + x.shape[1] < 13 else x * 2,
+        _DIM.DYNAMIC,
+        (9, r"s\d+\+s\d+ must be 12 or less"),
+    ),
+    "a bound": (lambda x: x[:5], _DIM.AUTO, (4, r"s\d+ must be 5 or more")),
     "neither 0 nor 1": (lambda x: x[1:] + 1, _DIM.AUTO, None),
-    "a range": (lambda x: x + 1, _DIM("n", min=4, max=8), None),
+    "a range": (lambda x: x + 1, _DIM("n", min=4, max=8), (9, r"must be 8 or less")),
     "a multiple": (lambda x: x.view(2, -1), 2 * _DIM("half", min=2), None),
 }
 
 
+def _programs(function: Any, x: Any, size: Any, both: bool, folder: Any) -> tuple[Any, list[Callable[[], rlx.Graph]]]:
+    """A module, and its graph as a module, as a program, and as a program from a file."""
+    m, dims = module(lambda self, x: function(x)), ({0: size, 1: size} if both else {0: size},)
+    program = torch.export.export(m, (x,), dynamic_shapes=dims, strict=False)
+    torch.export.save(program, folder / "program.pt2")
+    loaded = torch.export.load(folder / "program.pt2")
+    calls = (lambda: rlx.from_torch(m, x, dynamic_shapes=dims), lambda: rlx.from_torch(program))
+    return m, [*calls, lambda: rlx.from_torch(loaded)]
+
+
 @pytest.mark.parametrize("name", OPEN)
 def test_what_pytorch_takes_for_granted_of_open_sizes(name: str, tmp_path: Any) -> None:
-    function, size, message = OPEN[name]
-    m, x, dims = module(lambda self, x: function(x)), torch.randn(6, 4), ({0: size},)
-    if "axis" in name:
-        dims = ({0: size, 1: size},)
-    program = torch.export.export(m, (x,), dynamic_shapes=dims, strict=False)
-    torch.export.save(program, tmp_path / "program.pt2")
-    loaded = torch.export.load(tmp_path / "program.pt2")
-    calls = [lambda: rlx.from_torch(m, x, dynamic_shapes=dims), lambda: rlx.from_torch(program)]
-    for call in (*calls, lambda: rlx.from_torch(loaded)):
-        if message is None:
-            for rows in (6, 8):
-                given = torch.randn(rows, 4)
-                same(rlx.evaluate(call(), {"x": given.numpy()}), m(given))
-        else:
-            with pytest.raises(rlx.UnsupportedError, match="only where" if call not in calls else message):
+    function, size, refused = OPEN[name]
+    m, calls = _programs(function, torch.randn(6, 4), size, size is _DIM.DYNAMIC, tmp_path)
+    for number, call in enumerate(calls):
+        if name == "a sum" and number == 2:  # of a text that compares with `<=`
+            with pytest.raises(rlx.UnsupportedError, match="only where"):
                 call()
+            continue
+        g = call()
+        for rows in (6, 8):
+            given = torch.randn(rows, 4)
+            same(rlx.evaluate(g, {"x": given.numpy()}), m(given))
+        if refused is not None:
+            with pytest.raises(rlx.ShapeError, match=f"input 'x': .*{refused[1]}"):
+                rlx.evaluate(g, {"x": np.zeros((refused[0], 4), np.float32)})
+
+
+def test_sizes_that_have_to_be_equal_are_one_symbol() -> None:
+    """As the batches of both sides of an attention, which PyTorch compares by the sizes of views."""
+    m = module(lambda self, q, k: self.both(q, k, k, need_weights=False)[0], both=nn.MultiheadAttention(8, 2))
+    batch, length = _DIM("batch"), _DIM.DYNAMIC
+    dims = {"q": {0: length, 1: batch}, "k": {0: length, 1: length}}
+    g = rlx.from_torch(m, (torch.randn(3, 2, 8), torch.randn(4, 2, 8)), dynamic_shapes=dims)
+    assert [str(i.shape.dims[1]) for i in g.inputs] == ["batch", "batch"]
+    q, k = torch.randn(4, 3, 8), torch.randn(6, 3, 8)
+    same(rlx.evaluate(g, {"q": q.numpy(), "k": k.numpy()}), m(q, k))
+    with pytest.raises(rlx.ShapeError, match="batch"):
+        rlx.evaluate(g, {"q": q.numpy(), "k": k.numpy()[:, :2]})
+
+
+def test_what_is_supposed_and_cannot_be_checked_is_refused(tmp_path: Any) -> None:
+    _, calls = _programs(lambda x: x * int(x.shape[0] * 1.5), torch.randn(6, 4), _DIM.AUTO, False, tmp_path)
+    for call, message in zip(calls, (r"Eq\(TruncToInt.*not for s\d+=2",) * 2 + ("only where",), strict=True):
+        with pytest.raises(rlx.UnsupportedError, match=message):
+            call()
+
+
+def test_rows_times_the_matrices_of_their_groups() -> None:
+    """As experts of transformers are computed, where each row has one."""
+
+    def by_experts(self: Any, x: Any, expert: Any) -> Any:
+        order = torch.argsort(expert, stable=True)
+        counts = torch.histc(expert.float(), bins=4, min=0, max=3)
+        ends = counts.cumsum(0).to(torch.int32)
+        made = torch._grouped_mm(x[order].bfloat16(), self.w.bfloat16(), ends)
+        return counts, torch.zeros_like(x).index_copy(0, order, made.float())
+
+    m = module(by_experts, w=torch.randn(4, 16, 16))
+    g = rlx.from_torch(m, (torch.randn(5, 16), torch.zeros(5)), dynamic_shapes=({0: _DIM("n")}, {0: _DIM("n")}))
+    for experts in ([2, 0, 3, 0, 2], [1] * 3, [3, 2, 1, 0]):
+        given = {"x": torch.randn(len(experts), 16), "expert": torch.tensor(experts, dtype=torch.float32)}
+        same(rlx.evaluate(g, {name: t.numpy() for name, t in given.items()}), m(**given), rtol=2e-2)
+
+
+def test_bags_of_rows() -> None:
+    """Empty ones, rows that do not count, weights, and an end that is given; of two axes, each row is a bag."""
+    table, index = torch.randn(6, 3), torch.tensor([1, 5, 5, 2, 0, 3, 3])
+    starts, ends = torch.tensor([0, 0, 4, 4, 5]), torch.tensor([0, 0, 4, 4, 5, 7])
+    for mode in ("sum", "mean", "max"):
+        weights = torch.randn(7) if mode == "sum" else None
+
+        def bags(self: Any, index: Any, starts: Any, ends: Any, mode: Any = mode, weights: Any = weights) -> Any:
+            bag, rows = fun.embedding_bag, index[:6].reshape(2, 3)
+            last = bag(index, self.table, ends, mode=mode, include_last_offset=True, padding_idx=5)
+            weighted = bag(index, self.table, starts, mode=mode, per_sample_weights=weights)
+            return weighted, last, bag(rows, self.table, mode=mode, padding_idx=3)
+
+        agrees(module(bags, table=table), index=index, starts=starts, ends=ends)
+
+
+def test_histograms() -> None:
+    x = _f32(_NAN, -_INF, -1, -0.999, 0, 0.49, 0.5, 0.51, 1.999, 2, 2.001, _INF)
+    for kind in (torch.float32, torch.float16):
+        agrees(module(lambda self, x: (torch.histc(x, 6, -1, 2), torch.histc(x, 1, 0, 0.5))), x=x.to(kind))
+    with pytest.raises(rlx.UnsupportedError, match="taken from the values"):
+        rlx.from_torch(module(lambda self, x: torch.histc(x, 3)), x)
+
+
+def test_the_identity_of_an_open_size() -> None:
+    m = module(lambda self, x: (torch.eye(x.shape[0]), torch.eye(x.shape[0], 3, dtype=torch.int64), torch.eye(2, 3)))
+    g = rlx.from_torch(m, torch.zeros(4), dynamic_shapes=({0: _DIM("n")},))
+    for size in (1, 3, 5):
+        same(rlx.evaluate(g, {"x": np.zeros(size, np.float32)}), m(torch.zeros(size)))
 
 
 def test_what_is_frozen_is_not_trained() -> None:

@@ -25,19 +25,18 @@ from tests.conformance.failures import Failures
 from tests.drawing import drawn, shares
 from tests.importers.torch_operators import KINDS, REFUSED, UNSAID, imported
 from tests.peers.judging import problems
-from tests.peers.opinfo import _TORCH, Peer, operators, quiet
+from tests.peers.opinfo import Peer, operators_of, quiet
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 
 torch.set_num_threads(1)
 
 # The operators are dealt out in so many shares.
-_EVALUATED, _COMPILED = 40, 80
+_EVALUATED, _COMPILED = 60, 100
 
 
 def _share(kind: str, count: int, share: int) -> list[str]:
-    names = [n for n, info in operators().items() if getattr(torch, _TORCH[kind]) in info.dtypes and n not in UNSAID]
-    return shares(names, count, lambda _: None)[share]
+    return shares([n for n in operators_of(kind) if n not in UNSAID], count, lambda _: None)[share]
 
 
 def _graphs(kind: str, count: int, share: int, full: bool, failures: Failures) -> Iterator[Peer]:

@@ -8,18 +8,7 @@ from typing import Any
 import torch
 
 import rlx
-from tests.peers.opinfo import (
-    Peer,
-    Refused,
-    _NoReference,
-    _result,
-    _torch_results,
-    as_array,
-    mapped,
-    operators,
-    quiet,
-    samples,
-)
+from tests.peers.opinfo import Peer, Refused, as_array, mapped, peers, quiet, results_of
 from tests.peers.vocabulary import Entry
 
 # Operators of which samples are refused, in any of `KINDS`: RLX has no such function, no such factorisation, or the size of the
@@ -85,26 +74,15 @@ class Applied(torch.nn.Module):
 
 def imported(name: str, kind: str, limit: int | None = None) -> Iterator[Peer | Refused]:
     """The samples of an operator in a dtype, at most `limit` of them, as graphs."""
-    for number, sample in samples(name, kind, limit):
-        arguments = (sample.input, *sample.args)
-        try:
-            expected = _torch_results(operators()[name].op, arguments, sample.kwargs)
-        except _NoReference:
-            continue
-        module = Applied(operators()[name].op, arguments, sample.kwargs).eval()
-        yield _peer(f"{name} {kind} #{number}", module, expected)
+    return peers(name, kind, limit, _imported)
 
 
-def _peer(label: str, module: Applied, expected: Any) -> Peer | Refused:
+def _imported(label: str, function: Any, arguments: Any, kwargs: Any, expected: Any) -> Peer:
+    module = Applied(function, arguments, kwargs).eval()
     tensors = [t.detach().clone() for t in module.tensors]
-    try:
-        with quiet():
-            graph = rlx.from_torch(module, tuple(tensors))
-    except rlx.Error as problem:
-        return Refused(label, str(problem), isinstance(problem, rlx.UnsupportedError))
-    arrays = [as_array(t) for t in tensors]
-    results = [_result(*e) for e in expected if e[0] is not None]
-    return Named(label, Entry(lambda *_: None), graph, arrays, results)
+    with quiet():
+        graph = rlx.from_torch(module, tuple(tensors))
+    return Named(label, Entry(lambda *_: None), graph, [as_array(t) for t in tensors], results_of(expected))
 
 
 class Named(Peer):

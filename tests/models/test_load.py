@@ -12,6 +12,7 @@ from rlx.models import Model, load
 from rlx.models.model import FAMILIES
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.levels import at_any_level
+from tests.drawing import drawn
 from tests.models.references import NAMES, arrays, reference, weights, write_model
 
 Arrays = dict[str, np.ndarray]
@@ -19,6 +20,7 @@ Arrays = dict[str, np.ndarray]
 # The others differ from these in constants alone, or in what the evaluator shows as well.
 COMPILED = [n for n in NAMES if n not in ("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral")]
 COMPILED = [n for n in COMPILED if not n.startswith("llama_") or n == "llama_biases"]
+_SHARES = 3
 
 
 def sizes_of(content: dict[str, Any]) -> dict[str, Any]:
@@ -82,9 +84,11 @@ def of_inputs_alone(graph: Any) -> Any:
 
 
 @at_any_level()
-def test_compiled(models: dict[str, Model], level: str | None) -> None:
-    graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in COMPILED]
-    for name, program in zip(COMPILED, compile_graphs(graphs, level=level), strict=True):
+@drawn("share", range(_SHARES))
+def test_compiled(models: dict[str, Model], share: int, level: str | None) -> None:
+    names = COMPILED[share::_SHARES]
+    graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in names]
+    for name, program in zip(names, compile_graphs(graphs, level=level), strict=True):
         assert program.problem is None, f"{name}: {program.problem}"
         if program.lacks is not None:
             continue

@@ -20,6 +20,7 @@ from rlx.ops import rules
 from rlx.ops.backward.card import Backward
 from tests.conformance.cases import cases
 from tests.conformance.values import random_values
+from tests.drawing import drawn
 from tests.ops.formulas import cross_entropy
 from tests.ops.gradients import check_rounded_once, check_twice, check_with_differences, check_with_jax, vjp
 from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
@@ -105,7 +106,7 @@ def test_activation_backward(kind: str) -> None:
     check_twice(got, "activation", _FORMULAS[kind], (x,), dy, kind=kind)
 
 
-@pytest.mark.parametrize("name", NARROW)
+@drawn("name", NARROW)
 @pytest.mark.parametrize("kind", _FORMULAS)
 def test_activation_backward_in_narrow_floats(kind: str, name: str) -> None:
     """Relative to each element: where a derivative is small it has its digits all the same."""

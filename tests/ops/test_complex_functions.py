@@ -14,6 +14,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
+from tests.drawing import drawn
 from tests.ops.references import run
 
 _COUNT = 60
@@ -88,7 +89,7 @@ def _graph(kinds: Any, arrays: dict[str, np.ndarray]) -> Graph:
     return g
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compiled_functions_are_accurate(device: str) -> None:
     """But for denormals, which may count as 0."""
     arrays = {kind: _numbers(kind) for kind in _EXACT}

@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.dialect.spec import RUNS
+from tests.drawing import drawn
 
 DEVICES = ("evaluator", rlx.Device.CPU, rlx.Device.XLA)
 
@@ -25,7 +26,7 @@ def _array(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_only_the_taken_branch_runs(device: Any) -> None:
     """The other one would never end."""
     g = rlx.Graph()
@@ -38,7 +39,7 @@ def test_only_the_taken_branch_runs(device: Any) -> None:
     np.testing.assert_array_equal(second, x * 2)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_collatz(device: Any) -> None:
     """A loop whose length no one knows, with a branch inside."""
     g = rlx.Graph()
@@ -53,7 +54,7 @@ def test_collatz(device: Any) -> None:
         assert [int(r) for r in run(g, device, n=np.array(start, np.int32))] == [1, steps]
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_is_that_of_jax(device: Any, reverse: bool) -> None:
     g = rlx.Graph()
@@ -81,7 +82,7 @@ def test_scan_is_that_of_jax(device: Any, reverse: bool) -> None:
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 @pytest.mark.parametrize("bound", [0, 1, 3, 100, None])
 def test_while_ends_at_its_bound_or_before(device: Any, bound: int | None) -> None:
     g = rlx.Graph()
@@ -92,7 +93,7 @@ def test_while_ends_at_its_bound_or_before(device: Any, bound: int | None) -> No
         assert int(run(g, device, n=np.array(start))[0]) == expected
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_symbolic_lengths_and_carries(device: Any) -> None:
     g = rlx.Graph()
     xs, start = g.input("xs", ("t", "n")), g.input("start", ("n",))

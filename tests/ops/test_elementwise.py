@@ -16,6 +16,7 @@ from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from tests.drawing import drawn
 from tests.ops.references import (
     ACTIVATIONS_IN_JAX,
     FLOATS,
@@ -77,7 +78,7 @@ def test_every_activation_has_references() -> None:
 
 
 @pytest.mark.parametrize("kind", _EXTENDED)
-@pytest.mark.parametrize("name", FLOATS)
+@drawn("name", FLOATS, of_each=2)
 def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
     """Within the last digit of the exact value, everywhere, denormals and huge angles included."""
     x = samples_of(name, low=-20, high=20)
@@ -93,7 +94,7 @@ def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ACTIVATIONS_IN_JAX)
-@pytest.mark.parametrize("name", FLOATS)
+@drawn("name", FLOATS, of_each=2)
 def test_activation_in_jax(kind: str, name: str) -> None:
     x = samples_of(name)
     usual = ~has_denormals(x) & ~(np.isneginf(x) & (kind in _GATED))
@@ -311,7 +312,7 @@ def test_where_of_a_number_that_fits_nothing() -> None:
 # --- casts ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", [d.name for d in DTYPES])
+@drawn("target", [d.name for d in DTYPES], of_each=4)
 @pytest.mark.parametrize("source", [d.name for d in DTYPES])
 def test_cast(source: str, target: str) -> None:
     x = samples_of(source, low=-300, high=300)

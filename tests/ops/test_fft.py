@@ -119,7 +119,7 @@ def test_identities(n: int) -> None:
 # --- the decomposition ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", LENGTHS)
+@drawn("n", LENGTHS, of_each=30)
 def test_decomposition_is_accurate(n: int) -> None:
     for graph, arrays, exact in uses(n):
         (got,) = evaluate(decomposed(graph), {"x0": arrays[0]})
@@ -190,7 +190,7 @@ def test_symbolic_sizes() -> None:
 _COMPILED = [31, 131, 360, 2018, 65536]
 
 
-@pytest.mark.parametrize("compiler", [compiled, compiled_xla], ids=["iree", "xla"])
+@drawn("compiler", [compiled, compiled_xla], ids=lambda c: {compiled: "iree", compiled_xla: "xla"}[c])
 @drawn("n", _COMPILED, of_each=2)
 def test_compiled_is_accurate(n: int, compiler: Any) -> None:
     """With the sums of a real machine, which are f32 and in its order."""

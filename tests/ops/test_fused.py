@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, agree, in_jax, random, run
 from tests.ops.test_blocks import _norm, _turn
 
@@ -27,7 +28,7 @@ def _compare(got: np.ndarray, reference: Any, *operands: np.ndarray) -> None:
     agree(got, expected.astype(got.dtype), noise=np.array(40 * float(rlx.dtype(got.dtype).eps)))
 
 
-@pytest.mark.parametrize("activation", [None, *ACTIVATIONS_IN_JAX])
+@drawn("activation", [None, *ACTIVATIONS_IN_JAX], of_each=12)
 def test_fused_matmul_bias_act(activation: str | None) -> None:
     """With sums between 0 and pi/2, where every function is defined and none is steep."""
     x, w, bias = (random("f32", s, low=0.1, high=h, seed=1) for s, h in (((4, 3), 0.6), ((3, 5), 0.6), ((5,), 0.3)))

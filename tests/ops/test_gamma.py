@@ -12,6 +12,7 @@ import pytest
 import scipy.special as special
 
 import rlx
+from tests.drawing import drawn
 from tests.ops.test_spectral import built
 
 RANDOM = np.random.default_rng(11)
@@ -49,7 +50,7 @@ def _units(got: np.ndarray, exact: np.ndarray, dtype: Any) -> np.ndarray:
     return error / np.spacing(size)
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_digits_of_f32(device: str) -> None:
     """At most 2 units in the last place, near the roots, those below 0 too, and the poles as well."""
     g: Any = rlx.Graph()
@@ -91,12 +92,13 @@ def test_digits_of_f64() -> None:
         for name, x in GRID.items()
     }
     g.set_outputs([getattr(g, name)(g.input(name, x.shape, dtype="f64")) for name, x in values.items()])
+    exact = {name: _exact(name, x) for name, x in values.items()}
     for outputs in (
         rlx.evaluate(g, values),
         *(rlx.Session(device).compile(g).run(values) for device in ("cpu", "xla")),
     ):
         for got, (name, x) in zip(outputs, values.items(), strict=True):
-            units = _units(got, _exact(name, x), np.float64)
+            units = _units(got, exact[name], np.float64)
             assert units.max() <= 4, f"{name}: {units.max():.3g} at {x[units.argmax()]!r}"
 
 

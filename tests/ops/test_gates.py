@@ -13,6 +13,7 @@ from scipy import special
 
 import rlx
 from rlx.ir.errors import Error
+from tests.drawing import drawn
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.standard_normal((3, 4)).astype(np.float32)
@@ -107,7 +108,7 @@ def test_functions_of_layers_are_those_of_jax() -> None:
         assert np.isnan(got[-1]), f"case {number}"
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compilers_agree(device: str) -> None:
     # At -inf, `x * sigmoid(x)` is NaN, and `silu`, which it is recognised as, the limit.
     finite = V[~np.isinf(V)]
@@ -129,7 +130,7 @@ _GRADIENTS: list[tuple[Call, Call]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(_GRADIENTS)))
+@drawn("number", range(len(_GRADIENTS)), of_each=8)
 def test_gradients_are_those_of_jax(number: int) -> None:
     ours, theirs = _GRADIENTS[number]
     x = np.array([0.4, -1.3, 2.7, -3.6, 0.05, 5.5], np.float32)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.ops.references import agree, in_jax, random, run
 
 # A convolution of six channels adds up 54 products of numbers around 1, twice in a row.
@@ -57,7 +58,7 @@ def _expected(operands: dict[str, Any]) -> np.ndarray:
     return in_jax(lambda *arrays: _reference(dict(zip(given, arrays, strict=True))), *given.values()).astype(np.float32)
 
 
-@pytest.mark.parametrize("embedded", [True, False])
+@drawn("embedded", [True, False])
 @pytest.mark.parametrize(("c", "o", "skip"), [(4, 6, "wb"), (2, 4, "w"), (4, 4, ""), (4, 4, "wb")])
 def test_unet_residual_block(c: int, o: int, skip: str, embedded: bool) -> None:
     operands = _operands(c, o, embedded=embedded, skip=skip)
@@ -65,7 +66,7 @@ def test_unet_residual_block(c: int, o: int, skip: str, embedded: bool) -> None:
     agree(got, _expected(operands), noise=_ROOM)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@drawn("batch", [1, 3])
 def test_unet_residual_block_of_any_batch_and_size(batch: int) -> None:
     operands = _operands(4, 6, embedded=True, skip="wb", batch=batch)
     symbolic = {"x": ("n", 4, "h", "w"), "embedding": ("n", 3)}

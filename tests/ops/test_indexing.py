@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.ir.evaluate import evaluate
+from tests.drawing import drawn
 
 _BOUNDS = (None, 0, 1, 3, 6, 7, 9, -1, -3, -7, -9)
 
@@ -119,7 +120,7 @@ def test_tensors_count_from_the_end_once_and_are_clamped_then(dtype: str, dims: 
         assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compiled_indices(device: str) -> None:
     x = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
     i, k = np.array([[0, -1], [-5, 7]], np.int32), np.array(-2, np.int8)

@@ -193,7 +193,7 @@ def graph_of(names: Any, x: np.ndarray) -> rlx.Graph:
     return g
 
 
-@drawn("name", list(CALLS), of_each=8)
+@drawn("name", list(CALLS), of_each=5)
 def test_derivatives_are_slopes(name: str) -> None:
     x = (
         np.random.default_rng(4).permutation(240).reshape(X.shape) / 70 - 1.7037
@@ -208,7 +208,7 @@ def test_derivatives_are_slopes(name: str) -> None:
     np.testing.assert_allclose((pulled * direction).sum(), (moved * dy).sum(), rtol=1e-9)
 
 
-@drawn("name", list(CALLS), of_each=8)
+@drawn("name", list(CALLS), of_each=5)
 def test_batches_are_loops(name: str) -> None:
     several = random("f64", (3, *X.shape))
     g = graph_of([name], several[0])
@@ -217,7 +217,7 @@ def test_batches_are_loops(name: str) -> None:
 
 
 @drawn("share", range(3))
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compilers_agree(device: str, share: int) -> None:
     names = list(CALLS)[share::3]
     g = graph_of(names, X)

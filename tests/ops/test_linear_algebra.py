@@ -11,6 +11,7 @@ from scipy import linalg
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
 from rlx.ops.contraction.linear_algebra import _block_size
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run
 
 NAN, INF = np.nan, np.inf
@@ -120,7 +121,7 @@ def _grouped(x: np.ndarray, w: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 @BOTH
-@pytest.mark.parametrize("name", FLOATS)
+@drawn("name", FLOATS, of_each=1)
 @pytest.mark.parametrize(("rows", "groups"), [(1, 1), (1, 5), (3, 20), (12, 4), (50, 3), (33, 1), (0, 2)])
 def test_grouped_matmul(rows: int, groups: int, name: str, evaluated: Any) -> None:
     x, w = random(name, (rows, 4)), random(name, (groups, 4, 3), seed=1)

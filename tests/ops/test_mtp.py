@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.ops.references import agree, random, run
 
 _ROOM = np.array(40 * np.finfo(np.float32).eps)
@@ -127,7 +128,7 @@ def _module(length: Any) -> rlx.GraphModule:
     return rlx.GraphModule.define("head", build)
 
 
-@pytest.mark.parametrize("length", [7, "seq"])
+@drawn("length", [7, "seq"])
 def test_compiled_follows_the_description(length: Any) -> None:
     compiled = rlx.Session("cpu").compile(_module(length))
     compiled.set_params(_weights())

@@ -13,6 +13,7 @@ import pytest
 
 import rlx
 from rlx.ir.errors import Error
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, same_bits
 from tests.ops.references import run as one_op
 
@@ -210,7 +211,7 @@ def test_what_is_refused(wrong: Callable[..., Any], message: str) -> None:
 # --- compiled ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla", "c"])
+@drawn("device", ["cpu", "xla", "c"])
 def test_compilers_give_the_same_bits(device: str) -> None:
     """All functions of all dtypes in one program; NaN may be any NaN."""
     g = rlx.Graph("numbers")

@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.ir.evaluate import evaluate
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, in_jax, random, run, samples_of
 
 NAMES = (*FLOATS, *INTEGERS, "bool")
@@ -41,7 +42,7 @@ def test_argsort(axis: int, descending: bool, name: str) -> None:
         assert order.tolist() == sorted(range(len(row)), key=key, reverse=descending)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=4)
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort(descending: bool, name: str) -> None:
     x = _values(name)

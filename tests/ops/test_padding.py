@@ -12,6 +12,7 @@ import rlx
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.signature import functions
+from tests.drawing import drawn
 from tests.ops.references import in_jax, run, same_bits, special_array
 
 NAMES = [d.name for d in DTYPES]
@@ -25,7 +26,7 @@ def _padded(x: np.ndarray, padding: Any, **options: Any) -> np.ndarray:
     return evaluate(g, {"x": x})[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=4)
 @pytest.mark.parametrize("mode", _NUMPY)
 def test_pad(mode: str, name: str) -> None:
     x = special_array(name, (4, 5, 3))

@@ -14,6 +14,7 @@ from scipy import special
 from rlx.ir.dtype import dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
 
 NAN, INF = np.nan, np.inf
@@ -182,7 +183,7 @@ def test_cumsum_of_special_values() -> None:
 # --- order ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", (*FLOATS, *INTEGERS, "bool"))
+@drawn("name", (*FLOATS, *INTEGERS, "bool"), of_each=4)
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_argmax_and_argmin(axis: int, op: str, name: str) -> None:

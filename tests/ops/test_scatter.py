@@ -11,6 +11,7 @@ import pytest
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.evaluate import evaluate
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, same_bits, samples_of
 
 NAMES = [d.name for d in DTYPES]
@@ -44,7 +45,7 @@ def _gathered(x: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndarray
     return result
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=5)
 def test_gather_nd(name: str) -> None:
     x = _values(name, (4, 5, 3))
     for count in (0, 1, 2, 3):
@@ -120,7 +121,7 @@ def test_what_is_out_of_range_is_dropped(name: str) -> None:
     same_bits(run("scatter_nd", x, outside, _values("f32", (2, 5)), reduction="add"), x)
 
 
-@pytest.mark.parametrize("name", (*FLOATS, *INTEGERS, "c64"))
+@drawn("name", (*FLOATS, *INTEGERS, "c64"), of_each=4)
 @pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
 def test_reductions(reduction: str, name: str) -> None:
     if name == "c64" and reduction in ("max", "min"):

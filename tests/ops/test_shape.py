@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rlx.ir.dtype import DTYPES, dtype
+from tests.drawing import drawn
 from tests.ops.references import INTEGERS, in_jax, random, run, same_bits, special_array
 
 NAMES = [d.name for d in DTYPES]
@@ -66,7 +67,7 @@ def _indices(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=4)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_gather_clamps(axis: int, name: str) -> None:
     table, indices = special_array(name, (4, 5, 3)), _indices("i32", (2, 4))

@@ -81,7 +81,7 @@ def _repeats(index: tuple[Any, ...]) -> bool:
     return any(isinstance(e, np.ndarray) and e.dtype != bool and len(np.unique(e)) < e.size for e in index)
 
 
-@drawn("number", range(len(SEVERAL) + len(ONE)), of_each=6)
+@drawn("number", range(len(SEVERAL) + len(ONE)), of_each=4)
 def test_updates_are_jaxs(number: int) -> None:
     index = [*SEVERAL, *ONE][number]
     arrays, filled = _with_tensors(index)
@@ -136,7 +136,7 @@ def test_slices_that_start_at_a_tensor() -> None:
             np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compiled_with_gradients(device: str) -> None:
     """A few of each kind in one module, with the gradients of a sum of squares, which JAX gives as well."""
 

@@ -50,7 +50,7 @@ def _values(graph: rlx.Graph) -> dict[str, np.ndarray]:
     return {a.name: rng.uniform(-2, 2, a.shape.static).astype(a.shape.dtype.numpy) for a in graph.arguments}
 
 
-@drawn("number", range(40), of_each=5)
+@drawn("number", range(40), of_each=3)
 @pytest.mark.parametrize("growth", [1, 2, 8])
 def test_both_functions_give_what_the_graph_gave(number: int, growth: int, seed: int) -> None:
     graph = _random_layers(graph_seed(seed, number))
@@ -86,7 +86,7 @@ def _joined(rows: Any) -> rlx.Graph:
     return g
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 @pytest.mark.parametrize("rows", [3, "rows"])
 def test_programs_compute_weights_when_they_are_loaded(device: str, rows: Any, tmp_path: Any) -> None:
     """Also after other parameters are set, with symbols, and from a file."""

@@ -13,8 +13,8 @@ from rlx.ir import registry
 from rlx.passes import CheckNumerics, base
 from rlx.passes.levels import LEVELS, to_mir
 from rlx.passes.rewrite import collect, erase_dead
-from tests.conformance.cases import Case, cases, op_names
-from tests.drawing import drawn
+from tests.conformance.cases import Case, cases, composite_groups, op_names
+from tests.drawing import drawn, of_which
 from tests.growth import check_linear
 
 # f32 first; an op that does not take it is tried in what it takes.
@@ -58,6 +58,7 @@ def test_up_to_level_1_nothing_is_rounded_otherwise() -> None:
 
 @pytest.mark.parametrize("op", op_names())
 @drawn("half", [0, 1], ids="half{}".format)
+@of_which("op", groups=composite_groups())
 def test_an_op_keeps_its_meaning_in_every_pass(op: str, half: int) -> None:
     pipeline = "rlx-lower-blocks,rlx-fuse,rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse,"
     pipeline += "rlx-recognize,rlx-fuse,rlx-fuse-elementwise-regions,rlx-unfuse{recognised=true},rlx-decompose"
@@ -114,7 +115,7 @@ def test_simplify_keeps_what_a_nan_or_an_infinity_would_show() -> None:
 
 
 @pytest.mark.parametrize("source", ["bool", "i8", "i32", "u8", "u32", "i64", "f16", "bf16", "f32", "f64"])
-@pytest.mark.parametrize("middle", ["bool", "i8", "i16", "i64", "u32", "f16", "bf16", "f32", "f64", "c64"])
+@drawn("middle", ["bool", "i8", "i16", "i64", "u32", "f16", "bf16", "f32", "f64", "c64"], of_each=3)
 def test_casts_are_joined_only_where_that_changes_nothing(source: str, middle: str) -> None:
     g: Any = rlx.Graph("f")
     x = g.input("x", (9,), source)

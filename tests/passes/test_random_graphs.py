@@ -248,13 +248,13 @@ _PIPELINES = (
 _OF_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 
 
-@drawn("number", range(100), of_each=20)
+@drawn("number", range(100), of_each=10)
 def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
     made_from = graph_seed(seed, number)
     check(_Maker(made_from).g, made_from, *_PIPELINES)
 
 
-@drawn("number", range(100), of_each=12)
+@drawn("number", range(100), of_each=6)
 def test_a_random_graph_of_shape_ops_keeps_its_value(number: int, seed: int) -> None:
     """And what simplifies it finds nothing more in it."""
     made_from = graph_seed(seed, number)
@@ -285,7 +285,7 @@ def _real_functions(seed: int) -> Any:
     return g
 
 
-@drawn("number", range(60), of_each=8)
+@drawn("number", range(60), of_each=4)
 def test_fast_math_is_right_for_real_numbers(number: int, seed: int) -> None:
     """Close where numbers are ordinary; and it finds nothing more in what it gave."""
     made_from = graph_seed(seed, number)
@@ -302,7 +302,7 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
     check(_Maker(894).g, 894, *_PIPELINES)
 
 
-@drawn("number", range(60), of_each=8)
+@drawn("number", range(60), of_each=4)
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = (
@@ -380,7 +380,7 @@ def test_claims_are_made() -> None:
     assert not any(cls.exact for cls in load().values() if not cls.preserves_results)
 
 
-@pytest.mark.parametrize("target", ["cpu", "xla"])
+@drawn("target", ["cpu", "xla"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_pipeline_keeps_results(level: int, target: str, seed: int, full: bool) -> None:
     taken = 0
@@ -415,7 +415,7 @@ def _recurrence(seed: int) -> Any:
     return g
 
 
-@drawn("number", range(20), of_each=4)
+@drawn("number", range(20), of_each=2)
 @pytest.mark.parametrize("derived", ["primal", "grad", "hvp", "vmap"])
 def test_derivatives_of_loops_keep_their_value(derived: str, number: int, seed: int) -> None:
     """To the last bit, by each pass of regions and all of a level."""

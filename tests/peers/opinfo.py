@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,6 +25,8 @@ _TORCH = {
     "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
     "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "c64": "complex64",
 }  # fmt: skip
+# A sample as a graph, of its label, what computes it in PyTorch, arguments, and what PyTorch gives.
+Build = Callable[[str, Any, Any, Mapping[str, Any], Any], "Peer"]
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,24 @@ def pairs() -> list[tuple[str, str]]:
     ]
 
 
-def peers(name: str, kind: str, limit: int | None = None) -> Iterator[Peer | Refused]:
-    """The samples of an operator in a dtype, at most `limit` of them, from all over the list."""
+def operators_of(kind: str) -> list[str]:
+    """All operators of PyTorch's that take a dtype."""
+    import torch
+
+    return [name for name, info in operators().items() if getattr(torch, _TORCH[kind]) in info.dtypes]
+
+
+def peers(name: str, kind: str, limit: int | None = None, build: Build | None = None) -> Iterator[Peer | Refused]:
+    """The samples of an operator in a dtype, at most `limit` of them, from all over the list.
+
+    Args:
+        name: The operator.
+        kind: The dtype.
+        limit: How many samples.
+        build: What makes a graph of a sample; by default, the table does.
+    """
     for number, sample in samples(name, kind, limit):
-        yield from _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs)
+        yield from _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs, build)
 
 
 def special_peers(name: str, kind: str) -> Iterator[Peer | Refused]:
@@ -120,7 +136,7 @@ def special_peers(name: str, kind: str) -> Iterator[Peer | Refused]:
         yield from _peer(name, label, tuple(pairs), {})
 
 
-def _peer(name: str, label: str, arguments: Any, kwargs: Any) -> Iterator[Peer | Refused]:
+def _peer(name: str, label: str, arguments: Any, kwargs: Any, build: Build | None = None) -> Iterator[Peer | Refused]:
     try:
         expected = _torch_results(operators()[name].op, arguments, kwargs)
     except _NoReference:
@@ -128,7 +144,10 @@ def _peer(name: str, label: str, arguments: Any, kwargs: Any) -> Iterator[Peer |
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            yield _graph(label, TABLE[name], arguments, kwargs, expected)
+            if build is None:
+                yield _graph(label, TABLE[name], arguments, kwargs, expected)
+            else:
+                yield build(label, operators()[name].op, arguments, kwargs, expected)
     except Unsaid as reason:
         yield Refused(label, str(reason), True)
     except Exception as problem:
@@ -246,6 +265,11 @@ def as_array(tensor: Any) -> np.ndarray:
     return tensor.numpy()
 
 
+def results_of(expected: Any) -> list[Result]:
+    """What PyTorch gives, but for what is no tensor."""
+    return [_result(*e) for e in expected if e[0] is not None]
+
+
 def _result(narrow: Any, exact: Any) -> Result:
     import torch
 
@@ -278,4 +302,4 @@ def _graph(label: str, entry: Entry, arguments: Any, kwargs: Any, expected: Any)
         raise AssertionError(f"{len(outputs)} results, PyTorch has {len(expected)}")
     kept = [(o, e) for o, e in zip(outputs, expected, strict=True) if o is not None and e[0] is not None]
     graph.set_outputs([o for o, _ in kept])
-    return Peer(label, entry, graph, arrays, [_result(*e) for _, e in kept])
+    return Peer(label, entry, graph, arrays, results_of(e for _, e in kept))

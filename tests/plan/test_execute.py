@@ -28,7 +28,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-@drawn("number", range(80), of_each=12)
+@drawn("number", range(80), of_each=6)
 def test_graphs_of_the_whole_vocabulary(number: int, seed: int) -> None:
     choose = seeded(graph_seed(seed, number))
     made = Grower(choose).grow(5 + choose(30))
@@ -39,7 +39,7 @@ def test_graphs_of_the_whole_vocabulary(number: int, seed: int) -> None:
         assert plan.gap <= 0.1 or options.get("alignment") == 1
 
 
-@drawn("number", range(60), of_each=12)
+@drawn("number", range(60), of_each=6)
 def test_graphs_with_regions(number: int, seed: int) -> None:
     graph = with_regions(graph_seed(seed, number))
     plan = plan_memory(graph, **_OPTIONS[number % 4])

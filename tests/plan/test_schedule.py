@@ -30,7 +30,7 @@ def check(graph: Any, pipeline: str, values: dict[str, np.ndarray]) -> float:
     return after.arena_size / max(before.arena_size, 1)
 
 
-@drawn("number", range(60), of_each=20)
+@drawn("number", range(60), of_each=10)
 def test_random_graphs(number: int, seed: int) -> None:
     graph = with_regions(graph_seed(seed, number))
     for pipeline in (SCHEDULE, RECOMPUTE):

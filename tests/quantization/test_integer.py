@@ -40,7 +40,7 @@ def test_results_are_those_of_the_floats(name: str) -> None:
 
 
 @drawn("share", range(3))
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_compilers_give_the_same_bits(device: str, share: int) -> None:
     for i, name in list(enumerate(NETWORKS))[share::3]:
         mode = list(BITS)[i % len(BITS)]

@@ -13,6 +13,7 @@ import rlx
 from rlx.backends import compilation
 from rlx.backends.iree import backend, compiler
 from rlx.backends.worker.process import Reply, WorkerDied
+from tests.drawing import drawn
 
 Inject = Callable[..., None]
 
@@ -140,7 +141,7 @@ CALLS = ["g.narrow(x, 0, 0, x.shape.dims[0] - 3)", "g.rfft(x, axis=0)", "g.sort(
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_what_a_program_needs_is_told_of_the_graph_at_hand(device: str, call: str, tmp_path: Path) -> None:
     if device == "xla":
         pytest.importorskip("jax")

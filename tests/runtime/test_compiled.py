@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import rlx
+from tests.drawing import drawn
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +228,7 @@ def test_large_state_is_not_lent(session: Any) -> None:
     assert float(value[0, 0]) == 4
 
 
-@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+@drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 def test_states_are_set(device: Any) -> None:
     """Before and after loading; large ones change places at each run, and the caller's array stays the caller's."""
     shape = (300, 1024)

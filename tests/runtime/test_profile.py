@@ -16,6 +16,7 @@ from rlx.ir.listing import inspect_graph
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine, Work, this_machine
 from rlx.runtime import profiling
+from tests.drawing import drawn
 
 pytestmark = pytest.mark.usefixtures("machine")
 ROOFLINE = Machine(1e9, 1e9)
@@ -42,7 +43,7 @@ def layers() -> Any:
     return g
 
 
-@pytest.mark.parametrize("target", ["cpu", "xla"])
+@drawn("target", ["cpu", "xla"])
 def test_kernels_are_those_of_the_ops(target: str) -> None:
     if target == "xla":
         pytest.importorskip("jax")

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import rlx
 from rlx.train import SGD, Adam, DynamicLossScale, TrainStep, checkpoint, cosine
+from tests.drawing import drawn
 from tests.train import mlp
 
 
@@ -23,7 +24,7 @@ def made(device: Any = "xla") -> TrainStep:
     return TrainStep(mlp.graph(), Adam(cosine(0.05, 9)), wrt=["w1", "b1"], device=device, threads=1, **options)
 
 
-@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+@drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 def test_resumes_to_the_bit(device: Any, tmp_path: Path) -> None:
     data = mlp.batches(10)
     whole, first, second = (made(device) for _ in range(3))

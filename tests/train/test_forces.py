@@ -65,7 +65,7 @@ def test_is_jax(batch: tuple[int, ...]) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 
-@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+@drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 def test_is_trained(device: Any) -> None:
     """A potential finds another one's forces."""
     given = values(kind=np.float32)

@@ -426,13 +426,13 @@ program(
 )
 
 
-@drawn("name", PROGRAMS, of_each=20)
+@drawn("name", PROGRAMS, of_each=12)
 def test_first_derivatives(name: str) -> None:
     p = PROGRAMS[name]
     check(p.build, p.formula, *p.arrays, tolerance=p.tolerance)
 
 
-@drawn("name", [name for name, p in PROGRAMS.items() if p.second], of_each=6)
+@drawn("name", [name for name, p in PROGRAMS.items() if p.second], of_each=4)
 def test_second_derivatives(name: str) -> None:
     p = PROGRAMS[name]
     check_second(p.build, p.formula, *p.arrays, tolerance=100 * p.tolerance)

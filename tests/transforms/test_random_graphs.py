@@ -20,7 +20,7 @@ from tests.transforms.random_programs import Program
 
 _LEAST_OPS, _MORE_OPS = 5, 20
 # Of so many a run has.
-_GRAPHS = 15
+_GRAPHS = 8
 
 
 @cache

@@ -30,8 +30,9 @@ def conventional(case: Case) -> bool:
     return case.op in STRAIGHT_THROUGH or attributes.get("kind") == "round"
 
 
-# What takes longest runs for a third of an op's cases; where there is one case, all thirds have it.
-one_third = drawn("third", range(3), ids="third{}".format)
+# What takes longest runs for a fifth of an op's cases; where there are fewer, some fifths have the same.
+_FIFTHS = 5
+one_fifth = drawn("fifth", range(_FIFTHS), ids="fifth{}".format)
 one_composite = of_which("op", groups=composite_groups())
 
 
@@ -39,12 +40,12 @@ def _run(
     op: str,
     cases: Callable[[str], Iterator[Case]],
     check: Callable[[Case, Graph, Any], None],
-    third: int | None = None,
+    fifth: int | None = None,
 ) -> None:
     failures, count = Failures(), 0
     chosen = list(cases(op))
-    if third is not None:
-        chosen = chosen[third % max(1, len(chosen)) :: 3]
+    if fifth is not None:
+        chosen = chosen[fifth % max(1, len(chosen)) :: _FIFTHS]
     for case in chosen:
         count += 1
         with failures.of(case):
@@ -55,44 +56,44 @@ def _run(
 
 
 @pytest.mark.parametrize("op", op_names())
-@one_third
+@one_fifth
 @one_composite
-def test_jvp(op: str, third: int) -> None:
+def test_jvp(op: str, fifth: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         fine = precision(graph) < 1e-10
         step, tolerance = (1e-6, 1e-6) if fine else (2e-3, 3e-3)
         if not conventional(case):
             check_jvp(graph, values, step=step, tolerance=tolerance * case.sample.tolerance)
 
-    _run(op, smooth_cases, check, third)
+    _run(op, smooth_cases, check, fifth)
 
 
 @pytest.mark.parametrize("op", op_names())
-@one_third
+@one_fifth
 @one_composite
-def test_vjp(op: str, third: int) -> None:
+def test_vjp(op: str, fifth: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         if reversible(case):
             check_vjp(graph, values, tolerance=max(64 * precision(graph), 1e-12))
 
-    _run(op, smooth_cases, check, third)
+    _run(op, smooth_cases, check, fifth)
 
 
 @pytest.mark.parametrize("op", op_names())
-@one_third
+@one_fifth
 @one_composite
-def test_second_order(op: str, third: int) -> None:
+def test_second_order(op: str, fifth: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         if precision(graph) < 1e-10 and not conventional(case) and reversible(case):
             check_second(graph, values)
 
-    _run(op, smooth_cases, check, third)
+    _run(op, smooth_cases, check, fifth)
 
 
 @pytest.mark.parametrize("op", [name for name in op_names() if registry.SPECS[name].operands])
-@one_third
+@one_fifth
 @one_composite
-def test_vmap(op: str, third: int) -> None:
+def test_vmap(op: str, fifth: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         names = [a.name for a in graph.arguments if a.name in values]
         tolerance = max(16 * precision(graph), 1e-12)
@@ -101,4 +102,4 @@ def test_vmap(op: str, third: int) -> None:
             rank = graph.arguments[i].shape.rank
             check_vmap(graph, values, {name: rank}, tolerance=tolerance, size=2, out_axis=-1)
 
-    _run(op, one_of_each, check, third)
+    _run(op, one_of_each, check, fifth)

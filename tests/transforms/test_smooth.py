@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 
 Call = Callable[..., Any]
 _GRID = [0.0, 1.0, -1.0, 0.5, 2.0, -3.0]
@@ -111,7 +112,7 @@ def _derivatives(call: Call, lowered: bool) -> Callable[[np.ndarray, np.ndarray]
     return of
 
 
-@pytest.mark.parametrize("lowered", [False, True])
+@drawn("lowered", [False, True])
 @pytest.mark.parametrize("name", SMOOTH)
 def test_derivatives_are_those_of_the_function(name: str, lowered: bool) -> None:
     call, once, twice = SMOOTH[name]

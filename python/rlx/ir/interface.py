@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlx.ir.bounds import Bounds
 from rlx.ir.dim import Bindings, DimExpr, parse
 from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError
@@ -28,6 +29,8 @@ class Argument:
     A parameter that is not `trainable` is trained only where it is named.
 
     `sharding` says for each dimension which axes of the graph's mesh it is spread over: `rlx.ir.sharding`.
+
+    `bounds` are those of its symbols, which are checked where sizes are known: `rlx.ir.bounds`.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Argument:
     init: float = 0.0
     sharding: tuple[tuple[str, ...], ...] | None = None
     trainable: bool = True
+    bounds: Bounds = ()
 
 
 @dataclass(frozen=True)

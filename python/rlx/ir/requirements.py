@@ -13,23 +13,28 @@ from rlx.ir.dim import Dim, DimExpr, divisors
 from rlx.ir.interface import Requirement
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies
+from rlx.ir.signature import bodies, declared_arguments
 
 
 def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:
-    """All requirements of the ops in the functions of some modules, each once.
+    """All requirements of the arguments and the ops in the functions of some modules, each once.
 
     The ops that a composite op decomposes into do not have all of its requirements. So a back end asks for those of the
     module before decomposition as well.
     """
     result: dict[tuple[DimExpr, str], Requirement] = {}
+
+    def add(found: Iterator[tuple[Dim, str]], location: mlir.Location) -> None:
+        for expression, meaning in found:
+            if isinstance(expression, DimExpr) and not certain(expression):
+                entry = Requirement(expression, meaning, describe(location))
+                result.setdefault((expression, meaning), entry)
+
     for function in (f for module in modules for f in bodies(module)):
+        add(_of_arguments(function), function.location)
         for operation in opview.operations(function.entry_block):
             if registry.is_ours(operation):
-                for expression, meaning in _of_op(operation):
-                    if isinstance(expression, DimExpr) and not certain(expression):
-                        entry = Requirement(expression, meaning, describe(operation.location))
-                        result.setdefault((expression, meaning), entry)
+                add(_of_op(operation), operation.location)
     return tuple(result.values())
 
 
@@ -39,6 +44,12 @@ def certain(d: Dim) -> bool:
         return d >= 0
     assert isinstance(d, DimExpr)
     return d.bounds[0] >= 0
+
+
+def _of_arguments(function: mlir.FuncOp) -> Iterator[tuple[Dim, str]]:
+    for argument in declared_arguments(function):
+        for bound in argument.bounds:
+            yield from bound.requires(f"{argument.kind} '{argument.name}'")
 
 
 def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:

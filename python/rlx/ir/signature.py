@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
+from rlx.ir.bounds import BOUNDS, Bounds, bounds_from_text, bounds_text
 from rlx.ir.errors import Error, ShapeError, VerificationError
 from rlx.ir.interface import KINDS, Argument, Output, initial_value
 from rlx.ir.location import describe
@@ -32,7 +33,7 @@ POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
 # Function attribute: the name of the function some of whose parameters this one computes, when the program is loaded.
 PREPARES = "rlx.prepares"
-_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.frozen", "rlx.init", SHARDING)
+_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.frozen", "rlx.init", SHARDING, BOUNDS)
 _OF_RESULTS = ("rlx.name", "rlx.updates")
 
 
@@ -162,7 +163,7 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
                 initial_value(declared.init, shape.dtype)
             sharding = _sharding(entry, shape.rank)
         of_all = declared.name, declared.kind, shape, declared.donate, declared.init
-        result.append(Argument(*of_all, sharding, declared.trainable))
+        result.append(Argument(*of_all, sharding, declared.trainable, declared.bounds))
     return result
 
 
@@ -189,6 +190,7 @@ class Declared:
     donate: bool
     init: float
     trainable: bool
+    bounds: Bounds
 
 
 def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
@@ -236,7 +238,8 @@ def _argument(i: int, entry: AttributeDict) -> Declared:
         if kind != "state" or not isinstance(stored, mlir.ir.FloatAttr) or str(stored.type) != "f64":
             raise ShapeError(f"'rlx.init' is a number such as 1.0 : f64, at a state; it is {stored} at {_a(kind)}")
         init = stored.value
-    return Declared(name, kind, "rlx.donate" in entry, init, "rlx.frozen" not in entry)
+    bounds = bounds_from_text(_text(entry, BOUNDS, "")) if BOUNDS in entry else ()
+    return Declared(name, kind, "rlx.donate" in entry, init, "rlx.frozen" not in entry, bounds)
 
 
 def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
@@ -395,6 +398,8 @@ def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Itera
             entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
         if a.sharding is not None:
             entry[SHARDING] = text(sharding_text(a.sharding))
+        if a.bounds:
+            entry[BOUNDS] = text(bounds_text(a.bounds))
         argument_attributes.append(ir.DictAttr.get(entry))
     result_attributes = [
         ir.DictAttr.get({"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)}))

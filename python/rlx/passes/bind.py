@@ -8,10 +8,12 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir import attributes, registry
+from rlx.ir.bounds import BOUNDS, bounds_text, bounds_with
 from rlx.ir.dim import Dim, dim, substitute
 from rlx.ir.errors import Error, PassError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of_type
+from rlx.ir.signature import declared_arguments
 from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 
@@ -22,8 +24,9 @@ _ENCODING = "#rlx.dims<"
 class Bind(Pass, name="rlx-bind"):
     """Give symbols a size: `rlx-bind{seq=128 batch=1}`.
 
-    It changes types of arguments and results, dimensions in attributes, and the encodings of tensor types. A size
-    may be an expression in symbols, `rows=2*batch`. If a size does not fit, the verifier reports that.
+    It changes types of arguments and results, dimensions in attributes, bounds of arguments, and the encodings of tensor
+    types. A size may be an expression in symbols, `rows=2*batch`. If a size does not fit, the verifier reports that; one
+    that lies outside of the bounds of an argument is refused here.
     """
 
     sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
@@ -110,3 +113,21 @@ class _Binder:
         if isinstance(type_, ir.FunctionType):
             inputs, results = map(self.type_of, type_.inputs), map(self.type_of, type_.results)
             op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs], [*results]))
+            self._bind_bounds(op)
+
+    def _bind_bounds(self, op: mlir.Operation) -> None:
+        """What is left of the bounds of arguments.
+
+        Raises:
+            ShapeError: A size lies outside.
+        """
+        arguments = declared_arguments(op.opview)
+        if not any(a.bounds for a in arguments):
+            return
+        entries: list[mlir.Attribute] = []
+        for argument, entry in zip(arguments, op.attributes["arg_attrs"], strict=True):
+            kept = {named.name: named.attr for named in entry if named.name != BOUNDS}
+            if left := bounds_with(argument.bounds, self.values, f"{argument.kind} '{argument.name}'"):
+                kept[BOUNDS] = mlir.ir.StringAttr.get(bounds_text(left))
+            entries.append(mlir.ir.DictAttr.get(kept))
+        op.attributes["arg_attrs"] = mlir.ir.ArrayAttr.get(entries)

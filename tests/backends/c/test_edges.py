@@ -96,7 +96,7 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
     check(g, {"x": np.array([1, -np.inf, 0, 1e-45], np.float32)}, tmp_path)
 
 
-@drawn("dtype", DTYPES, of_each=4)
+@drawn("dtype", DTYPES, of_each=2)
 def test_comparisons_of_what_is_known(dtype: str, tmp_path: Path) -> None:
     """A value with itself, and with numbers beyond its range: compilers warn of what is always so."""
     g: Any = rlx.Graph("compared")
@@ -116,7 +116,7 @@ def test_comparisons_of_what_is_known(dtype: str, tmp_path: Path) -> None:
     check(g, {"x": given}, tmp_path)
 
 
-@drawn("dtype", DTYPES[:6], of_each=3)
+@drawn("dtype", DTYPES[:6], of_each=2)
 def test_products_of_elements_wrap(dtype: str, tmp_path: Path) -> None:
     g: Any = rlx.Graph("wraps")
     x = g.input("x", (2, 3, 2), dtype)

@@ -11,6 +11,7 @@ import rlx
 from rlx.backends.c import emulate, toolchain
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from tests.backends.c.programs import program_of
+from tests.drawing import drawn
 
 pytestmark = pytest.mark.skipif(toolchain.zig() is None, reason="needs the package ziglang")
 BOUNDS = {8: 127, 4: 7, 2: 1}
@@ -52,7 +53,7 @@ def measured(graph: Any) -> emulate.Run:
 
 
 @pytest.mark.parametrize("mode", ["double", "single"])
-@pytest.mark.parametrize("bits", [8, 4, 2])
+@drawn("bits", [8, 4, 2])
 @pytest.mark.parametrize(
     "layer",
     [

@@ -19,7 +19,7 @@ needs_zig = pytest.mark.skipif(toolchain.zig() is None, reason="needs the packag
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler with sanitizers")
 
 
-@drawn("number", range(12), of_each=2)
+@drawn("number", range(12))
 def test_the_host_gives_what_the_evaluator_gives(number: int) -> None:
     graph, inputs = random_graph(1000 + number, CASES)
     got = rlx.Session("c").compile(graph, cache=False).run(inputs)

@@ -44,7 +44,7 @@ def test_names_are_those_of_the_tables() -> None:
 # --- running --------------------------------------------------------------------------------------
 
 
-@drawn("name", MODELS, of_each=2)
+@drawn("name", MODELS)
 def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
     graph = tinyconv(size=10) if name == "tinyconv" else MODELS[name]()
     program = rlx.Session("fpga-sim").compile(graph, cache=False)
@@ -57,7 +57,7 @@ def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
         assert remark.endswith(" cycles") and int(remark.split()[0]) > 100
 
 
-@drawn("name", NETWORKS, of_each=4)
+@drawn("name", NETWORKS, of_each=2)
 def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     integers = integer_network(name)
     lir = Compilation(integers, target_of("fpga-sim")).lir
@@ -66,7 +66,7 @@ def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -
     check(lir, [integer_inputs(integers, b) for b in batches(network(name), 2, 99)], part="xc7")
 
 
-@pytest.mark.parametrize("mode", ["double", "single", "short"])
+@drawn("mode", ["double", "single", "short"])
 def test_requantisation_at_its_ends(mode: str) -> None:
     """Numbers and scales at the ends of their ranges, shifts to both sides, for each channel and as constants."""
     ends = np.array([-(1 << 31), (1 << 31) - 1, -1, 0, 1, 1 << 30, -(1 << 30), 12345, -54321], np.int32)

@@ -18,7 +18,7 @@ from tests.packages import needs_package
 pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 
-@drawn("preset", PRESET_NAMES, of_each=2)
+@drawn("preset", PRESET_NAMES)
 @pytest.mark.parametrize("name", MODELS)
 def test_hardware_is_the_evaluator(name: str, preset: str, seed: int) -> None:
     graph = tinyconv(size=12) if name == "tinyconv" else MODELS[name]()

@@ -14,7 +14,7 @@ pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 _BATCHES, _GRAPHS = 16, 10
 
 
-@drawn("batch", range(_BATCHES), of_each=3)
+@drawn("batch", range(_BATCHES), of_each=2)
 def test_hardware_is_the_evaluator(batch: int, seed: int) -> None:
     kinds: set[str] = set()
     for number in range(_GRAPHS):

@@ -52,7 +52,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 @verilator
-@drawn("number", range(40), of_each=6)
+@drawn("number", range(40), of_each=3)
 def test_verilator_has_nothing_to_say(number: int, seed: int, tmp_path: Path) -> None:
     design = design_of(some_graph(seed, number), preset=("latency", "size")[number % 2], part="xc7")
     sources = written(hardware_files(design), tmp_path)
@@ -61,7 +61,7 @@ def test_verilator_has_nothing_to_say(number: int, seed: int, tmp_path: Path) ->
 
 
 @icarus
-@drawn("number", range(20), of_each=3)
+@drawn("number", range(20), of_each=1)
 def test_the_testbench_passes(number: int, seed: int, tmp_path: Path) -> None:
     sources = written(compiled(some_graph(seed, 100 + number), "--part=xc7"), tmp_path)
     run(tmp_path, "iverilog", "-g2012", "-o", "tb", *sources)

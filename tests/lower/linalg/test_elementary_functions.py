@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rlx.lower.libm.series import economised
+from tests.drawing import drawn
 from tests.lower.linalg.helpers import assert_ulps, case, run
 from tests.ops.references import of_mpmath
 
@@ -76,7 +77,7 @@ def compiled() -> dict[tuple[str, type], tuple[np.ndarray, np.ndarray]]:
     return {key: (one.arrays[0], result[0]) for key, one, result in zip(keys, cases, run(cases), strict=True)}
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
+@drawn("dtype", _DTYPES)
 @pytest.mark.parametrize("kind", _FUNCTIONS)
 def test_every_function_is_accurate_over_its_whole_range(kind, dtype, compiled):
     x, result = compiled[kind, dtype]

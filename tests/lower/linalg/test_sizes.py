@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.ir.dim import Dim, evaluate, maximum, minimum, parse, symbol
+from tests.drawing import drawn
 
 S, T = symbol("s"), symbol("t")
 SIZES = ((0, 0), (1, 0), (9, 2), (5, 7), (13, 1), (3, 12))
@@ -72,7 +73,7 @@ def test_sizes_bound_for_xla(expressions: list[Dim]) -> None:
     assert found == [evaluate(d, {"s": 5, "t": 7}) for d in expressions]
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_shapes_from_floors_and_remainders(device: str) -> None:
     def build(g: Any) -> list[Any]:
         x = g.iota(("s",), dtype="f32") * 2.0 + 1.0
@@ -91,7 +92,7 @@ def test_shapes_from_floors_and_remainders(device: str) -> None:
             assert got.shape == wanted.shape and np.array_equal(got, wanted), f"s = {s}, t = {t}"
 
 
-@pytest.mark.parametrize("device", ["evaluate", "cpu", "xla"])
+@drawn("device", ["evaluate", "cpu", "xla"])
 def test_sizes_that_have_to_be_solved_for(device: str) -> None:
     """By a coefficient, a negative one, and the size of another symbol; what does not divide exactly is refused."""
     for text, good, bad in (("3*s-4", 11, 12), ("20-4*s", 8, 7), ("t*s+t//2", 14, 12), ("(t+1)*s-s", 12, 11)):
@@ -107,7 +108,7 @@ def test_sizes_that_have_to_be_solved_for(device: str) -> None:
             run({"a": np.zeros(bad, np.float32), "b": b})
 
 
-@pytest.mark.parametrize("device", ["evaluate", "cpu", "xla"])
+@drawn("device", ["evaluate", "cpu", "xla"])
 @pytest.mark.parametrize(
     ("build", "reason"),
     [

@@ -14,6 +14,7 @@ from rlx.ir.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
 from tests.conformance.compiled import contiguous
 from tests.conformance.compiled_xla import compile_graphs
+from tests.drawing import drawn
 
 _SPECIAL = (0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan)
 _SIZES = (0.0, 1e-37, 3e-30, 1e-6, 0.5, 3.0, 89.0, 1e20, 3e38)
@@ -51,7 +52,7 @@ def test_functions(kind: str) -> None:
         _agree(*_both("activation", kind, z))
 
 
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 def test_special_values_part_by_part(device: str) -> None:
     """NaN and infinities as NumPy has them, which is as C99, annex G; signs too, but where it leaves them open."""
     kinds = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh", *COMPOSED)

@@ -63,7 +63,7 @@ def _compiled(g: Any, values: Any) -> Any:
     return rlx.Session("cpu").compile(g, params=params).run({"x": values["x"]})
 
 
-@drawn("name", CASES, of_each=6)
+@drawn("name", CASES, of_each=4)
 def test_all_kinds_of_functions(name: str) -> None:
     function, arguments = CASES[name]
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]

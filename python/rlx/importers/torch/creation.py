@@ -10,6 +10,7 @@ import numpy as np
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import DimExpr
+from rlx.ir.dtype import i64
 from rlx.ir.errors import UnsupportedError
 
 _LARGEST = 1 << 24  # elements of a table that is written down
@@ -97,8 +98,8 @@ def logspace(
 
 @aten("eye")
 def eye(g: Any, n: int, m: int | None = None, *, dtype: Any = None, results: Results) -> Tensor:
-    rows, columns = (known(d, "size") for d in results[0].dims)
-    return g.eye(rows, columns, dtype=results[0].dtype)
+    rows, columns = (g.iota(results[0].dims, axis, i64) for axis in (0, 1))
+    return g.cast(g.eq(rows, columns), results[0].dtype)
 
 
 @aten("tril_indices")

@@ -9,7 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlx.ir.errors import UnsupportedError
+from rlx.importers.torch.sizes import LARGEST_SIZE, Sizes, bound_of
+from rlx.ir.bounds import Bound, Bounds
+from rlx.ir.dim import Dim, DimExpr, parse
+from rlx.ir.errors import Error, UnsupportedError
 
 # Every size from the least one on is tried up to so many, and so many larger ones, of several symbols so many draws.
 _SMALL, _LARGE, _DRAWS = 40, (64, 100, 255, 1000), 200
@@ -20,45 +23,94 @@ _FORMULA = re.compile(r"(?:\bs\d+\b|\b\d+\b|[-+*/%()=!<> ])+")
 _HINT = "fix the size: leave it out of dynamic_shapes, or give a torch.export.Dim with bounds within which it holds"
 
 
-def check_guards(program: Any, names: Mapping[str, str]) -> None:
-    """The program is that of the module for all sizes within their ranges.
+def guards_of(program: Any, sizes: Sizes) -> Bounds:
+    """What else has to hold of sizes within their ranges, so that the program is that of the module.
 
-    Under `Dim.AUTO` and `Dim.DYNAMIC` PyTorch exports a program for the sizes that it has seen, and notes what else has to
-    hold of them. Bounds are no matter of this: those are the ranges of symbols.
+    Symbols that have to be equal become one.
+
+    Under `Dim.AUTO` and `Dim.DYNAMIC` PyTorch exports a program for the sizes that it has seen, and notes what it has supposed
+    of them. Bounds are no matter of this: those are the ranges of symbols.
 
     Args:
         program: The exported program.
-        names: The names of symbols: see `Sizes`.
+        sizes: The symbols of the program.
 
     Raises:
-        UnsupportedError: There are sizes within the ranges for which the program is another.
+        UnsupportedError: There are sizes within the ranges for which the program is another, and it cannot be checked.
     """
     environment = _environment(program)
     ranges = {**getattr(environment, "var_to_range", {}), **getattr(program, "range_constraints", {})}
     guards = [guard.expr for guard in getattr(environment, "guards", ()) if hasattr(guard, "expr")]
     if not guards:  # of a file, which has their text alone
-        _check_texts(program, ranges)
-        return
-    replaced: Any = getattr(environment, "replacements", {})
+        return _of_texts(program, ranges)
+    replaced: dict[Any, Any] = dict(getattr(environment, "replacements", {}))
+    for guard in dict.fromkeys(guards):
+        if pair := _equal_symbols(guard, replaced):
+            sizes.unite(*pair)
+            replaced[pair[1]] = pair[0]
+    found: dict[Bound, None] = {}
     for guard in dict.fromkeys(guards):
         if not hasattr(guard, "free_symbols") or _is_of_0_and_1(guard):
             continue
         guard = guard.xreplace(replaced)
-        sizes = next((sizes for sizes in _sizes(guard.free_symbols, ranges) if _is_false(guard, sizes)), None)
-        if sizes is not None:
-            shown = re.sub(r"\bs\d+\b", lambda found: names.get(found[0], found[0]), str(guard))
-            given = ", ".join(f"{names.get(str(s), s)}={size}" for s, size in sizes.items())
+        broken = next((tried for tried in _sizes(guard.free_symbols, ranges) if _is_false(guard, tried)), None)
+        if broken is None:
+            continue
+        bound = _translated(guard, sizes)
+        if bound is None:
+            shown = re.sub(r"\bs\d+\b", lambda found: sizes.names.get(found[0], found[0]), str(guard))
+            given = ", ".join(f"{sizes.names.get(str(s), s)}={size}" for s, size in broken.items())
             raise UnsupportedError(f"the program is the module only where {shown}, not for {given}", hint=_HINT)
+        found[bound] = None
+    return tuple(found)
 
 
-def _check_texts(program: Any, ranges: Mapping[Any, Any]) -> None:
-    """As `check_guards`, of guards as texts: those of sums, products and remainders of sizes are tried, others refused."""
+def _equal_symbols(guard: Any, replaced: Mapping[Any, Any]) -> tuple[Any, Any] | None:
+    """The two symbols that an equation says are equal, perhaps times the same sizes: `4*s0*s1 == 4*s0*s2`."""
+    if type(guard).__name__ != "Equality":
+        return None
+    left, right = (side.xreplace(replaced) for side in guard.args)
+    if left == 0 or right == 0:
+        return None
+    above, below = (left / right).as_numer_denom()
+    return (above, below) if above.is_Symbol and below.is_Symbol else None
+
+
+def _translated(guard: Any, sizes: Sizes) -> Bound | None:
+    """A guard as a bound of what one side has more than the other; None where RLX has no such sizes."""
+    try:
+        left, right = map(sizes.translated, guard.args)
+    except (Error, ValueError):
+        return None
+    return _compared(left, type(guard).__name__, right)
+
+
+def _compared(left: Dim, kind: str, right: Dim) -> Bound | None:
+    size, number = (left, right) if isinstance(right, int) else (left - right, 0)
+    if not isinstance(size, DimExpr):
+        return None
+    match kind:
+        case "Equality" | "==":
+            return Bound(size, number, number)
+        case "Unequality" | "!=":
+            return Bound(size, unlike=number)
+        case "LessThan" | "StrictLessThan":
+            return Bound(size, high=number - (kind != "LessThan"))
+        case "GreaterThan" | "StrictGreaterThan":
+            return Bound(size, low=number + (kind != "GreaterThan"))
+        case _:
+            return None
+
+
+def _of_texts(program: Any, ranges: Mapping[Any, Any]) -> Bounds:
+    """As `guards_of`, of guards as texts: those of sums, products and remainders of sizes are tried, others refused."""
     tensors = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
 
     def size(found: re.Match[str]) -> str:
         shape = getattr(tensors.get(found[1]), "shape", ())
         return f"({shape[int(found[2])]})" if int(found[2]) < len(shape) else found[0]
 
+    bounds: dict[Bound, None] = {}
     for text in dict.fromkeys(map(str, getattr(program, "_guards_code", None) or ())):
         if _BOUND.fullmatch(text) or text.endswith((" != 0", " != 1")):
             continue
@@ -66,8 +118,24 @@ def _check_texts(program: Any, ranges: Mapping[Any, Any]) -> None:
         symbols = [s for s in ranges if re.search(rf"\b{s}\b", formula)]
         # Nothing but sizes, numbers and operators is evaluated: a file may hold any text.
         plain = _FORMULA.fullmatch(formula) and "**" not in formula
-        if not plain or any(not _holds(formula, sizes) for sizes in _sizes(symbols, ranges)):
+        if plain and all(_holds(formula, tried) for tried in _sizes(symbols, ranges)):
+            continue
+        bound = _parsed(formula) if plain else None
+        if bound is None:
             raise UnsupportedError(f"the program is the module only where {text}", hint=_HINT)
+        bounds[bound] = None
+    return tuple(bounds)
+
+
+def _parsed(formula: str) -> Bound | None:
+    """An equation or an inequation of sizes as a bound."""
+    sides = re.split(" (==|!=) ", formula)
+    if len(sides) != 3:
+        return None
+    try:
+        return _compared(parse(sides[0]), sides[1], parse(sides[2]))
+    except Error:
+        return None
 
 
 def _holds(formula: str, sizes: Mapping[Any, int]) -> bool:
@@ -103,18 +171,10 @@ def _sizes(symbols: Any, ranges: Mapping[Any, Any]) -> Iterator[dict[Any, int]]:
         return
     choices = []
     for symbol in order:
-        low, high = _bound(ranges[symbol], "lower", 0), _bound(ranges[symbol], "upper", 2**31)
+        low, high = bound_of(ranges[symbol], "lower", 0), bound_of(ranges[symbol], "upper", LARGEST_SIZE)
         choices.append([n for n in (*range(low, low + _SMALL), *(low + far for far in _LARGE), high) if n <= high])
     draw = random.Random(0)
     one = ((n,) for n in choices[0]) if len(order) == 1 else None
     several = ([draw.choice(c) for c in choices] for _ in range(_DRAWS))
     for numbers in one or itertools.chain([[c[0] for c in choices]], several):
         yield dict(zip(order, numbers, strict=True))
-
-
-def _bound(limits: Any, side: str, otherwise: int) -> int:
-    """A bound of a range as an integer; the other number if it is infinite."""
-    try:
-        return max(0, min(int(getattr(limits, side)), otherwise or 2**31))
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return otherwise

@@ -13,6 +13,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.norm import widened
 
 # By PyTorch's names of reductions.
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
@@ -39,6 +40,45 @@ def embedding(
     if isinstance(padding_idx, int) and padding_idx < 0:
         return rows
     return g.where(g.expand_dims(g.eq(index, padding_idx), -1), g.stop_gradient(rows), rows)
+
+
+_SUM, _MEAN, _MAX = range(3)
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
+def embedding_bag(
+    g: Any,
+    table: Tensor,
+    index: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = _SUM,
+    sparse: bool = False,
+    weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = -1,
+    *,
+    results: Results,
+) -> list[Tensor]:
+    """Sums, means or maxima of the rows of each bag. The other results are what PyTorch's derivative reads, and stay zeros."""
+    if scale_grad_by_freq:
+        raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
+    bags, dims = results[0].dims[0], (*index.shape.dims, 1)
+    # A row that counts nowhere is in the bag behind the last.
+    bag = g.sub(g.searchsorted(offsets, g.iota(index.shape.dims, 0, offsets.dtype), side="right"), 1)
+    if padding_idx is not None and padding_idx >= 0:
+        bag = g.where(g.eq(index, padding_idx), g.cast(g.dim_size(bags), bag.dtype), bag)
+    rows = g.embedding(table, index)
+    rows = rows if weights is None else g.mul(rows, g.reshape(weights, dims))
+    start = _neutral(table.dtype, "max") if mode == _MAX else 0
+    base = g.full((bags + 1, table.shape.dims[1]), start, table.dtype)
+    made = g.narrow(_rows(g, base, 0, bag, rows, "max" if mode == _MAX else "add"), 0, 0, bags)
+    ones, none = g.full(dims, 1, table.dtype), g.full((bags + 1, 1), 0, table.dtype)
+    count = g.narrow(_rows(g, none, 0, bag, ones, "add"), 0, 0, bags)
+    if mode == _MEAN:
+        made = g.div(made, g.maximum(count, as_tensor(g, 1, table.dtype)))
+    made = g.where(g.eq(count, as_tensor(g, 0, table.dtype)), as_tensor(g, 0, table.dtype), made)
+    return [made, *(g.zeros(r.dims, dtype=r.dtype) for r in results[1:])]
 
 
 @aten("index_select", "index_select_copy")
@@ -283,6 +323,18 @@ def renorm(g: Any, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 @aten("bincount")
 def bincount(g: Any, x: Tensor, weights: Tensor | None = None, minlength: int = 0, *, results: Results) -> Tensor:
     return g.bincount(x, weights, minlength, length=known(results[0].dims[0], "length"))
+
+
+@aten("histc")
+def histc(g: Any, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each part of an interval, of which the last one is closed; others, and NaN, count nowhere."""
+    if min >= max:
+        raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
+    flat = g.reshape(widened(g, x), (product(x.shape.dims),))
+    inside = g.logical_and(g.ge(flat, float(min)), g.le(flat, float(max)))
+    part = g.mul(g.sub(flat, float(min)), bins / (float(max) - float(min)))
+    place = g.minimum(g.floor(part), float(bins - 1))
+    return as_tensor(g, g.bincount(g.cast(g.where(inside, place, -1.0), i64), length=bins), x.dtype)
 
 
 @aten("index_reduce")

@@ -12,14 +12,16 @@ import numpy as np
 
 from rlx.importers.table import MOST_OPS, constant
 from rlx.importers.torch.function import Scope, call_nodes, is_local, is_update, op_name
-from rlx.importers.torch.guards import check_guards
+from rlx.importers.torch.guards import guards_of
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes, named_symbols
 from rlx.importers.torch.weights import array_of, identity
+from rlx.ir.bounds import Bounds
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.interface import Argument
 from rlx.ir.packages import required
 
 _WHAT = "rlx.from_torch"
@@ -66,8 +68,7 @@ def from_torch(
     if isinstance(module, export.ExportedProgram):
         if args != () or kwargs:
             raise Error("an ExportedProgram has its arguments already; expected none", hint=f"{_WHAT}(program)")
-        check_guards(module, {})
-        return _graph(torch, _functional(torch, module), {})
+        return _graph(torch, module, Sizes({}))
     if not isinstance(module, torch.nn.Module):
         kind = type(module).__name__
         hint = "a function f is the module of a class whose forward calls it; files are loaded by torch.export.load"
@@ -78,9 +79,7 @@ def from_torch(
     program = _exported(export, module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
     order = list(inspect.signature(module.forward).parameters)
     given = [*zip(order, args, strict=False), *(kwargs or {}).items()]
-    names = named_symbols(program, given, dynamic_shapes, order)
-    check_guards(program, names)
-    return _graph(torch, _functional(torch, program), names)
+    return _graph(torch, program, Sizes(named_symbols(program, given, dynamic_shapes, order)))
 
 
 def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
@@ -148,8 +147,9 @@ def _changes_statistics(node: Any) -> bool:
 class _Arguments:
     """The placeholders of a program as arguments of a graph."""
 
-    def __init__(self, scope: Scope, program: Any, mutated: Sequence[str]):
+    def __init__(self, scope: Scope, program: Any, mutated: Sequence[str], guards: Bounds):
         self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
+        self.guards = list(guards)  # those of which no input has the last symbol yet
         self.tensors: dict[Any, Tensor] = {}
         self.states: dict[str, Tensor] = {}
         self.names: dict[Any, str] = {}  # the first name of each tensor in the state dict
@@ -185,7 +185,10 @@ class _Arguments:
             shape = self.scope.sizes.shape(found)
         except Error as problem:
             raise type(problem)(f"input '{node.name}': {problem.message}", hint=problem.hint) from None
-        return self.g.input(node.name, shape)
+        known = self.g.symbols | shape.symbols
+        bounds = (*self.scope.sizes.bounds(self.program, shape), *(b for b in self.guards if b.size.symbols <= known))
+        self.guards = [b for b in self.guards if b not in bounds]
+        return self.g.add_argument(Argument(node.name, "input", shape, bounds=bounds))
 
     def _stored(self, target: str) -> Any:
         program = self.program
@@ -216,11 +219,12 @@ class _Arguments:
         return g.where(started, self.states[target], initial)
 
 
-def _graph(torch: Any, program: Any, names: Mapping[str, str]) -> Graph:
+def _graph(torch: Any, program: Any, sizes: Sizes) -> Graph:
+    guards, program = guards_of(program, sizes), _functional(torch, program)
     nodes = list(call_nodes(program.graph_module))
     _check_count(nodes)  # of operators that were taken apart, too
     g = Graph("main")
-    scope = Scope(torch, g, Sizes(names))
+    scope = Scope(torch, g, sizes)
     imports.check(
         (name if name in imports.rules else str(n.target), scope.place(n)) for n in nodes for name in (_name(n),)
     )
@@ -231,7 +235,7 @@ def _graph(torch: Any, program: Any, names: Mapping[str, str]) -> Graph:
         raise UnsupportedError(f"the module changes its argument '{changed[0]}' in place", hint=hint)
     mutated = [o.target for kind, o in kinds if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
     placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
-    arguments = _Arguments(scope, program, mutated)
+    arguments = _Arguments(scope, program, mutated, guards)
     values = [arguments.of(s, n) for s, n in zip(signature.input_specs, placeholders, strict=True)]
     results = scope.run(program.graph_module, values)
     given = []

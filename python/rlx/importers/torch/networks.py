@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, aten, each
@@ -11,13 +11,6 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import UnsupportedError
 from rlx.ops.norm import widened
-
-
-def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """What a function gives of a batch; an image alone is a batch of one."""
-    if x.rank > rank:
-        return function(x)
-    return g.squeeze(function(g.expand_dims(x, 0)), 0)
 
 
 @aten("convolution", "_convolution")
@@ -40,42 +33,21 @@ def convolution(
 
 
 @aten("conv1d", "conv2d", "conv3d")
-def conv(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor:
-    rank = w.rank - 2
-    pads = 0 if padding == "valid" else padding if isinstance(padding, str) else each(padding, rank)
-    window = {"stride": each(stride, rank), "padding": pads, "dilation": each(dilation, rank), "groups": groups}
-    return batched(g, x, rank + 1, lambda x: _plus(g, g.conv(x, w, **window), bias, rank))
+def conv(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
+    """`rlx.ops.conv2d` and its kin have PyTorch's arguments."""
+    count = w.rank - 2
+    return getattr(g, f"conv{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
 
 @aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def conv_transpose(
-    g: Any,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Tensor:
-    rank = w.rank - 2
-    window = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
-    window = {name: each(value, rank) for name, value in window.items()}
-    return batched(g, x, rank + 1, lambda x: _plus(g, g.conv_transpose(x, w, groups=groups, **window), bias, rank))
+def conv_transpose(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
+    count = w.rank - 2
+    return getattr(g, f"conv_transpose{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
 
-def _plus(g: Any, x: Tensor, bias: Tensor | None, rank: int) -> Tensor:
-    return x if bias is None else g.add(x, g.reshape(bias, (bias.shape.dims[0], *(1 for _ in range(rank)))))
+def _for_all(value: Any, count: int) -> Any:
+    """A list of one number is for all spatial axes."""
+    return each(value, count) if isinstance(value, (list, tuple)) else value
 
 
 def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.importers.torch.networks import batched
 from rlx.importers.torch.rules import Results, aten, each, static_size
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
+
+
+def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """What a function gives of a batch; an image alone is a batch of one."""
+    if x.rank > rank:
+        return function(x)
+    return g.squeeze(function(g.expand_dims(x, 0)), 0)
 
 
 def _windows(rank: int, kernel: Any, stride: Any) -> tuple[Any, Any]:

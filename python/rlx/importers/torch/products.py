@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten
+from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, imports
 from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
 
 
 def _product(g: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -26,6 +27,24 @@ def matmul(g: Any, x: Tensor, y: Tensor) -> Tensor:
 @aten("bmm.dtype", "mm.dtype")
 def matmul_of_dtype(g: Any, x: Tensor, y: Tensor, dtype: Any, *, results: Results) -> Tensor:
     return _product(g, *as_tensors(g, results[0].dtype, x, y))
+
+
+@imports("transformers.grouped_mm_fallback", "aten._grouped_mm")
+def grouped_matmul(
+    g: Any, x: Tensor, w: Tensor, ends: Tensor, bias: Tensor | None = None, dtype: Any = None, *, results: Results
+) -> Tensor:
+    """Rows times the matrices of their groups: `[S, K]` and `[E, K, N]`, of groups that end at `ends`; rows behind all give 0.
+
+    Each row is multiplied by all matrices, and one product is kept: which one depends on values.
+    """
+    if (x.rank, w.rank) != (2, 3) or bias is not None:
+        raise UnsupportedError(
+            f"of {x.shape} and {w.shape} cannot be imported", hint="rows [S, K] and groups [E, K, N]"
+        )
+    every = g.matmul(g.expand_dims(x, 0), w)
+    group = g.searchsorted(ends, g.iota((x.shape.dims[0],), 0, ends.dtype), side="right")
+    own = g.eq(g.iota(every.shape.dims[:2], 0, group.dtype), g.expand_dims(group, 0))
+    return g.cast(g.sum(g.where(g.expand_dims(own, -1), every, 0.0), 0), results[0].dtype)
 
 
 @aten("vdot")

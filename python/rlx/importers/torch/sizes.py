@@ -7,9 +7,13 @@ from typing import Any
 
 from rlx.importers.torch.rules import dtype_of
 from rlx.ir import dim
+from rlx.ir.bounds import Bound, Bounds
 from rlx.ir.dim import Dim
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.shape import Shape
+
+# From here on a bound is none.
+LARGEST_SIZE = 2**31
 
 
 class Sizes:
@@ -20,8 +24,15 @@ class Sizes:
     """
 
     def __init__(self, names: Mapping[str, str]):
-        self.names = names
+        self.names = dict(names)
         self._known: dict[Any, Dim] = {}
+
+    def unite(self, one: Any, other: Any) -> None:
+        """Two symbols are one, under the name that the user gave either of them."""
+        first, second = str(one), str(other)
+        name = self.names.get(first) or self.names.get(second) or first
+        self.names |= {first: name, second: name}
+        self._known.clear()
 
     def dim(self, size: Any) -> Dim:
         """A size as a dimension.
@@ -33,14 +44,30 @@ class Sizes:
             return size
         expression = size.node.expr
         if expression not in self._known:
-            self._known[expression] = self._translated(expression)
+            self._known[expression] = self.translated(expression)
         return self._known[expression]
 
     def shape(self, tensor: Any) -> Shape:
         """The shape of a tensor of PyTorch's."""
         return Shape([self.dim(d) for d in tensor.shape], dtype_of(tensor.dtype))
 
-    def _translated(self, e: Any) -> Dim:
+    def bounds(self, program: Any, shape: Shape) -> Bounds:
+        """The bounds of the symbols of a shape.
+
+        A least size of 2 is no bound: PyTorch supposes it of all that is open, and takes 0 and 1 nevertheless.
+        """
+        found = list[Bound]()
+        for symbol, limits in getattr(program, "range_constraints", {}).items():
+            low, high = bound_of(limits, "lower", 0), bound_of(limits, "upper", LARGEST_SIZE)
+            if not getattr(symbol, "is_Symbol", False) or not str(symbol).startswith("s"):
+                continue  # an expression, whose symbols have theirs, or a size that depends on values
+            size = dim.symbol(self.names.get(str(symbol), str(symbol)))
+            if size.symbols <= shape.symbols and (low > 2 or high < LARGEST_SIZE):
+                found.append(Bound(size, low if low > 2 else None, high if high < LARGEST_SIZE else None))
+        return tuple(found)
+
+    def translated(self, e: Any) -> Dim:
+        """An expression of sympy's as a dimension: see `dim`."""
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
@@ -49,7 +76,7 @@ class Sizes:
                     f"the size {e} depends on values", hint="sizes may depend on sizes of inputs alone"
                 )
             return dim.symbol(self.names.get(str(e), str(e)))
-        parts = [self._translated(a) for a in e.args]
+        parts = [self.translated(a) for a in e.args]
         match type(e).__name__:
             case "Add":
                 return sum(parts)
@@ -73,6 +100,14 @@ class Sizes:
                 raise UnsupportedError(f"the size {e} cannot be imported: RLX computes no sizes with {kind}")
 
 
+def bound_of(limits: Any, side: str, otherwise: int) -> int:
+    """A bound of a range (`"lower"`, `"upper"`) as an integer; the other number if it is infinite."""
+    try:
+        return max(0, min(int(getattr(limits, side)), otherwise or LARGEST_SIZE))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise
+
+
 def named_symbols(
     program: Any, given: Sequence[tuple[str, Any]], dynamic_shapes: Any, order: Sequence[str]
 ) -> dict[str, str]:
@@ -94,24 +129,25 @@ def named_symbols(
         for path, axis, name in _named_dims(argument, value, dynamic_shapes.get(argument)):
             tensor = placeholders.get(path)
             size = tensor.shape[axis] if tensor is not None and hasattr(tensor, "shape") else 0
-            if isinstance(size, int) or not size.node.expr.is_Symbol:
+            symbols = () if isinstance(size, int) else tuple(size.node.expr.free_symbols)
+            if len(symbols) != 1:
                 continue
             try:
-                names.setdefault(str(size.node.expr), str(dim.symbol(name)))
+                names.setdefault(str(symbols[0]), str(dim.symbol(name)))
             except Error as problem:
                 raise Error(f"dynamic_shapes of '{path}': {problem.message}", hint=problem.hint) from None
     return names
 
 
 def _named_dims(path: str, value: Any, spec: Any) -> Iterator[tuple[str, int, str]]:
-    """Path, axis and name of all dimensions with a name in a specification for a value."""
+    """Path, axis and name of all dimensions with a name in a specification for a value; of `2*batch` that of `batch`."""
     if spec is None:
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         pairs = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
         for axis, size in pairs:
-            name = getattr(size, "__name__", None)
-            if isinstance(name, str) and not hasattr(size, "root"):
+            name = getattr(getattr(size, "root", size), "__name__", None)
+            if isinstance(name, str):
                 yield path, axis % max(len(value.shape), 1), name
         return
     if isinstance(value, Mapping):
