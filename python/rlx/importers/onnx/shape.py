@@ -97,7 +97,7 @@ def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | Non
 
 @imports("Squeeze")
 def squeeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
-    return g.squeeze(x, _axes(axes, static))
+    return g.squeeze(x, _axes(axes, static) or None)  # no axes are all of size 1
 
 
 @imports("Unsqueeze")
