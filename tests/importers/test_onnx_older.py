@@ -143,6 +143,29 @@ def test_no_axes_to_squeeze_are_all() -> None:
         np.testing.assert_array_equal(rlx.evaluate(rlx.from_onnx(data), {"x": X[:, None, :, :1]})[0], wanted)
 
 
+def test_axes_may_be_named_twice() -> None:
+    x = X[:, None, :, :1]
+    for op, axes, wanted in (("Squeeze", [1, 3, -1, 1], X[:, :, 0]), ("ReduceSum", [2, -2], x.sum(2, keepdims=True))):
+        data = model([node(op, ["x", "axes"], ["y"])], {"x": x}, ["y"], 13, {"axes": np.array(axes)})
+        np.testing.assert_allclose(rlx.evaluate(rlx.from_onnx(data), {"x": x})[0], wanted, rtol=1e-6)
+
+
+def test_bytes_that_are_empty_beside_elements() -> None:
+    made = onnx.load_from_string(model([node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], 13, {"w": X[0, 0]}))
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.float_data.extend(X[0, 0].tolist())
+    tensor.raw_data = b""
+    (got,) = rlx.evaluate(rlx.from_onnx(made.SerializeToString()), {"x": X})
+    np.testing.assert_allclose(got, X + X[0, 0])
+
+
+def test_where_a_number_is_not_zero() -> None:
+    for value, wanted in ((3.0, [[0]]), (0.0, np.zeros((1, 0)))):
+        data = model([node("NonZero", ["c"], ["y"])], {}, ["y"], 13, {"c": np.array(value, np.float32)})
+        np.testing.assert_array_equal(rlx.evaluate(rlx.from_onnx(data), {})[0], wanted)
+
+
 def test_the_number_of_a_step_may_have_an_axis() -> None:
     read = [
         helper.make_tensor_value_info(n, kind, [1]) for n, kind in (("i", TensorProto.INT64), ("c", TensorProto.BOOL))

@@ -138,6 +138,8 @@ class Model:
             if size < 0:
                 raise ParseError(f"{self.name}: {what} has a size below 0")
             nbytes *= size
+        if nbytes and tensor.HasField("raw_data") and not tensor.raw_data:
+            tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
         if tensor.data_location == tensor.EXTERNAL:
             return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, self._external(tensor, what, nbytes))
         if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes and not _is_packed(dtype):

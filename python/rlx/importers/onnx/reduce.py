@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, static_dims
+from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, once, static_dims
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 
@@ -35,6 +35,7 @@ def _register(name: str, reduced: Any) -> None:
         given = tuple(axes) if axes is not None else integers(static, 1, "axes")
         if not given:
             given = () if noop_with_empty_axes else tuple(range(x.shape.rank))
+        given = once(x, given)
         result = reduced(g, x, given, bool(keepdims))
         return result if result.dtype is x.dtype else g.cast(result, x.dtype)  # a mean of integers is one
 

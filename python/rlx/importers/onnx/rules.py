@@ -137,6 +137,12 @@ def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
     return sizes  # type: ignore[return-value]
 
 
+def once(x: Any, axes: Sequence[int]) -> tuple[int, ...]:
+    """Axes of a tensor, each of them once: some name one twice, from the front and from the end."""
+    rank = x.shape.rank
+    return tuple(dict.fromkeys(a + rank if -rank <= a < 0 else a for a in axes))
+
+
 def extent(g: Any, size: Dim, dtype: Any) -> Any:
     """A size beside tensors of a dtype: a number where it is known, else a scalar of that dtype."""
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
