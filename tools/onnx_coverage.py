@@ -10,21 +10,12 @@ PAGE = "docs/onnx-coverage.md"
 _STRINGS = "strings are no dtype of RLX"
 _MAPS = "takes or gives strings or maps"
 _RANDOM = "its random numbers are not specified"
-_TREES = "trees are no ops of RLX"
 # Why an op of ONNX's has no rule.
 REASONS = {
     **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), _STRINGS),
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"), _RANDOM),
     **dict.fromkeys(("Bernoulli",), _RANDOM),
-    **{
-        f"ai.onnx.ml.{name}": _MAPS
-        for name in ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap", "OneHotEncoder")
-    },
-    **{f"ai.onnx.ml.{name}": _TREES for name in ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")},
-    **{
-        f"ai.onnx.ml.{name}": "not written"
-        for name in ("FeatureVectorizer", "LinearClassifier", "SVMClassifier", "SVMRegressor")
-    },
+    **{f"ai.onnx.ml.{name}": _MAPS for name in ("CastMap", "CategoryMapper", "DictVectorizer")},
     "ImageDecoder": "decodes files of images",
     "MaxRoiPool": "its windows depend on the elements of an operand",
     "ai.onnx.preview.training.Gradient": "`rlx.grad` gives gradients",
@@ -73,8 +64,6 @@ def _reason(message: str) -> str:
         return _RANDOM
     if "Dropout" in message:
         return f"in training mode: {_RANDOM}"
-    if "oldest that is imported" in message:
-        return "of a version of the op set before 7"
     return "in a way that is not imported: " + re.sub(
         r"^\S*rlx\.", "", re.sub(r"^<bytes>(:\S+)? ?", "", message.partition("\n")[0])
     )

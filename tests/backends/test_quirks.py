@@ -175,6 +175,11 @@ def _() -> bool:
     return needs("rlx-iree-materialise", lambda g, x, w: [g.complex(x @ w, 1.0)], x=(x, x.shape), w=(w, w.shape))
 
 
+@probe("splats-reduced")
+def _() -> bool:
+    return needs("rlx-iree-splats", lambda g, x: [x / g.sum(g.full((10,), 2.0))], x=(floats(4), (4,)))
+
+
 @probe("thin-slices")
 def _() -> bool:
     return needs("rlx-iree-materialise", lambda g, x: [g.reverse(x[:, ::2], (1,))], x=(floats(8, 8), (8, 8)))

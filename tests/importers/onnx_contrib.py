@@ -14,7 +14,10 @@ MICROSOFT = "com.microsoft"
 
 
 class Node(NamedTuple):
-    """A node: its op, operands (None for one that is left out), attributes, results, and which operands are constants."""
+    """A node: its op, operands (None for one that is left out), attributes, results, which operands are constants.
+
+    `atol` is how far a float may be from another: farther where each step rounds to integers what the one before gave.
+    """
 
     op: str
     operands: list[Any]
@@ -23,6 +26,7 @@ class Node(NamedTuple):
     constants: tuple[int, ...] = ()
     domain: str = MICROSOFT
     skipped: tuple[int, ...] = ()
+    atol: float = 2e-5
 
     def model(self, opset: int = 20) -> bytes:
         """The bytes of its model: inputs are `x0`, `x1`, …, results `y0`, `y1`, …."""
@@ -70,6 +74,7 @@ def nodes() -> Iterator[Node]:
     yield from _attention()
     yield from _caches()
     yield from _quantized()
+    yield from _quantized_lstm()
     yield from _few_bits()
 
 
@@ -197,6 +202,23 @@ def _quantized() -> Iterator[Node]:
     yield Node(
         "QAttention", [x, w, floats(24), *scales], {"num_heads": 2, "unidirectional": 1}, constants=(1, 3, 4, 6, 7)
     )
+
+
+def _quantized_lstm() -> Iterator[Node]:
+    size, hidden = 5, 4
+    for direction, kinds, channels in (
+        ("forward", np.int8, ()),
+        ("reverse", np.uint8, (4 * hidden,)),
+        ("bidirectional", np.int8, ()),
+    ):
+        count = 2 if direction == "bidirectional" else 1
+        weights = [integers(kinds, count, n, 4 * hidden) for n in (size, hidden)]
+        scales = [np.abs(floats(count, *channels)) / 200 + np.float32(0.002) for _ in weights]
+        zeros = [np.full((count, *channels), 3 if kinds is np.int8 else 125, kinds) for _ in weights]
+        given = [floats(6, 2, size), *weights, floats(count, 8 * hidden), None, None, None, None]
+        given += [scales[0], zeros[0], scales[1], zeros[1]]
+        attributes = {"hidden_size": hidden, "direction": direction}
+        yield Node("DynamicQuantizeLSTM", given, attributes, 3, constants=(1, 2, 8, 9, 10, 11), atol=2e-3)
 
 
 def _few_bits() -> Iterator[Node]:

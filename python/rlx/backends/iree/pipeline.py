@@ -25,6 +25,7 @@ def lowering_passes(target: Target) -> str:
         "rlx-to-linalg",
         "rlx-iree-globals",
         "rlx-iree-scatter",
+        "rlx-iree-splats",
         "rlx-iree-materialise",
         QuantisedProducts(target.has_byte_products),
         "rlx-iree-loop-slices",

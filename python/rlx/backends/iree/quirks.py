@@ -130,6 +130,12 @@ QUIRKS = (
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
+        "splats-reduced",
+        "the sum or the product of a tensor that is one constant everywhere is taken for that constant; a running sum of it "
+        "does not compile",
+        (f"{_PASSES}/splats.py",),
+    ),
+    Quirk(
         "thin-slices",
         "for a kernel that looks up single elements of a slice with strides, or of one element of the innermost axis, the "
         "generated code is not valid",

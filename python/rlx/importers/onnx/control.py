@@ -6,11 +6,12 @@ carries sequences, else it is a scan; one that a computed condition ends is a `w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx.order import names_read
 from rlx.importers.onnx.rules import (
     bounded,
     static_dims,
@@ -58,27 +59,25 @@ def if_(scope: Scope, node: Any) -> list[Value]:
     return [Value(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
 
 
-def _read(node: Any) -> Iterator[str]:
-    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
-    yield from filter(None, node.input)
-    for attribute in node.attribute:
-        if attribute.type == attribute.GRAPH:
-            for inner in attribute.g.node:
-                yield from _read(inner)
-            yield from (o.name for o in attribute.g.output)
-
-
 def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
     """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
-        names = list(_read(node))
+        names = list(names_read(node))
         outside = (scope.find(n) for n in names if n not in found)
         if node.op_type in ("Shape", "Size", "SequenceLength"):
             continue
         if any(n in found for n in names) or any(v is not None and not v.is_known and v.items is None for v in outside):
             found.update(node.output)
     return found
+
+
+def _number(body: Any, step: Any, g: Any) -> Value:
+    """The number of a step: a scalar, or one element where the body says so."""
+    has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
+    if isinstance(step, int):
+        return Value(known=np.array([step] if has_axis else step, np.int64))
+    return Value(tensor=g.reshape(step, (1,)) if has_axis else step)
 
 
 def _names(body: Any) -> tuple[str, ...]:
@@ -139,7 +138,7 @@ def _repeated(
     columns: list[list[Value]] = []
     step = 0
     while go_on and (count is None or step < count):
-        arguments = [Value(known=np.array(step, np.int64)), Value(known=np.array(True)), *carries]
+        arguments = [_number(body, step, scope.g), Value(known=np.array(True)), *carries]
         condition, *results = scope.inside(body, arguments)
         carries, column = results[: len(carries)], results[len(carries) :]
         columns.append(column)
@@ -163,7 +162,7 @@ def _no_rows(scope: Scope, body: Any, carries: list[Value]) -> list[Value]:
 
     def step() -> tuple[Tensor, ...]:
         inner = Scope(scope.model, g, outer=scope)
-        results = inner.inside(body, [Value(known=np.array(0, np.int64)), Value(known=np.array(True)), *carries])
+        results = inner.inside(body, [_number(body, 0, g), Value(known=np.array(True)), *carries])
         return _tensors(inner, results[1 + len(carries) :])
 
     with g.scratchpad():
@@ -176,7 +175,7 @@ def _scanned(scope: Scope, body: Any, carries: list[Value], count: Dim, stacked:
 
     def step(carry: Any, number: Tensor) -> Any:
         inner = Scope(scope.model, g, outer=scope)
-        arguments = [Value(tensor=number), Value(known=np.array(True)), *(Value(tensor=t) for t in carry)]
+        arguments = [_number(body, number, g), Value(known=np.array(True)), *(Value(tensor=t) for t in carry)]
         results = inner.inside(body, arguments)[1:]
         return _tensors(inner, results[: len(carries)]), _tensors(inner, results[len(carries) :])
 
@@ -202,7 +201,7 @@ def _while(
 
     def step(number: Tensor, holds: Tensor, *rest: Tensor) -> Any:
         inner = Scope(scope.model, g, outer=scope)
-        arguments = [Value(tensor=t) for t in (number, holds, *rest)]
+        arguments = [_number(body, number, g), *(Value(tensor=t) for t in (holds, *rest))]
         following, *results = _tensors(inner, inner.inside(body, arguments))
         return g.add(number, 1), g.reshape(following, ()), *results
 

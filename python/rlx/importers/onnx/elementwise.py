@@ -15,7 +15,7 @@ _SAME = {
     **{
         name: name.lower() for name in ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh")
     },
-    **{name: name.lower() for name in ("Erf", "Exp", "Floor", "Log", "Neg", "Round", "Sigmoid", "Sign", "Sin", "Sinh")},
+    **{name: name.lower() for name in ("Exp", "Floor", "Log", "Neg", "Round", "Sigmoid", "Sign", "Sin", "Sinh")},
     **{
         name: name.lower()
         for name in ("Sqrt", "Tan", "Tanh", "Relu", "Reciprocal", "Softplus", "Mish", "Add", "Sub", "Mul")
@@ -41,23 +41,29 @@ for _name, _method in _SAME.items():
     imports(_name)(_renamed(_method))
 
 
+@imports("Erf")
+def erf(g: Any, x: Tensor) -> Tensor:
+    return g.erf(x) if x.dtype.is_float else g.cast(g.erf(g.cast(x, "f64")), x.dtype)
+
+
 @imports("Dropout")
 def dropout(
     g: Any,
     x: Tensor,
-    ratio: Tensor | None = None,
+    share: Tensor | None = None,
     training_mode: Tensor | None = None,
     *,
     static: Static,
     outputs: int,
+    opset: int,
+    ratio: float = 0.5,
     seed: int = 0,
-    is_test: int = 1,
 ) -> list[Tensor]:
     training = elements(static, 2, "training_mode")
     rate = elements(static, 1, "ratio")
     if training is not None and training.any() and (rate is None or float(rate) != 0):
         raise UnsupportedError("in training mode cannot be imported", hint="its random numbers are not specified")
-    return [x, g.full(x.shape.dims, True, dtype="bool")][:outputs]
+    return [x, g.full(x.shape.dims, True, dtype="bool" if opset >= 10 else x.dtype)][:outputs]
 
 
 @imports("Div")
@@ -192,7 +198,8 @@ def hard_sigmoid(g: Any, x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) ->
 @imports("Shrink")
 def shrink(g: Any, x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     zero = g.zeros_like(x)
-    return g.where(g.lt(x, -lambd), g.add(x, bias), g.where(g.gt(x, lambd), g.sub(x, bias), zero))
+    shrunk = g.where(g.lt(x, -lambd), g.add(x, bias), g.where(g.gt(x, lambd), g.sub(x, bias), zero))
+    return g.cast(shrunk, x.dtype)
 
 
 @imports("Cast")

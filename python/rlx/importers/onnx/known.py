@@ -23,7 +23,7 @@ _MOST_SKIPPED = 1000
 
 @imports("NonZero")
 def nonzero(g: Any, x: Tensor, *, static: Static) -> Tensor:
-    return g.constant(np.array(np.nonzero(needed(static, 0, "X")), np.int64))
+    return g.constant(np.array(np.nonzero(np.atleast_1d(needed(static, 0, "X"))), np.int64))
 
 
 @imports("Compress")

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.rules import imports
+from rlx.importers.onnx.ml_scores import regressed, rows_of
+from rlx.importers.onnx.rules import imports, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
@@ -68,11 +69,38 @@ def normalizer(g: Any, x: Tensor, *, norm: str = "MAX") -> Tensor:
 def linear_regressor(
     g: Any, x: Tensor, *, coefficients: Any, intercepts: Any = None, post_transform: str = "NONE", targets: int = 1
 ) -> Tensor:
-    if post_transform != "NONE":
-        raise UnsupportedError(f"with '{post_transform}' cannot be imported")
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
-    result = g.matmul(g.cast(x, "f32"), g.constant(weights.T.copy()))
-    return result if intercepts is None else g.add(result, g.constant(np.array(intercepts, np.float32)))
+    result = g.matmul(g.cast(rows_of(g, x), "f32"), g.constant(weights.T.copy()))
+    result = result if intercepts is None else g.add(result, g.constant(np.array(intercepts, np.float32)))
+    return regressed(g, result, post_transform)
+
+
+@imports(f"{_DOMAIN}.FeatureVectorizer")
+def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tensor:
+    """Features side by side, of each operand so many: cut, or followed by zeros."""
+    parts: list[Tensor] = []
+    for i, x in enumerate(xs):
+        rows = g.reshape(x, (-1, 1)) if x.shape.rank == 1 else x
+        (own,) = static_dims(rows, 1)
+        count = inputdimensions[i] if inputdimensions else own
+        rows = g.narrow(rows, 1, 0, count) if count < own else g.pad(rows, [(0, 0), (0, count - own)])
+        parts.append(g.cast(rows, "f32"))
+    return g.concat(parts, 1)
+
+
+@imports(f"{_DOMAIN}.OneHotEncoder")
+def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1) -> Tensor:
+    """A column for each category; of what is none of them, zeros."""
+    if not cats_int64s:
+        raise UnsupportedError("of texts cannot be imported")
+    kinds = g.constant(np.array(cats_int64s, np.int64))
+    return g.cast(g.eq(g.expand_dims(g.cast(x, "i64"), -1), kinds), "f32")
+
+
+@imports(f"{_DOMAIN}.ZipMap")
+def zip_map(g: Any, x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Tensor:
+    """The tensor itself: its columns are the classes, in the order of their names."""
+    return x
 
 
 @imports(f"{_DOMAIN}.LabelEncoder")

@@ -55,7 +55,7 @@ def padding_of(
     """Before and after each axis, as `auto_pad` says where it says so."""
     if auto_pad == "VALID":
         return [(0, 0)] * len(kernel)
-    if auto_pad == "NOTSET":
+    if auto_pad in ("NOTSET", ""):
         half = len(kernel)
         return [(int(pads[i]), int(pads[i + half])) for i in range(half)] if pads is not None else [(0, 0)] * half
     padding: list[tuple[Dim, Dim]] = []
@@ -142,7 +142,7 @@ def conv_transpose(
     cut: list[tuple[Dim, Dim]] = []
     for i, span in enumerate(spans):
         if wanted is None:
-            cut.append((pads[i], pads[i + half]) if pads is not None and auto_pad == "NOTSET" else (0, 0))
+            cut.append((pads[i], pads[i + half]) if pads is not None and auto_pad in ("NOTSET", "") else (0, 0))
         else:
             beyond = (*beyond[:i], beyond[i] + dim.maximum(0, wanted[i] - span), *beyond[i + 1 :])
             total = dim.maximum(0, span - wanted[i])
@@ -183,15 +183,20 @@ def batch_normalization(
     variance: Tensor,
     *,
     outputs: int,
+    wanted: Sequence[bool],
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
     spatial: int = 1,
 ) -> Tensor | list[Tensor]:
     if not training_mode:
-        if outputs > 1 or not spatial:
+        if any(wanted[1:]):
             raise UnsupportedError("of another version in training mode cannot be imported")
-        return g.batch_norm_inference(x, scale, bias, mean, variance, eps=epsilon)
+        if not spatial:  # until version 8: statistics of each element
+            factor = g.div(scale, g.sqrt(g.add(variance, epsilon)))
+            return g.add(g.mul(g.sub(x, mean), factor), bias)
+        result = g.batch_norm_inference(x, scale, bias, mean, variance, eps=epsilon)
+        return [result, mean, variance, mean, variance][:outputs]  # nobody reads the others
     axes = (0, *spatial_axes(x))
     now = g.mean(x, axes)
     centred = g.sub(x, along_channels(g, x, now))

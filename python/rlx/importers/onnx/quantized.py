@@ -25,7 +25,7 @@ def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> T
     return g.reshape(values, tuple(-1 if a == axis else 1 for a in range(x.shape.rank)))
 
 
-@imports("DequantizeLinear")
+@imports("DequantizeLinear", "com.microsoft.DequantizeLinear")
 def dequantize_linear(
     g: Any,
     x: Tensor,
@@ -43,7 +43,7 @@ def dequantize_linear(
     return g.cast(result, scale.dtype)
 
 
-@imports("QuantizeLinear")
+@imports("QuantizeLinear", "com.microsoft.QuantizeLinear")
 def quantize_linear(
     g: Any,
     x: Tensor,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.weights.encoding import Plain
@@ -15,7 +17,7 @@ from rlx.weights.mapped import check_regular, content_of, part
 from rlx.weights.weight import Weight
 
 _STANDARD = ("", "ai.onnx")
-_OLDEST = 7
+_OLDEST = 1
 # Attributes that name a dtype by its number; 0 names none.
 _TYPES = ("to", "dtype", "output_dtype")
 # What reading a field may raise that is not written as ONNX says: nothing has verified the file.
@@ -55,6 +57,14 @@ class Model:
         self.built = 0
         # The names that bodies of loops give whose condition was found not to be known: they are not tried again.
         self.undecided: set[tuple[str, ...]] = set()
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """All names that anything in the model reads or gives as a result."""
+        graphs = [self.message.graph, *self.message.functions]
+        names = {name for graph in graphs for node in graph.node for name in names_read(node)}
+        results = [o.name for o in self.message.graph.output]
+        return frozenset(names.union(results, *(f.output for f in self.message.functions)))
 
     @staticmethod
     def versions(imports: Any) -> dict[str, int]:
@@ -128,6 +138,8 @@ class Model:
             if size < 0:
                 raise ParseError(f"{self.name}: {what} has a size below 0")
             nbytes *= size
+        if nbytes and tensor.HasField("raw_data") and not tensor.raw_data:
+            tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
         if tensor.data_location == tensor.EXTERNAL:
             return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, self._external(tensor, what, nbytes))
         if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes and not _is_packed(dtype):
@@ -193,6 +205,8 @@ class Model:
 
     def typed(self, name: str, value: Any, place: str) -> Any:
         """The value of an attribute of a name; of one that names a dtype by its number the dtype."""
+        if name in _TYPES and isinstance(value, bytes):  # of version 1
+            value = self.onnx.TensorProto.DataType.Value(value.decode().upper())
         if name in _TYPES and isinstance(value, int):
             return self.dtype(value, f"'{name}' of {place}") if value else None
         return value

@@ -79,7 +79,7 @@ def _loop(
     return stacked[0], list(last)
 
 
-class _Cell:
+class Cell:
     """What the three have in common.
 
     Args:
@@ -94,7 +94,7 @@ class _Cell:
         x, w, r, self.b, self.lengths, *given = operands
         assert x is not None and w is not None and r is not None
         self.g, self.w, self.r, self.gates = g, w, r, gates
-        (self.hidden,) = static_dims(r, -1)
+        (self.hidden,) = static_dims(r, attributes.get("hidden_axis", -1))
         self.batch_first = bool(attributes["layout"])
         self.x = g.transpose(x, (1, 0, 2)) if self.batch_first else x
         self.directions = bounded(static_dims(w, 0)[0], "directions", 2)
@@ -109,6 +109,7 @@ class _Cell:
         self.states = [
             zeros if s is None else g.transpose(s, (1, 0, 2)) if self.batch_first else s for s in given[:states]
         ]
+        self.sequences = [self.x] * self.directions
         clip = attributes["clip"]
         self.clip = (lambda t: t) if not clip else (lambda t: g.clamp(t, -clip, clip))
 
@@ -117,7 +118,8 @@ class _Cell:
         g = self.g
         sequences, last = [], []
         for d in range(self.directions):
-            stacked, states = _loop(g, self.x, self.lengths, [s[d] for s in self.states], step(d), self.reverse[d])
+            before = [s[d] for s in self.states]
+            stacked, states = _loop(g, self.sequences[d], self.lengths, before, step(d), self.reverse[d])
             sequences.append(stacked)
             last.append(states)
         end = 1 if self.batch_first else 0
@@ -128,11 +130,19 @@ class _Cell:
     def sums(self, d: int, now: Tensor, hidden: Tensor) -> list[Tensor]:
         """The products and biases of all gates."""
         g = self.g
-        total = g.add(g.matmul(now, g.transpose(self.w[d], (1, 0))), g.matmul(hidden, g.transpose(self.r[d], (1, 0))))
+        total = g.add(self.of_input(d, now), self.of_hidden(d, hidden))
         if self.b is not None:
             first, second = g.split(self.b[d], 2)
             total = g.add(total, g.add(first, second))
         return self.parts(total)
+
+    def of_input(self, d: int, now: Tensor) -> Tensor:
+        """The products of an element of a sequence with the weights of a direction."""
+        return self.g.matmul(now, self.g.transpose(self.w[d], (1, 0)))
+
+    def of_hidden(self, d: int, hidden: Tensor) -> Tensor:
+        """The products of a state with the weights of a direction."""
+        return self.g.matmul(hidden, self.g.transpose(self.r[d], (1, 0)))
 
     def parts(self, t: Tensor) -> list[Tensor]:
         """The parts of the gates, along the last axis."""
@@ -160,7 +170,7 @@ def rnn(
     layout: int = 0,
 ) -> list[Tensor]:
     common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = _Cell(g, (x, w, r, b, lengths, h), 1, 1, common)
+    cell = Cell(g, (x, w, r, b, lengths, h), 1, 1, common)
     functions = _activations(activations, activation_alpha, activation_beta, ("tanh",), cell.directions)
 
     def step(d: int) -> Any:
@@ -191,7 +201,7 @@ def gru(
 ) -> list[Tensor]:
     """Gates in the order update, reset, hidden; with `linear_before_reset` the reset is after the product."""
     common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = _Cell(g, (x, w, r, b, lengths, h), 3, 1, common)
+    cell = Cell(g, (x, w, r, b, lengths, h), 3, 1, common)
     functions = _activations(activations, activation_alpha, activation_beta, ("sigmoid", "tanh"), cell.directions)
 
     def step(d: int) -> Any:
@@ -246,10 +256,25 @@ def lstm(
 ) -> list[Tensor]:
     """Gates in the order input, output, forget, cell; peepholes in the order input, output, forget."""
     common = {"direction": direction, "layout": layout, "clip": clip}
-    cell = _Cell(g, (x, w, r, b, lengths, h, c), 4, 2, common)
-    functions = _activations(
-        activations, activation_alpha, activation_beta, ("sigmoid", "tanh", "tanh"), cell.directions
-    )
+    cell = Cell(g, (x, w, r, b, lengths, h, c), 4, 2, common)
+    return run_lstm(g, cell, peepholes, (activations, activation_alpha, activation_beta), bool(input_forget), outputs)
+
+
+def run_lstm(
+    g: Any, cell: Cell, peepholes: Tensor | None, activations: Any, is_coupled: bool, outputs: int
+) -> list[Tensor]:
+    """The results of an LSTM.
+
+    Args:
+        g: The graph.
+        cell: Its operands, and the products of its weights.
+        peepholes: The weights of its states, or None.
+        activations: The names of its activations, their alphas and betas.
+        is_coupled: Whether it forgets what it does not take in.
+        outputs: The number of results.
+    """
+    names, alphas, betas = activations
+    functions = _activations(names, alphas, betas, ("sigmoid", "tanh", "tanh"), cell.directions)
 
     def step(d: int) -> Any:
         f, g_of, h_of = functions[d]
@@ -262,7 +287,7 @@ def lstm(
             hidden, before = carry
             to_input, to_output, to_forget, to_cell = cell.sums(d, now, hidden)
             enters = f(g, seen(to_input, before, peep[0]))
-            stays = g.sub(1.0, enters) if input_forget else f(g, seen(to_forget, before, peep[2]))
+            stays = g.sub(1.0, enters) if is_coupled else f(g, seen(to_forget, before, peep[2]))
             state = g.add(g.mul(stays, before), g.mul(enters, g_of(g, cell.clip(to_cell))))
             leaves = f(g, seen(to_output, state, peep[1]))
             return [g.mul(leaves, h_of(g, state)), state]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, static_dims
+from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, once, static_dims
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 
@@ -35,7 +35,9 @@ def _register(name: str, reduced: Any) -> None:
         given = tuple(axes) if axes is not None else integers(static, 1, "axes")
         if not given:
             given = () if noop_with_empty_axes else tuple(range(x.shape.rank))
-        return reduced(g, x, given, bool(keepdims))
+        given = once(x, given)
+        result = reduced(g, x, given, bool(keepdims))
+        return result if result.dtype is x.dtype else g.cast(result, x.dtype)  # a mean of integers is one
 
 
 def _extreme(kind: str) -> Any:
@@ -68,32 +70,32 @@ def arg_min(g: Any, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_
     return _best(g, x, axis, keepdims, select_last_index, "argmin")
 
 
-def _over(g: Any, x: Tensor, axis: int | None, opset: int, method: str) -> Tensor:
+def _over(g: Any, x: Tensor, axis: int | None, opset: int, function: Any) -> Tensor:
     """Until opset 13 all axes from `axis` on counted as one."""
     if opset >= 13:
-        return getattr(g, method)(x, -1 if axis is None else axis)
-    axis = 1 if axis is None else axis % x.shape.rank
+        return function(x, -1 if axis is None else axis)
+    axis = 1 if axis is None else axis + x.shape.rank if axis < 0 else axis
     dims = x.shape.dims
     flat = g.reshape(x, (*dims[:axis], dim.product(dims[axis:])))
-    return g.reshape(getattr(g, method)(flat, -1), dims)
+    return g.reshape(function(flat, -1), dims)
 
 
 @imports("Softmax")
 def softmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
-    return _over(g, x, axis, opset, "softmax")
+    return _over(g, x, axis, opset, g.softmax)
 
 
 @imports("LogSoftmax")
 def log_softmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
-    return _over(g, x, axis, opset, "log_softmax")
+    return _over(g, x, axis, opset, g.log_softmax)
 
 
 @imports("Hardmax")
 def hardmax(g: Any, x: Tensor, *, opset: int, axis: int | None = None) -> Tensor:
-    axis = (-1 if opset >= 13 else 1) if axis is None else axis
-    if opset < 13 and axis % x.shape.rank != x.shape.rank - 1:
-        return _over(g, x, axis, opset, "hardmax")
-    return g.one_hot(g.argmax(x, axis), static_dims(x, axis)[0], dtype=x.dtype, axis=axis)
+    def largest(x: Tensor, axis: int) -> Tensor:
+        return g.one_hot(g.argmax(x, axis), static_dims(x, axis)[0], dtype=x.dtype, axis=axis)
+
+    return _over(g, x, axis, opset, largest)
 
 
 def _cumulative(g: Any, x: Tensor, static: Static, exclusive: int, reverse: int, method: str) -> Tensor:

@@ -26,8 +26,8 @@ def _places(mode: str, count: int, size: int, scale: float, roi: tuple[float, fl
     whole = scale * size
     if mode == "align_corners":
         return x * (size - 1) / (whole - 1) if whole != 1 else np.zeros(count)
-    if mode == "asymmetric":
-        return x / scale
+    if mode in ("asymmetric", "tf_half_pixel_for_nn"):
+        return (x + 0.5 * (mode != "asymmetric")) / scale
     if mode == "tf_crop_and_resize":
         span = (roi[1] - roi[0]) * (size - 1)
         return roi[0] * (size - 1) + (x * span / (whole - 1) if whole != 1 else span / 2 + 0 * x)

@@ -74,8 +74,8 @@ def _places(g: Any, mode: str, count: Dim, size: Dim, scale: float | None) -> Te
     ratio: Any = scale if scale is not None else float(whole) if isinstance(whole, int) else None
     if ratio is None:
         ratio = g.div(extent(g, count, "f32"), extent(g, size, "f32"))
-    if mode == "asymmetric":
-        return g.div(number, ratio)
+    if mode in ("asymmetric", "tf_half_pixel_for_nn"):
+        return g.div(number if mode == "asymmetric" else g.add(number, 0.5), ratio)
     if mode == "align_corners":
         last = extent(g, count - 1, "f32")
         steps = max(last, 1) if isinstance(last, int) else g.maximum(last, 1.0)

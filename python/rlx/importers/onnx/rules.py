@@ -3,7 +3,7 @@
 A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
 (tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
 known (`Sizes` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
-number of results that are asked for; and `wanted`, which of them have a name.
+number of results that are asked for; and `wanted`, which of them have a name that anything reads.
 
 A rule of `structural` is for what tensors cannot express: graphs inside of a node, sequences, optional values. It takes the
 scope and the node, and gives values.
@@ -135,6 +135,12 @@ def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
     if unknown := [d for d in sizes if not isinstance(d, int)]:
         raise UnsupportedError(f"along an axis of open size {unknown[0]} cannot be imported")
     return sizes  # type: ignore[return-value]
+
+
+def once(x: Any, axes: Sequence[int]) -> tuple[int, ...]:
+    """Axes of a tensor, each of them once: some name one twice, from the front and from the end."""
+    rank = x.shape.rank
+    return tuple(dict.fromkeys(a + rank if -rank <= a < 0 else a for a in axes))
 
 
 def extent(g: Any, size: Dim, dtype: Any) -> Any:

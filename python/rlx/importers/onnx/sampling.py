@@ -24,7 +24,8 @@ _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 def grid_sample(
     g: Any, x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
 ) -> Tensor:
-    return g.grid_sample(x, grid, _MODES.get(mode, mode), padding_mode, bool(align_corners))
+    result = g.grid_sample(x, grid, _MODES.get(mode, mode), padding_mode, bool(align_corners))
+    return g.cast(result, x.dtype)
 
 
 @imports("Col2Im")

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx import older
+from rlx.importers.onnx.order import in_order
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import MOST_KNOWN, STATIC_OPERANDS, Unknown, imports, structures
 from rlx.importers.onnx.sizes import Sizes, compute, quick
@@ -165,8 +167,8 @@ class Scope:
             self.values[weight.name] = Value(weight=weight, known=_small(weight))
 
     def run(self, nodes: Any) -> None:
-        """Build nodes, in their order."""
-        for node in nodes:
+        """Build nodes, each behind those that it reads from."""
+        for node in in_order(nodes, lambda name: self.find(name) is not None):
             place = self.model.place(node)
             self.model.count()
             try:
@@ -222,7 +224,7 @@ class Scope:
             "static": [None if v is None else v.static for v in values],
             "opset": self.opsets.get("", 1),
             "outputs": len(node.output),
-            "wanted": [bool(n) for n in node.output],
+            "wanted": [bool(n) and n in self.model.read for n in node.output],
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
         # What no gradient goes through may also be computed of weights.
@@ -240,8 +242,17 @@ class Scope:
         if op in ("Shape", "Size"):
             assert operands[0] is not None
             return [Value.of(_of_shape(op, operands[0].shape.dims, attributes))]
-        built = imports.build(self.g, op, operands, attributes, (), place)  # type: ignore[arg-type]
-        return [Value(tensor=t) for t in built]
+        return [Value(tensor=t) for t in self._built(self.g, op, operands, attributes, place)]
+
+    def _built(self, g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str) -> list[Tensor]:
+        """What the rule of an op builds."""
+        if self.opsets.get("", 7) <= older.NEWEST:
+            try:
+                with g.located(location_at(place)):
+                    operands, attributes = older.newer(g, op, operands, attributes)
+            except UnsupportedError as problem:
+                raise UnsupportedError(f"{op} {problem.message}", location=place, hint=problem.hint) from None
+        return imports.build(g, op, operands, attributes, (), place)
 
     def _computed(
         self, op: str, values: Sequence[Value | None], attributes: dict[str, Any], place: str
@@ -266,7 +277,7 @@ class Scope:
             return at_once if all(a.size <= MOST_KNOWN for a in at_once) else None
         scratch: Any = Graph("static")
         operands: list[Any] = [None if a is None else scratch.constant(a) for a in arrays]
-        built = imports.build(scratch, op, operands, attributes, (), place)
+        built = self._built(scratch, op, operands, attributes, place)
         if any(math.prod(t.shape.static) > _LARGEST_STATIC for t in built):
             return None
         scratch.set_outputs(built)

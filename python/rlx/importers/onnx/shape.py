@@ -17,6 +17,7 @@ from rlx.importers.onnx.rules import (
     extent,
     imports,
     integers,
+    once,
     static_dims,
 )
 from rlx.importers.onnx.sizes import Sizes, is_negative, sign
@@ -97,7 +98,8 @@ def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | Non
 
 @imports("Squeeze")
 def squeeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
-    return g.squeeze(x, _axes(axes, static))
+    given = _axes(axes, static)
+    return g.squeeze(x, once(x, given) if given else None)  # no axes are all of size 1
 
 
 @imports("Unsqueeze")

@@ -19,12 +19,13 @@ class FenceReductions(IreePass, name="rlx-iree-fence-reductions"):
     """Compute the result of every reduction in memory before other ops read it, for IREE on some GPUs."""
 
     def apply(self, module: Any) -> None:
-        for op in every(module, _reduces):
+        for op in every(module, reduces):
             for result in op.results:
                 keep_in_memory(result)
 
 
-def _reduces(op: Any) -> bool:
+def reduces(op: Any) -> bool:
+    """Whether an op of linalg goes over more elements than it gives."""
     if not op.name.startswith("linalg."):
         return False
     if "iterator_types" in op.attributes:

@@ -1,0 +1,49 @@
+"""Ops that ONNX had once as experimental ones, and that files of that time and ONNX Runtime still have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.onnx.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+
+@imports("Affine")
+def affine(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 0.0) -> Tensor:
+    return g.add(g.mul(x, alpha), beta)
+
+
+@imports("Scale")
+def scale_(g: Any, x: Tensor, *, scale: float = 1.0) -> Tensor:
+    return g.mul(x, scale)
+
+
+@imports("ScaledTanh")
+def scaled_tanh(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    return g.mul(g.tanh(g.mul(x, beta)), alpha)
+
+
+@imports("ParametricSoftplus")
+def parametric_softplus(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    return g.mul(g.softplus(g.mul(x, beta)), alpha)
+
+
+@imports("ImageScaler")
+def image_scaler(g: Any, x: Tensor, *, bias: Any = None, scale: float = 1.0) -> Tensor:
+    """A factor for all, and something added for each channel."""
+    scaled = g.mul(x, scale)
+    return g.add(scaled, g.constant(np.array(bias, np.float32).reshape(-1, 1, 1))) if bias else scaled
+
+
+@imports("Crop")
+def crop(g: Any, x: Tensor, *, border: Any, scale: Any = None) -> Tensor:
+    """Without borders (left, top, right, bottom); with `scale` so many rows and columns from the left and the top on."""
+    if x.shape.rank != 4 or len(border) != 4:
+        raise UnsupportedError(f"of {x.shape} by {len(border)} borders has no meaning")
+    left, top, right, bottom = border
+    rows, columns = x.shape.dims[2:]
+    height, width = scale or (rows - top - bottom, columns - left - right)
+    return g.narrow(g.narrow(x, 2, top, height), 3, left, width)

@@ -1,0 +1,109 @@
+"""What the classifiers of `ai.onnx.ml` have in common: functions of scores, labels, kernels of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.table import constant as literal_or_weight
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+KINDS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
+    """A function of scores, `[rows, classes]`, by its name in `post_transform`.
+
+    Raises:
+        UnsupportedError: There is no such function.
+    """
+    if kind == "NONE":
+        return scores
+    if kind == "LOGISTIC":
+        return g.sigmoid(scores)
+    if kind == "SOFTMAX":
+        return g.softmax(scores, -1)
+    if kind == "SOFTMAX_ZERO":  # what is 0 stays near it
+        largest = g.max(scores, (-1,), True)
+        powers = g.where(g.gt(g.abs(scores), 1e-7), g.exp(g.sub(scores, largest)), 0.0)
+        return g.div(powers, g.sum(powers, (-1,), True))
+    if kind == "PROBIT":
+        return g.mul(_inverse_erf(g, g.sub(g.mul(scores, 2.0), 1.0)), math.sqrt(2))
+    raise UnsupportedError(f"with the function '{kind}' of its scores cannot be imported")
+
+
+def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
+    """A function of the targets of a regression, `[rows, targets]`.
+
+    Raises:
+        UnsupportedError: It is one of several scores, and there is one: ONNX Runtime leaves it as it is.
+    """
+    if kind not in ("NONE", "PROBIT") and result.shape.dims[1] == 1:
+        raise UnsupportedError(f"of one target with the function '{kind}' of it cannot be imported")
+    return transformed(g, result, kind)
+
+
+def _inverse_erf(g: Any, x: Tensor) -> Tensor:
+    """By Winitzki's formula, as ONNX's reference and ONNX Runtime have it."""
+    log = g.log(g.mul(g.sub(1.0, x), g.add(1.0, x)))
+    half = g.add(2 / (math.pi * 0.147), g.mul(log, 0.5))
+    root = g.sqrt(g.sub(g.sqrt(g.sub(g.mul(half, half), g.div(log, 0.147))), half))
+    return g.mul(g.where(g.lt(x, 0), -1.0, 1.0), root)
+
+
+def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
+    """The scores of two classes by that of the second, `[rows, 1]`, as ONNX Runtime gives them.
+
+    Args:
+        g: The graph.
+        score: The score.
+        kind: The function of scores.
+        is_share: Whether it is taken for a probability.
+    """
+    if kind == "PROBIT":
+        raise UnsupportedError("of two classes by one score, with the function 'PROBIT' of it, cannot be imported")
+    if kind == "LOGISTIC":
+        return g.sigmoid(g.concat([g.neg(score), score], 1))
+    return g.concat([g.sub(1.0, score) if is_share else g.neg(score), score], 1)
+
+
+def labels_of(g: Any, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[bool]) -> Tensor:
+    """The labels of classes by their index.
+
+    Raises:
+        UnsupportedError: They are texts, and something reads them.
+    """
+    if texts and not numbers:
+        if wanted[0]:
+            hint = "export it with classes that are integers"
+            raise UnsupportedError("whose classes are named by texts cannot be imported", hint=hint)
+        return g.cast(index, "i64")
+    return g.gather(literal_or_weight(g, np.array(numbers, np.int64)), index)
+
+
+def rows_of(g: Any, x: Tensor) -> Tensor:
+    """Features as floats, `[rows, features]`."""
+    x = x if x.dtype.is_float else g.cast(x, "f32")
+    return g.reshape(x, (1, -1)) if x.shape.rank == 1 else x
+
+
+def kernel(g: Any, x: Tensor, vectors: np.ndarray, kind: str, parameters: Any) -> Tensor:
+    """The products of a kernel of rows, `[rows, features]`, and vectors, `[vectors, features]`: `[rows, vectors]`."""
+    gamma, offset, degree = tuple(parameters or ()) or (0.0, 0.0, 0.0)
+    table = literal_or_weight(g, vectors)
+    if kind == "RBF":
+        apart = g.sub(g.expand_dims(x, 1), g.expand_dims(table, 0))
+        return g.exp(g.mul(g.sum(g.mul(apart, apart), (2,)), -gamma))
+    products = g.matmul(x, g.transpose(table, (1, 0)))
+    if kind == "LINEAR":
+        return products
+    scaled = g.add(g.mul(products, gamma), offset)
+    if kind == "POLY":
+        return g.pow(scaled, float(degree))
+    if kind == "SIGMOID":
+        return g.tanh(scaled)
+    raise UnsupportedError(f"with the kernel '{kind}' cannot be imported")

@@ -1,0 +1,50 @@
+"""The order of nodes, and the names that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+def names_read(node: Any) -> Iterator[str]:
+    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        if attribute.type == attribute.GRAPH:
+            for inner in attribute.g.node:
+                yield from names_read(inner)
+            yield from (o.name for o in attribute.g.output)
+
+
+def in_order(nodes: Sequence[Any], is_given: Callable[[str], bool]) -> Sequence[Any]:
+    """Nodes in an order in which each stands behind those that it reads from, as ONNX wants it and some exporters do not.
+
+    Args:
+        nodes: The nodes of a graph.
+        is_given: Whether a name has a value before the first of them.
+    """
+    made: set[str] = set()
+    for node in nodes:
+        if not all(not name or name in made or is_given(name) for name in node.input):
+            return _sorted(nodes)
+        made.update(node.output)
+    return nodes
+
+
+def _sorted(nodes: Sequence[Any]) -> list[Any]:
+    """Each node behind those that it reads from, else in the order that they have; what goes round stays where it is."""
+    maker = {name: i for i, node in enumerate(nodes) for name in node.output if name}
+    found: list[Any] = []
+    seen: set[int] = set()
+    for first in range(len(nodes)):
+        waiting = [(first, False)]
+        while waiting:
+            i, is_ready = waiting.pop()
+            if is_ready:
+                found.append(nodes[i])
+            elif i not in seen:
+                seen.add(i)
+                waiting.append((i, True))
+                before = [maker[name] for name in names_read(nodes[i]) if name in maker]
+                waiting.extend((j, False) for j in reversed(before))
+    return found
