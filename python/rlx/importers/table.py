@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from rlx.ir.graph import Graph
 from rlx.ir.guards import is_iterable
 from rlx.ir.location import location_at
 from rlx.ir.traces import defined_at
+from rlx.weights.weight import Weight
 
 # The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
 MOST_OPS = 100_000
 # The elements of the largest constant. A larger one becomes a parameter with its value: compilers pack and share those.
 LARGEST_LITERAL = 1024
 _LISTED = 50
+_FIRST = 64  # elements that are compared before all are
 
 
 @dataclass(frozen=True)
@@ -174,17 +177,42 @@ def _tensors(rule: Rule, built: Any) -> list[Tensor]:
     return tensors
 
 
-def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL, trainable: bool = True) -> Tensor:
+def constant(
+    g: Graph, elements: np.ndarray | Weight, largest_literal: float = LARGEST_LITERAL, trainable: bool = True
+) -> Tensor:
     """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
 
     Args:
         g: The graph, which gets the parameter.
-        array: The elements.
+        elements: The elements.
         largest_literal: The number of elements up to which a constant is a literal.
         trainable: Whether training trains the parameter by default.
     """
-    if array.size <= largest_literal or not any(array.strides):
-        return g.constant(array)
-    value = array.view()
+    if isinstance(elements, Weight):
+        if math.prod(elements.shape) <= largest_literal:
+            return g.constant(elements.numpy())
+        stored = elements.stored()
+        if is_one_number(stored, elements.dtype.itemsize):
+            single = stored[: elements.dtype.itemsize].copy().view(elements.dtype)
+            return g.constant(np.broadcast_to(single[0], elements.shape))
+        value: Any = replace(elements, name=g.new_name("constant"))
+        return g.param(value.name, value.shape, value.dtype, value=value, trainable=trainable)
+    if elements.size <= largest_literal or not any(elements.strides):
+        return g.constant(elements)
+    flat = np.ascontiguousarray(elements.reshape(-1))
+    if is_one_number(flat.view(np.uint8), elements.itemsize):
+        return g.constant(np.broadcast_to(flat[0], elements.shape))
+    value = elements.view()
     value.flags.writeable = False
-    return g.param(g.new_name("constant"), array.shape, array.dtype, value=value, trainable=trainable)
+    return g.param(g.new_name("constant"), value.shape, value.dtype, value=value, trainable=trainable)
+
+
+def is_one_number(stored: np.ndarray, width: int) -> bool:
+    """Whether all elements have the same bits.
+
+    Args:
+        stored: The bytes of one element or more.
+        width: Those of an element.
+    """
+    few = stored[: _FIRST * width].reshape(-1, width)
+    return bool((few == few[0]).all()) and bool((stored.reshape(-1, width) == few[0]).all())
