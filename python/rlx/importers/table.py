@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_iterable
-from rlx.ir.location import location_at
+from rlx.ir.location import caller_location, describe, location_at
 from rlx.ir.traces import defined_at
 from rlx.weights.weight import Weight
 
@@ -27,6 +28,21 @@ MOST_OPS = 100_000
 LARGEST_LITERAL = 1024
 _LISTED = 50
 _FIRST = 64  # elements that are compared before all are
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def importer(function: Function) -> Function:
+    """A decorator of what users call to import a model: its errors name the line of the call, beside the place in the model."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Error as problem:
+            raise problem.called_at(describe(caller_location())) from problem.__cause__
+
+    return cast("Function", call)
 
 
 @dataclass(frozen=True)
@@ -151,7 +167,7 @@ class Table:
             return _tensors(rule, built)
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
-            raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
+            raise problem.moved(message, location=place or problem.location) from None
         except Exception as problem:
             problem.add_note(f"raised by the rule of {self.what} for {op}, at {place or 'an unknown place'}")
             raise

@@ -239,7 +239,7 @@ class Builder(RegionBuilder, OpMethods):
         except Error as problem:
             if problem.location is None:
                 message = f"rlx.{name}: {problem.message}"
-                raise type(problem)(message, location=describe(location), hint=problem.hint) from None
+                raise problem.moved(message, location=describe(location)) from None
             raise
         op = mlir.ir.Operation.create(
             opview.CUSTOM if spec.custom else f"rlx.{name}",
@@ -381,9 +381,7 @@ def method_of(card: Card) -> Any:
         except Error as problem:
             if problem.location is not None:
                 raise
-            raise type(problem)(
-                f"rlx.{card.name}: {problem.message}", location=describe(self.location), hint=problem.hint
-            ) from None
+            raise problem.moved(f"rlx.{card.name}: {problem.message}", location=describe(self.location)) from None
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from rlx.ir.printable import printable
 
 
@@ -12,14 +14,38 @@ class Error(Exception):
         message: What went wrong, what was expected and what came.
         location: The user's own place, as ``file:line`` or ``file:line:col``.
         hint: What to do about it.
+        caller: The user's line that asked for it, where the location is a place in another file: in a model.
     """
 
-    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
+    def __init__(
+        self, message: str, *, location: str | None = None, hint: str | None = None, caller: str | None = None
+    ):
         self.message = message
         self.location = location
         self.hint = hint
+        self.caller = caller
         text = f"{location}: {message}" if location else message
-        super().__init__(printable(f"{text}\n  hint: {hint}" if hint else text))
+        notes = [f"\n  {what}: {note}" for what, note in (("called at", caller), ("hint", hint)) if note]
+        super().__init__(printable("".join([text, *notes])))
+
+    def moved(self, message: str | None = None, *, location: str | None = None, hint: str | None = None) -> Self:
+        """The same error with another message, place or hint; what is None stays."""
+        return self._again(message, location, hint, self.caller)
+
+    def called_at(self, place: str | None) -> Self:
+        """The same error, which names the user's line that asked for it as well."""
+        if place is None or self.caller is not None or self.location == place:
+            return self
+        return self._again(None, self.location or place, None, place if self.location else None)
+
+    def _again(self, message: str | None, location: str | None, hint: str | None, caller: str | None) -> Self:
+        made = type(self).__new__(type(self))  # a subclass may be made of other things than a message
+        made.__dict__ |= self.__dict__
+        text = self.message if message is None else message
+        Error.__init__(
+            made, text, location=location or self.location, hint=self.hint if hint is None else hint, caller=caller
+        )
+        return made
 
 
 class ShapeError(Error):

@@ -73,7 +73,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             if problem.location is not None:
                 raise
             message = f"{name}: {problem.message}"
-            raise type(problem)(message, location=describe(self.location), hint=problem.hint) from None
+            raise problem.moved(message, location=describe(self.location)) from None
         except Exception as problem:
             # What a function among the arguments raises is its own affair.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):

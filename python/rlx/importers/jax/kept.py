@@ -25,6 +25,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
+from rlx.ir.traces import place_of
 
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.
 _DERIVED = (
@@ -86,7 +87,8 @@ def tracing() -> Generator[None]:
         raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
-        raise Error(f"JAX cannot trace the function: {kind}: {message}") from problem
+        place = place_of(problem, "jax", "jaxlib", "contextlib")
+        raise Error(f"JAX cannot trace the function: {kind}: {message}", location=place) from problem
 
 
 class Kept:

@@ -10,15 +10,18 @@ from rlx.importers.onnx.inputs import OpenSizes, define_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.table import importer
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
+from rlx.ir.location import caller_location, describe
 from rlx.ir.packages import required
-from rlx.weights.mapped import content_of
+from rlx.weights.mapped import content_of_file
 
 _WHAT = "rlx.from_onnx"
 
 
+@importer
 def from_onnx(
     source: str | bytes | os.PathLike[str],
     *,
@@ -53,7 +56,7 @@ def from_onnx(
     if not isinstance(source, (str, os.PathLike)) or source == "":
         raise Error(f"expected the path of an ONNX file or its bytes, got {source!r:.50}")
     name = file_name(source)
-    return from_bytes(content_of(source), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
+    return from_bytes(content_of_file(source, "ONNX"), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
 
 
 def from_bytes(
@@ -87,8 +90,11 @@ def from_bytes(
     try:
         model = Model(onnx, message, name, folder)
         return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
-    except Error:
-        raise
+    except Error as problem:
+        said = f"{name}:" in str(problem) or problem.message.startswith((f"{name} ", "sizes: ", "constants: "))
+        if said or problem.location not in (None, describe(caller_location())):
+            raise
+        raise problem.moved(location=name) from None
     except UNVERIFIED as problem:  # a name that is no text, a field of another kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
@@ -110,7 +116,7 @@ def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
         # What has no meaning for all sizes may have one for some.
         names = ", ".join(map(repr, sizes.open))
         hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
-        raise type(problem)(problem.message, location=problem.location, hint=hint) from None
+        raise problem.moved(hint=hint) from None
     outputs = {}
     for declared in message.output:
         what = f"output '{declared.name}'"

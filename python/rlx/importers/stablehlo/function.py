@@ -17,7 +17,7 @@ from rlx.importers.stablehlo.large import Constants
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import ending
-from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
+from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
@@ -45,6 +45,7 @@ _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom 
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
+@importer
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph of a StableHLO module, whose sizes are static.
 
@@ -285,7 +286,7 @@ class _Import:
             if op.name != _CONSTANT:
                 attributes = {n: v.numpy() if isinstance(v, Weight) else v for n, v in attributes.items()}
         except Error as problem:
-            raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+            raise problem.moved(f"{name}: {problem.message}", location=place) from None
         if op.name == _COMPOSITE:
             given = attributes.get("composite_attributes") or {}
             attributes = {n.name: _value(n.attr, self.constants) for n in given}

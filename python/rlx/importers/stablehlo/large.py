@@ -24,7 +24,7 @@ from rlx.ir.files import LARGEST
 from rlx.ir.isolated import bytecode_text, is_bytecode
 from rlx.ir.text import decoded, is_path
 from rlx.weights.encoding import Plain
-from rlx.weights.mapped import content_of
+from rlx.weights.mapped import content_of_file
 from rlx.weights.weight import Weight
 
 _DIGITS = rf'dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">'
@@ -111,7 +111,7 @@ def read(source: str | bytes | os.PathLike[str]) -> Source:
         return of_content(bytes(source), "<bytes>")
     if not is_path(source):
         return _of_text(str(source), "<text>")
-    return of_content(content_of(source), os.fspath(source))
+    return of_content(content_of_file(source, "StableHLO"), os.fspath(source))
 
 
 def of_content(content: Any, name: str) -> Source:
