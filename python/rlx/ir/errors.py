@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from rlx.ir.printable import printable
+from rlx.ir.short import cut
 
 
 class Error(Exception):
@@ -15,16 +16,23 @@ class Error(Exception):
         location: The user's own place, as ``file:line`` or ``file:line:col``.
         hint: What to do about it.
         caller: The user's line that asked for it, where the location is a place in another file: in a model.
+
+    Message and hint are of bounded length, however long the values are that they repeat.
     """
+
+    _longest: int | None = 6000  # characters
 
     def __init__(
         self, message: str, *, location: str | None = None, hint: str | None = None, caller: str | None = None
     ):
+        message, hint = cut(message), cut(hint) if hint else hint
+        if self._longest is not None and len(message) > self._longest:
+            message = f"{message[: self._longest]} … of {len(message)} characters"
         self.message = message
         self.location = location
         self.hint = hint
         self.caller = caller
-        text = f"{location}: {message}" if location else message
+        text = f"{cut(location)}: {message}" if location else message
         notes = [f"\n  {what}: {note}" for what, note in (("called at", caller), ("hint", hint)) if note]
         super().__init__(printable("".join([text, *notes])))
 
@@ -75,8 +83,6 @@ class CompileError(Error):
         details: The whole message. A compiler may print the module, with the cause somewhere in it: `message` has the cause
             first, and little of the rest.
     """
-
-    _longest: int | None = 6000  # characters
 
     def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
         self.details = message

@@ -16,6 +16,7 @@ from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
 from rlx.ir.location import caller_location, describe
 from rlx.ir.packages import required
+from rlx.ir.short import shown
 from rlx.weights.mapped import content_of_file
 
 _WHAT = "rlx.from_onnx"
@@ -54,7 +55,7 @@ def from_onnx(
     if isinstance(source, (bytes, bytearray)):
         return from_bytes(source, "<bytes>", None, sizes, constants)
     if not isinstance(source, (str, os.PathLike)) or source == "":
-        raise Error(f"expected the path of an ONNX file or its bytes, got {source!r:.50}")
+        raise Error(f"expected the path of an ONNX file or its bytes, got {shown(source)}")
     name = file_name(source)
     return from_bytes(content_of_file(source, "ONNX"), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
 
@@ -77,7 +78,7 @@ def from_bytes(
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
-            raise Error(f"{what}: expected values by name, got {given!r:.50}")
+            raise Error(f"{what}: expected values by name, got {shown(given)}")
     onnx = required("onnx", _WHAT)
     message = onnx.ModelProto()
     try:

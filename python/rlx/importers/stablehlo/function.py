@@ -22,6 +22,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
+from rlx.ir.short import shown
 from rlx.ir.signature import find_function, functions
 from rlx.ir.text import parse_module
 from rlx.weights.weight import Weight
@@ -64,7 +65,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         Error: The file cannot be read, a size is dynamic, a dtype is none of the twelve, or functions call themselves.
     """
     if entry is not None and not isinstance(entry, str):
-        raise Error(f"entry is the name of a function, got {entry!r:.60}")
+        raise Error(f"entry is the name of a function, got {shown(entry)}")
     if isinstance(source, str) and not source:
         raise ParseError("expected StableHLO as text, as bytes or as a path, got an empty string")
     if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
