@@ -84,6 +84,21 @@ def test_initialisers_are_parameters_and_open_sizes_are_symbols() -> None:
         np.testing.assert_allclose(rlx.Session("cpu").compile(g).run({"x": x})[0], np.maximum(x @ W, 0))
 
 
+def test_a_size_without_a_name_gets_one_that_the_model_does_not_have() -> None:
+    add = helper.make_node("Add", ["z", "x"], ["y"])
+    g = rlx.from_onnx(model([add], {"z": [None, 1], "x": [1, "z_dim0"]}, {"y": [None, None]}))
+    assert [str(i.shape) for i in g.inputs] == ["f32[z_dim0_2, 1]", "f32[1, z_dim0]"]
+    z, x = np.ones((3, 1), np.float32), np.ones((1, 4), np.float32)
+    assert rlx.evaluate(g, {"z": z, "x": x})[0].shape == (3, 4)
+
+
+def test_an_initialiser_is_given_once() -> None:
+    message = onnx.ModelProto.FromString(model(LAYER, {"x": ["batch", 4]}, {"y": ["batch", 3]}, {"w": W}))
+    message.graph.initializer.append(message.graph.initializer[0])
+    with pytest.raises(rlx.ParseError, match="two initialisers are called 'w'"):
+        rlx.from_onnx(message.SerializeToString())
+
+
 def test_ops_without_a_rule_are_listed_together() -> None:
     nodes = [helper.make_node("Foo", ["x"], ["a"], name="first"), helper.make_node("Foo", ["a"], ["y"])]
     with pytest.raises(rlx.UnsupportedError, match=r"<bytes>:first: Foo, 2 in all"):
@@ -100,6 +115,12 @@ def test_ops_without_a_rule_are_listed_together() -> None:
         ([helper.make_node("Concat", ["x"], ["y"], axis=7)], "Concat"),
         ([helper.make_node("Relu", ["x"], ["other"])], "output 'y'"),
         ([helper.make_node("Reshape", ["x", "x"], ["y"])], "shape"),
+        (
+            [helper.make_node(op, ["x"], ["y"]) for op in ("Relu", "Tanh")],
+            "Tanh gives 'y', which has been given before",
+        ),
+        ([helper.make_node("Relu", ["x"], ["x"])], "Relu gives 'x', which has been given before"),
+        ([helper.make_node("Split", ["x"], ["y", "y"], num_outputs=2)], "Split gives 'y', which has been given before"),
     ],
 )
 def test_what_is_not_onnx_is_refused(nodes: Any, message: str) -> None:

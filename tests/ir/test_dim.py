@@ -26,6 +26,7 @@ from rlx.ir.dim import (
     symbols,
 )
 from rlx.ir.errors import Error
+from rlx.ir.short import shown
 
 NAMES = ("batch", "seq", "past", "x")
 
@@ -322,7 +323,7 @@ batch-size+|a//0|a%(b-b)|~a|+a|max|a;b|(a|2x|lambda: a|...
 def test_other_text_is_refused_and_quoted(text: str):
     with pytest.raises(Error) as caught:
         parse(text)
-    assert repr(text) in str(caught.value)
+    assert shown(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "2x", "batch-size", "a b", "for", "max", "min", "a+b"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from rlx.ir import registry
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_mapping
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
@@ -37,13 +38,13 @@ class KernelDispatchPolicy:
     overrides: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        if self.default not in DEFAULTS:
-            raise Error(f"dispatch policy {self.default!r:.60} is not one of {', '.join(DEFAULTS)}")
+        if not isinstance(self.default, str) or self.default not in DEFAULTS:
+            raise Error(f"dispatch policy {shown(self.default)} is not one of {', '.join(DEFAULTS)}")
         if not is_mapping(self.overrides):
-            raise Error(f"the overrides of a dispatch policy are ways by op name, not {self.overrides!r:.60}")
+            raise Error(f"the overrides of a dispatch policy are ways by op name, not {shown(self.overrides)}")
         for name, way in self.overrides.items():
             if way not in WAYS:
-                raise Error(f"the way of {name} is {way!r:.60}, expected one of {', '.join(WAYS)}")
+                raise Error(f"the way of {name} is {shown(way)}, expected one of {', '.join(WAYS)}")
         object.__setattr__(self, "overrides", {n: self.overrides[n] for n in sorted(known_ops(self.overrides))})
         cards = registry.load()
         if primitives := [name for name in self.overrides if not cards[name].composite]:
@@ -117,5 +118,5 @@ def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:
     if given is None or isinstance(given, KernelDispatchPolicy):
         return given or KernelDispatchPolicy()
     if not isinstance(given, str):
-        raise Error(f"dispatch must be a KernelDispatchPolicy or its text, got {given!r:.60}")
+        raise Error(f"dispatch must be a KernelDispatchPolicy or its text, got {shown(given)}")
     return KernelDispatchPolicy.parse(given)

@@ -21,6 +21,7 @@ from rlx.backends.contract import calling, check_functions, check_target, names_
 from rlx.backends.protocol import Compiler, Loader, Runtime, Target
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
+from rlx.ir.short import shown
 
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX
@@ -102,7 +103,7 @@ def backend_of(target: str) -> Registered:
     close = get_close_matches(target, known, n=1)
     hints = [f"did you mean {close[0]!r}?"] if close else []
     hints += [f"known: {', '.join(known)}", *map(str, problems())]
-    raise CompileError(f"unknown target: {target!r}", hint="; ".join(hints).replace("?; ", "? "))
+    raise CompileError(f"unknown target: {shown(target)}", hint="; ".join(hints).replace("?; ", "? "))
 
 
 def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
@@ -115,7 +116,7 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
     if arch is not None:
         check_string(arch, "arch")
     if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
-        raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
+        raise Error(f"flags must be a tuple of strings, got {shown(flags)}")
     backend = backend_of(name)
     with calling(backend, "target"):
         target = backend.loader.target(name, arch, tuple(flags))
@@ -135,7 +136,7 @@ def runtime_of(target: str) -> Runtime:
     if backend.runtime is None or target not in backend.devices:
         if (name := target_of(target).name) in backend.devices:
             raise Error(
-                f"'{target}' is another name of the target '{name}', and no device", hint=f"rlx.Session({name!r})"
+                f"'{target}' is another name of the target '{name}', and no device", hint=f"rlx.Session({shown(name)})"
             )
         raise Error(
             f"nothing here runs programs for target '{target}', which is a kind of file",

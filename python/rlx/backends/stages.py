@@ -11,6 +11,7 @@ from rlx.blocks.graph_module import GraphModule
 from rlx.ir.checks import check_string
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.short import shown
 from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
@@ -27,7 +28,7 @@ def check_policy(policy: str) -> None:
         Error: It does not.
     """
     if not isinstance(policy, str) or policy not in POLICIES:
-        raise Error(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+        raise Error(f"policy {shown(policy)} is not one of {', '.join(POLICIES)}")
 
 
 def graph_of(graph: Any, what: str) -> Graph:
@@ -51,10 +52,10 @@ def graph_of(graph: Any, what: str) -> Graph:
 
 def _check_sizes(bind: Any) -> None:
     if not isinstance(bind, Mapping):
-        raise Error(f"bind must be a mapping of symbols to sizes, got {bind!r}")
+        raise Error(f"bind must be a mapping of symbols to sizes, got {shown(bind)}")
     for name, size in bind.items():
         if isinstance(size, (bool, np.ndarray, type)) or not isinstance(size, SupportsIndex):
-            raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
+            raise Error(f"bind: the size of {name} must be an integer, got {shown(size)}")
 
 
 def prepared(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
@@ -40,7 +40,7 @@ def read_program(
         return bundle.from_bytes(data, path) if path == "-" else bundle.load(path, expected_sha256=sha256)
     if path.endswith(".onnx") or data[:1] == _PROTOBUF:
         return _onnx(bytes(data), path, function, [] if bind is None else bind)
-    return _graph(bytes(data), path, function)
+    return _graph(data, path, function)
 
 
 def read_graph(path: str, function: str | None = None, bind: list[str] | None = None) -> Graph:
@@ -85,18 +85,21 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
     return onnx.from_bytes(data, "<stdin>" if path == "-" else path, folder, sizes)
 
 
-def _graph(data: bytes, path: str, function: str | None) -> Graph:
-    from rlx.ir.text import decoded, parse_module
-
-    name = "<stdin>" if path == "-" else path
-    module = parse_module(decoded(data, name), name)
+def _graph(data: Any, path: str, function: str | None) -> Graph:
     import rlx
     from rlx.importers import stablehlo
+    from rlx.ir.text import decoded, parse_module
 
-    if stablehlo.is_stablehlo(module):
-        return stablehlo.from_module(
-            module, function, largest_literal=math.inf
-        )  # a command has no place for its weights
+    source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
+    try:
+        module = parse_module(source.text, source.name)
+        if stablehlo.is_stablehlo(module):  # a command has no place for its weights
+            return stablehlo.from_module(module, function, largest_literal=math.inf, constants=source.constants)
+    except rlx.ParseError:
+        if not source.constants:
+            raise
+    if source.constants:  # it is of rlx, whose constants stay where they are
+        module = parse_module(decoded(bytes(data), source.name), source.name)
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods are there
     return graph_of(module, function)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,14 +18,31 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_iterable
-from rlx.ir.location import location_at
+from rlx.ir.location import caller_location, describe, location_at
 from rlx.ir.traces import defined_at
+from rlx.weights.weight import Weight
 
 # The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
 MOST_OPS = 100_000
 # The elements of the largest constant. A larger one becomes a parameter with its value: compilers pack and share those.
 LARGEST_LITERAL = 1024
 _LISTED = 50
+_FIRST = 64  # elements that are compared before all are
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def importer(function: Function) -> Function:
+    """A decorator of what users call to import a model: its errors name the line of the call, beside the place in the model."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Error as problem:
+            raise problem.called_at(describe(caller_location())) from problem.__cause__
+
+    return cast("Function", call)
 
 
 @dataclass(frozen=True)
@@ -148,7 +167,7 @@ class Table:
             return _tensors(rule, built)
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
-            raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
+            raise problem.moved(message, location=place or problem.location) from None
         except Exception as problem:
             problem.add_note(f"raised by the rule of {self.what} for {op}, at {place or 'an unknown place'}")
             raise
@@ -174,17 +193,42 @@ def _tensors(rule: Rule, built: Any) -> list[Tensor]:
     return tensors
 
 
-def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL, trainable: bool = True) -> Tensor:
+def constant(
+    g: Graph, elements: np.ndarray | Weight, largest_literal: float = LARGEST_LITERAL, trainable: bool = True
+) -> Tensor:
     """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
 
     Args:
         g: The graph, which gets the parameter.
-        array: The elements.
+        elements: The elements.
         largest_literal: The number of elements up to which a constant is a literal.
         trainable: Whether training trains the parameter by default.
     """
-    if array.size <= largest_literal or not any(array.strides):
-        return g.constant(array)
-    value = array.view()
+    if isinstance(elements, Weight):
+        if math.prod(elements.shape) <= largest_literal:
+            return g.constant(elements.numpy())
+        stored = elements.stored()
+        if is_one_number(stored, elements.dtype.itemsize):
+            single = stored[: elements.dtype.itemsize].copy().view(elements.dtype)
+            return g.constant(np.broadcast_to(single[0], elements.shape))
+        value: Any = replace(elements, name=g.new_name("constant"))
+        return g.param(value.name, value.shape, value.dtype, value=value, trainable=trainable)
+    if elements.size <= largest_literal or not any(elements.strides):
+        return g.constant(elements)
+    flat = np.ascontiguousarray(elements.reshape(-1))
+    if is_one_number(flat.view(np.uint8), elements.itemsize):
+        return g.constant(np.broadcast_to(flat[0], elements.shape))
+    value = elements.view()
     value.flags.writeable = False
-    return g.param(g.new_name("constant"), array.shape, array.dtype, value=value, trainable=trainable)
+    return g.param(g.new_name("constant"), value.shape, value.dtype, value=value, trainable=trainable)
+
+
+def is_one_number(stored: np.ndarray, width: int) -> bool:
+    """Whether all elements have the same bits.
+
+    Args:
+        stored: The bytes of one element or more.
+        width: Those of an element.
+    """
+    few = stored[: _FIRST * width].reshape(-1, width)
+    return bool((few == few[0]).all()) and bool((stored.reshape(-1, width) == few[0]).all())

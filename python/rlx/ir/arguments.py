@@ -46,7 +46,7 @@ def declared(
         return Argument(name, kind, given, sharding=spread)
     except Error as problem:
         location = describe(caller_location())
-        raise type(problem)(f"{kind} '{name}': {problem.message}", location=location, hint=problem.hint) from None
+        raise problem.moved(f"{kind} '{name}': {problem.message}", location=location) from None
 
 
 def fits(argument: Argument, value: Any) -> bool:

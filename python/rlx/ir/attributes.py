@@ -18,8 +18,9 @@ from rlx.ir.dtype import DType, dtype
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
-from rlx.ir.guards import is_integer, is_real, is_truth_value, is_tuple
+from rlx.ir.guards import is_integer, is_mapping, is_real, is_truth_value, is_tuple
 from rlx.ir.shape import as_dtype, element_type
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 def _integer(value: Any) -> int:
     if not is_integer(value):
-        raise ShapeError(f"expected an integer, got {value!r}")
+        raise ShapeError(f"expected an integer, got {shown(value)}")
     if not -(2**63) <= value < 2**63:
-        raise ShapeError(f"expected an integer of 64 bits, got {value}")
+        raise ShapeError(f"expected an integer of 64 bits, got {shown(value)}")
     return int(value)
 
 
 def _number(value: Any) -> float:
     if not is_real(value):
-        raise ShapeError(f"expected a number, got {value!r}")
+        raise ShapeError(f"expected a number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
@@ -53,19 +54,19 @@ def _dim(value: object) -> Dim:
 
 def _boolean(value: object) -> bool:
     if not is_truth_value(value):
-        raise ShapeError(f"expected True or False, got {value!r}")
+        raise ShapeError(f"expected True or False, got {shown(value)}")
     return bool(value)
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        raise ShapeError(f"expected a string, got {value!r}")
+        raise ShapeError(f"expected a string, got {shown(value)}")
     return value
 
 
 def _sequence(value: Any) -> list[Any]:
-    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
-        raise ShapeError(f"expected a list, got {value!r}")
+    if isinstance(value, (str, bytes)) or is_mapping(value) or not hasattr(value, "__iter__"):
+        raise ShapeError(f"expected a list, got {shown(value)}")
     return list(value)
 
 
@@ -95,7 +96,7 @@ def normalise(spec: AttributeSpec, value: Any) -> Any:
             value = _string(getattr(value, "value", value))
             if value not in spec.cases:
                 cases = ", ".join(spec.cases)
-                raise ShapeError(f"{value!r} is not one of {cases}{suggestion(value, spec.cases)}")
+                raise ShapeError(f"{shown(value)} is not one of {cases}{suggestion(value, spec.cases)}")
             return value
         return check_interval(spec, _CHECKS[spec.kind](value))
     except ShapeError as problem:

@@ -26,6 +26,7 @@ from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 from rlx.ir.traced import NumElements, no_value
 from rlx.ir.traces import raised_at
@@ -239,7 +240,7 @@ class Builder(RegionBuilder, OpMethods):
         except Error as problem:
             if problem.location is None:
                 message = f"rlx.{name}: {problem.message}"
-                raise type(problem)(message, location=describe(location), hint=problem.hint) from None
+                raise problem.moved(message, location=describe(location)) from None
             raise
         op = mlir.ir.Operation.create(
             opview.CUSTOM if spec.custom else f"rlx.{name}",
@@ -381,9 +382,7 @@ def method_of(card: Card) -> Any:
         except Error as problem:
             if problem.location is not None:
                 raise
-            raise type(problem)(
-                f"rlx.{card.name}: {problem.message}", location=describe(self.location), hint=problem.hint
-            ) from None
+            raise problem.moved(f"rlx.{card.name}: {problem.message}", location=describe(self.location)) from None
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise
@@ -439,5 +438,5 @@ def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str,
     if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
         message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
         return Error(message, location=describe(b.location), hint=place)
-    others = ", ".join(f"{n} = {v!r:.60}" for n, v in arguments.items() if not isinstance(v, Tensor))
+    others = ", ".join(f"{n} = {shown(v)}" for n, v in arguments.items() if not isinstance(v, Tensor))
     return b.problem(card, f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}")

@@ -22,6 +22,7 @@ from rlx.ir import polynomial
 from rlx.ir.dim_expr import CALLS, LONGEST, Call, Dim, DimExpr, atom_dim, exact_divide, extremum, from_terms
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.polynomial import Monomial
+from rlx.ir.short import shown
 
 __all__ = [
     "Bindings",
@@ -55,7 +56,7 @@ def symbol(name: str) -> DimExpr:
     name = unicodedata.normalize("NFKC", name)  # as Python's own parser does
     if not name.isidentifier() or keyword.iskeyword(name) or name in CALLS:
         raise Error(
-            f"{name!r} is not a name for a symbolic dimension",
+            f"{shown(name)} is not a name for a symbolic dimension",
             hint="use a Python identifier that is not a keyword, such as 'batch' or 'seq_len'",
         )
     return atom_dim(name)
@@ -78,7 +79,7 @@ def parse(text: str) -> Dim:
     except (ValueError, OverflowError, RecursionError, MemoryError) as error:
         reason = str(error)
     raise Error(
-        f"{text!r} is not a dimension: {reason}",
+        f"{shown(text)} is not a dimension: {reason}",
         hint="use names, integers, + - * // %, parentheses, max() and min(), as in '2*seq' or '(seq-1)//2+1'",
     )
 
@@ -127,13 +128,13 @@ def dim(x: Any, *, signed: bool = False) -> Dim:
         value = parse(x) if isinstance(x, str) else operator.index(x)
     except TypeError:
         raise Error(
-            f"a dimension is an integer or a symbolic expression, not {x!r} of type {type(x).__name__}",
+            f"a dimension is an integer or a symbolic expression, not {shown(x)} of type {type(x).__name__}",
             hint="give an int, or text such as 'seq' or '2*seq'",
         ) from None
     if isinstance(value, int) and value < 0 and not signed:
-        raise ShapeError(f"a dimension cannot be negative, but this one is {x!r}", hint="sizes are integers >= 0")
+        raise ShapeError(f"a dimension cannot be negative, but this one is {shown(x)}", hint="sizes are integers >= 0")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {x!r}")
+        raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {shown(x)}")
     return value
 
 
@@ -266,7 +267,7 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
     assert isinstance(slope, int) and isinstance(constant, int)  # no other symbol is left
     size, rest = divmod(value - constant, slope)
     if rest or size < 0:
-        raise ShapeError(f"no size of symbol {name!r} makes dimension '{d}' equal to {value}")
+        raise ShapeError(f"no size of symbol {shown(name)} makes dimension '{d}' equal to {value}")
     return {name: size}
 
 

@@ -16,6 +16,7 @@ from rlx.ir.arrays import as_numbers
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_integer, is_truth_value
 from rlx.ir.packages import required
+from rlx.ir.short import shown
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 
@@ -182,7 +183,7 @@ def dtype(x: object) -> DType:
     name = _name_of(x)
     if name is not None and name in _BY_NAME:
         return _BY_NAME[name]
-    described = f"{name!r}" if name is not None else f"{x!r} of type {type(x).__name__}"
+    described = f"{shown(name)}" if name is not None else f"{shown(x)} of type {type(x).__name__}"
     hint = next(hint for prefixes, hint in _HINTS if (name or "").startswith(prefixes))
     raise Error(f"{described} is not one of the dtypes {', '.join(d.name for d in DTYPES)}", hint=hint)
 
@@ -309,7 +310,7 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
         return other if other.is_inexact else promote(f32, other)
     if isinstance(value, complex):
         return c64
-    raise Error(f"expected a Python bool, int, float or complex, not {value!r} of type {type(value).__name__}")
+    raise Error(f"expected a Python bool, int, float or complex, not {shown(value)} of type {type(value).__name__}")
 
 
 # Values
@@ -345,7 +346,7 @@ def fitted(value: object, kind: DType) -> np.ndarray:
         array = array.astype(np.float32)
     integers = array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat)  # integers of more than 64 bits
     if array.dtype.kind not in "biufc" and not integers:
-        raise Error(f"a constant holds numbers, not {value!r:.60}")
+        raise Error(f"a constant holds numbers, not {shown(value)}")
     with np.errstate(all="ignore"):
         is_fitting = _fit(array, kind)
         if not is_fitting.all():

@@ -261,7 +261,7 @@ class EagerBuilder(threading.local, Builder):
         except Error as problem:
             if problem.location is None:
                 message = f"rlx.{name}: {problem.message}"
-                raise type(problem)(message, location=describe(location), hint=problem.hint) from None
+                raise problem.moved(message, location=describe(location)) from None
             raise
         for entry in spec.attributes:
             if entry.kind == "elements":  # an array of the user's, who may change it later

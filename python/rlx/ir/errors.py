@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from rlx.ir.printable import printable
+from rlx.ir.short import cut
 
 
 class Error(Exception):
@@ -12,14 +15,45 @@ class Error(Exception):
         message: What went wrong, what was expected and what came.
         location: The user's own place, as ``file:line`` or ``file:line:col``.
         hint: What to do about it.
+        caller: The user's line that asked for it, where the location is a place in another file: in a model.
+
+    Message and hint are of bounded length, however long the values are that they repeat.
     """
 
-    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
+    _longest: int | None = 6000  # characters
+
+    def __init__(
+        self, message: str, *, location: str | None = None, hint: str | None = None, caller: str | None = None
+    ):
+        message, hint = cut(message), cut(hint) if hint else hint
+        if self._longest is not None and len(message) > self._longest:
+            message = f"{message[: self._longest]} … of {len(message)} characters"
         self.message = message
         self.location = location
         self.hint = hint
-        text = f"{location}: {message}" if location else message
-        super().__init__(printable(f"{text}\n  hint: {hint}" if hint else text))
+        self.caller = caller
+        text = f"{cut(location)}: {message}" if location else message
+        notes = [f"\n  {what}: {note}" for what, note in (("called at", caller), ("hint", hint)) if note]
+        super().__init__(printable("".join([text, *notes])))
+
+    def moved(self, message: str | None = None, *, location: str | None = None, hint: str | None = None) -> Self:
+        """The same error with another message, place or hint; what is None stays."""
+        return self._again(message, location, hint, self.caller)
+
+    def called_at(self, place: str | None) -> Self:
+        """The same error, which names the user's line that asked for it as well."""
+        if place is None or self.caller is not None or self.location == place:
+            return self
+        return self._again(None, self.location or place, None, place if self.location else None)
+
+    def _again(self, message: str | None, location: str | None, hint: str | None, caller: str | None) -> Self:
+        made = type(self).__new__(type(self))  # a subclass may be made of other things than a message
+        made.__dict__ |= self.__dict__
+        text = self.message if message is None else message
+        Error.__init__(
+            made, text, location=location or self.location, hint=self.hint if hint is None else hint, caller=caller
+        )
+        return made
 
 
 class ShapeError(Error):
@@ -53,8 +87,6 @@ class CompileError(Error):
         details: The whole message. A compiler may print the module, with the cause somewhere in it: `message` has the cause
             first, and little of the rest.
     """
-
-    _longest: int | None = 6000  # characters
 
     def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
         self.details = message

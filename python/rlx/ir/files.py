@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx.ir.errors import Error
+from rlx.ir.short import shown
 
 # The largest size of a file that is read into memory.
 LARGEST = 4 << 30
@@ -42,7 +43,7 @@ def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
     except TypeError:
         name = path
     if not isinstance(name, str) or not name or "\0" in name or not _can_be_encoded(name):
-        raise Error(f"expected the path of {what}, got {path!r:.200}")
+        raise Error(f"expected the path of {what}, got {shown(path)}")
     return name
 
 
@@ -168,7 +169,7 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> No
     folder = file_name(path, "a folder")
     for name in files:
         if name in ("", ".", "..") or name != os.path.basename(name) or "\0" in name:
-            raise Error(f"cannot write {folder}: {name!r} is not the name of a file in it")
+            raise Error(f"cannot write {folder}: {shown(name)} is not the name of a file in it")
     with contextlib.ExitStack() as stack:
         try:
             if not os.path.isdir(folder):

@@ -37,7 +37,7 @@ def calling(
         if problem.location and len(op.regions):
             raise  # it is about an op inside of a region
         hint = problem.hint or defined_at(rule)
-        raise type(problem)(
+        raise problem.moved(
             f"{subject}: {problem.message}", location=describe(op.location), hint=hint
         ) from problem.__cause__
     except Exception as problem:

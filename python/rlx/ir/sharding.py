@@ -12,6 +12,7 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 
 # For each dimension the axes that it is spread over, the first of them outermost; none for one that every device has whole.
@@ -38,13 +39,13 @@ class Mesh:
     def __init__(self, axes: Mapping[str, int]):
         given: Any = axes  # users may pass what the annotation does not allow
         if not is_mapping(axes) or not axes:
-            raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {axes!r:.80}')
+            raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {shown(axes)}')
         self.axes: dict[str, int] = {}
         for name, size in given.items():
             if not isinstance(name, str) or not _AXIS.fullmatch(name):
-                raise Error(f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {name!r:.80}")
+                raise Error(f"a mesh's axis has a name of letters, digits and _.-, such as 'data', got {shown(name)}")
             if not is_integer(size) or size < 1:
-                raise Error(f"axis '{name}' of a mesh has a positive number of devices, got {size!r:.80}")
+                raise Error(f"axis '{name}' of a mesh has a positive number of devices, got {shown(size)}")
             self.axes[name] = int(size)
         if self.size > _MOST_DEVICES:
             raise Error(f"a mesh of {self.size} devices is larger than {_MOST_DEVICES}")
@@ -77,7 +78,7 @@ class Mesh:
         """
         jax, sharding = required("jax", "Mesh.to_jax"), required("jax.sharding", "Mesh.to_jax")
         if devices is not None and not is_iterable(devices):
-            raise Error(f"the devices of a mesh are a list of devices of JAX, got {devices!r:.80}")
+            raise Error(f"the devices of a mesh are a list of devices of JAX, got {shown(devices)}")
         given = list(jax.devices() if devices is None else devices)
         if len(given) < self.size or (devices is not None and len(given) != self.size):
             raise Error(
@@ -114,7 +115,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ShapeError(
-            f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {value!r:.80}'
+            f'a sharding is a tuple such as ("data", None), one entry for each dimension, got {shown(value)}'
         )
     entries: list[tuple[str, ...]] = []
     given: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
@@ -122,7 +123,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
         names: Any = (entry,) if isinstance(entry, str) else () if entry is None else entry
         if (not is_tuple(names) and not is_list(names)) or not all(isinstance(n, str) for n in names):
             raise ShapeError(
-                f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {entry!r:.80}"
+                f"an entry of a sharding is the name of an axis, None, or a tuple of names, got {shown(entry)}"
             )
         entries.append(tuple(names))
     if len(entries) > rank:
@@ -130,7 +131,7 @@ def sharding_of(value: Any, rank: int) -> Sharding:
     names = [name for entry in entries for name in entry]
     for i, name in enumerate(names):
         if not _AXIS.fullmatch(name):
-            raise ShapeError(f"{name!r:.80} is no name of an axis of a mesh")
+            raise ShapeError(f"{shown(name)} is no name of an axis of a mesh")
         if name in names[:i]:
             raise ShapeError(f"axis '{name}' is used twice in one sharding")
     return (*entries, *((),) * (rank - len(entries)))

@@ -22,6 +22,7 @@ from rlx.ir.sharding import (
     sharding_from_text,
     sharding_text,
 )
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def set_mesh(op: mlir.Operation, mesh: Any, arguments: Iterable[Argument] = ()) 
         Error: It is no mesh, or the sharding of an argument is not one of it.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
-        raise Error(f"mesh must be a rlx.Mesh, got {mesh!r:.80}", hint='rlx.Mesh({"data": 4, "model": 2})')
+        raise Error(f"mesh must be a rlx.Mesh, got {shown(mesh)}", hint='rlx.Mesh({"data": 4, "model": 2})')
     for a in arguments:
         if a.sharding is not None:
             check_sharding(a.sharding, a.shape, mesh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -15,9 +16,23 @@ _NUMPY = str(Path(np.__file__).parent)
 
 def raised_at(problem: Exception) -> str | None:
     """The innermost place where an exception came from outside this package, MLIR and NumPy: `see file:line`, for a hint."""
+    place = place_of(problem)
+    return None if place is None else f"see {place}"
+
+
+def place_of(problem: Exception, *libraries: str) -> str | None:
+    """The innermost place where an exception came from outside this package, MLIR, NumPy and other libraries: `file:line`.
+
+    Args:
+        problem: The exception.
+        libraries: The names of packages that have been imported.
+    """
+    others = [
+        str(Path(file).parent) + os.sep for n in libraries if (file := getattr(sys.modules.get(n), "__file__", None))
+    ]
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not frame.filename.startswith((_PACKAGE, _NUMPY, *_bindings())):
-            return f"see {frame.filename}:{frame.lineno}"
+        if not frame.filename.startswith((_PACKAGE, _NUMPY, "<", *others, *_bindings())):
+            return f"{frame.filename}:{frame.lineno}"
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
+from rlx.ir.short import shown
 from rlx.nn.module import Module, expect
 
 
@@ -37,8 +38,8 @@ class GELU(Activation):
     """`x·Φ(x)`; with `approximate="tanh"` by its usual formula."""
 
     def __init__(self, approximate: str = "none"):
-        if approximate not in ("none", "tanh"):
-            message = f"GELU: approximate must be 'none' or 'tanh', got {approximate!r:.60}"
+        if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
+            message = f"GELU: approximate must be 'none' or 'tanh', got {shown(approximate)}"
             raise Error(message, location=describe(caller_location()))
         super().__init__("gelu_approx" if approximate == "tanh" else "gelu")
 

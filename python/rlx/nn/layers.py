@@ -13,6 +13,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_real
 from rlx.ir.location import caller_location, describe
+from rlx.ir.short import shown
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
@@ -264,7 +265,7 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5):
         if not is_real(p) or not 0 <= p <= 1:
-            raise Error(f"p must be in [0, 1], got {p!r:.60}", location=describe(caller_location()))
+            raise Error(f"p must be in [0, 1], got {shown(p)}", location=describe(caller_location()))
         self.p = float(p)
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 from rlx.nn import init
 from rlx.nn.init import Initializer
 
@@ -31,7 +32,7 @@ class Parameter:
             raise ShapeError(f"a parameter has sizes that are known, got {self.shape}", location=place)
         if not callable(init):
             raise Error(
-                f"init is a function of a key and a shape, got {init!r:.60}",
+                f"init is a function of a key and a shape, got {shown(init)}",
                 location=describe(caller_location()),
                 hint="rlx.nn.init.constant(0.5) gives one for a number",
             )

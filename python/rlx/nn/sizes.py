@@ -7,6 +7,7 @@ from typing import Any
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_integer
 from rlx.ir.location import caller_location, describe
+from rlx.ir.short import shown
 
 _MOST = 2**40
 
@@ -23,7 +24,7 @@ def check_sizes(least: int = 0, **sizes: Any) -> None:
     """
     for name, size in sizes.items():
         if not is_integer(size) or not least <= size <= _MOST:
-            message = f"{name} must be an integer of at least {least}, got {size!r:.60}"
+            message = f"{name} must be an integer of at least {least}, got {shown(size)}"
             raise Error(message, location=describe(caller_location()))
 
 
@@ -36,7 +37,7 @@ def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:
     if is_integer(value):
         value = (value,) * count
     if not isinstance(value, (tuple, list)) or not value:
-        raise Error(f"{name} must be an integer or a sequence of integers, got {value!r:.60}")
+        raise Error(f"{name} must be an integer or a sequence of integers, got {shown(value)}")
     for size in value:
         check_sizes(**{name: size})
     return tuple(int(v) for v in value)

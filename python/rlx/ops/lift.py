@@ -14,6 +14,7 @@ from rlx.ir.dtype import DType, beside, dtype, f32, f64, fitted, i64, promote, w
 from rlx.ir.errors import ShapeError
 from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 
 Scalar = (bool, int, float, complex)
 
@@ -32,7 +33,7 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     if isinstance(value, Tensor):
         if value.builder is not b:
             problem, hint = value.elsewhere
-            raise ShapeError(f"{value!r} {problem}", hint=hint)
+            raise ShapeError(f"{shown(value)} {problem}", hint=hint)
         return value
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
@@ -119,9 +120,9 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     """
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
         hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
-        raise ShapeError(f"{name} must be an integer, got {axis!r}", hint=hint)
+        raise ShapeError(f"{name} must be an integer, got {shown(axis)}", hint=hint)
     if not -rank <= axis < rank:
-        raise ShapeError(f"{name} {axis} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {shown(axis)} is out of range for rank {rank}")
     return int(axis) % rank
 
 
@@ -148,7 +149,7 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> None:
         ShapeError: The axis is not in [0, rank).
     """
     if not 0 <= axis < rank:
-        raise ShapeError(f"{name} {axis} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {shown(axis)} is out of range for rank {rank}")
 
 
 def check_axes(axes: Sequence[int], rank: int) -> None:

@@ -73,7 +73,7 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             if problem.location is not None:
                 raise
             message = f"{shown}: {problem.message}"
-            raise type(problem)(message, location=describe(caller_location()), hint=problem.hint) from None
+            raise problem.moved(message, location=describe(caller_location())) from None
     if b is EAGER and METHOD_OF.get(name, name) not in surface.methods():
         return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
     method = METHOD_OF.get(name, name)

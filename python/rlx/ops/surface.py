@@ -15,6 +15,7 @@ from rlx.ir.card import Card
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import describe
 from rlx.ir.regions import IN_BODY
+from rlx.ir.short import shown
 from rlx.ir.traces import raised_at
 from rlx.ops import manual, operators, other_names, signatures
 
@@ -73,7 +74,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             if problem.location is not None:
                 raise
             message = f"{name}: {problem.message}"
-            raise type(problem)(message, location=describe(self.location), hint=problem.hint) from None
+            raise problem.moved(message, location=describe(self.location)) from None
         except Exception as problem:
             # What a function among the arguments raises is its own affair.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):
@@ -96,7 +97,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
         if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
             reason = f"got an unexpected keyword argument {unknown[0]!r}"
         return CallError.of(name, reason, names, place)
-    others = ", ".join(f"{n} = {v!r:.60}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
+    others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
     what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
     return ShapeError(f"{name}: {what}", location=place)
 

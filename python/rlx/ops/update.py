@@ -103,7 +103,7 @@ class Selection:
             if problem.location is not None:
                 raise
             message, place = f"updating {x.shape}: {problem.message}", describe(b.location)
-            raise type(problem)(message, location=place, hint=problem.hint) from None
+            raise problem.moved(message, location=place) from None
 
 
 def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:

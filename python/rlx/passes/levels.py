@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx.ir.errors import Error
+from rlx.ir.short import shown
 
 if TYPE_CHECKING:
     from rlx.passes.base import Pass
@@ -25,9 +26,9 @@ def check_options(level: Any, fast_math: Any = False) -> None:
         Error: It is not.
     """
     if isinstance(level, bool) or not isinstance(level, int) or level not in LEVELS:
-        raise Error(f"opt={level!r:.60} is not one of the levels {', '.join(map(str, LEVELS))}")
+        raise Error(f"opt={shown(level)} is not one of the levels {', '.join(map(str, LEVELS))}")
     if not isinstance(fast_math, bool):
-        raise Error(f"fast_math={fast_math!r:.60} is neither True nor False")
+        raise Error(f"fast_math={shown(fast_math)} is neither True nor False")
 
 
 def to_mir(

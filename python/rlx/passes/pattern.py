@@ -393,7 +393,7 @@ def applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
     except Error as problem:
         message = f"pattern '{entry.name}': {problem.message}"
         place = problem.location or describe(op.operation.location)
-        raise type(problem)(message, location=place, hint=problem.hint) from problem.__cause__
+        raise problem.moved(message, location=place) from problem.__cause__
     except Exception as problem:
         raise _wrong(entry, op, f"raised {type(problem).__name__}: {problem}", raised_at(problem)) from problem
 

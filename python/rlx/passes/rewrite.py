@@ -121,7 +121,7 @@ def checked_replacement(op: mlir.Operation, builder: Builder, function: Callable
     except Error as problem:
         if problem.location is not None:
             raise
-        raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+        raise problem.moved(f"{name}: {problem.message}", location=place) from None
     except Exception as problem:
         message = f"the replacement of {name} raised {type(problem).__name__}: {problem}"
         raise Error(message, location=place, hint=raised_at(problem)) from problem

@@ -100,7 +100,7 @@ def _run_named(step: Step, module: mlir.Module) -> None:
         if problem.message.startswith(f"{step.name}: "):
             raise
         message = f"{step.name}: {problem.message}"
-        raise type(problem)(message, location=problem.location, hint=problem.hint) from problem.__cause__
+        raise problem.moved(message) from problem.__cause__
     except Exception as problem:
         message = f"{step.name}: internal error: {type(problem).__name__}: {problem}"
         place = raised_at(problem)

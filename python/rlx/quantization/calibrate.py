@@ -115,9 +115,7 @@ def called(call: Runner, batch: Mapping[str, Any], number: int) -> list[np.ndarr
     try:
         return call(batch)
     except Error as problem:
-        raise type(problem)(
-            f"batch {number}: {problem.message}", location=problem.location, hint=problem.hint
-        ) from None
+        raise problem.moved(f"batch {number}: {problem.message}") from None
 
 
 def runner(graph: Graph, values: Mapping[str, Any], device: Any) -> Runner:

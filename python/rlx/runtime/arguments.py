@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
@@ -26,7 +27,7 @@ def checked_threads(threads: int | None) -> int | None:
     if threads is None:
         return None
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
-        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {threads!r:.60}")
+        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {shown(threads)}")
     return threads
 
 
@@ -37,7 +38,7 @@ def checked_cast(cast: Any) -> bool:
         Error: It is neither True nor False.
     """
     if not isinstance(cast, bool):
-        raise Error(f"cast is True or False, not {cast!r:.60}")
+        raise Error(f"cast is True or False, not {shown(cast)}")
     return cast
 
 

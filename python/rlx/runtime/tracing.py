@@ -10,6 +10,7 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.locks import make_lock
 from rlx.ir.pytree import distinct
+from rlx.ir.short import shown
 from rlx.ir.traces import defined_at
 from rlx.runtime.compiled import CompiledGraph
 
@@ -31,7 +32,7 @@ def signature_of(function: Any, decorator: str) -> inspect.Signature:
         Error: It is no function, or has no signature.
     """
     if not callable(function):
-        raise Error(f"{decorator} takes a function of tensors, got {function!r:.60}")
+        raise Error(f"{decorator} takes a function of tensors, got {shown(function)}")
     try:
         return inspect.signature(function)
     except (TypeError, ValueError) as problem:
@@ -71,7 +72,7 @@ def static_names(static: Any, signature: inspect.Signature, what: str) -> frozen
     for name in names:
         if not isinstance(name, str) or (name not in signature.parameters and not takes_any):
             known = ", ".join(signature.parameters) or "none"
-            raise Error(f"{what}: static= takes names of arguments, got {name!r:.60}; the function has {known}")
+            raise Error(f"{what}: static= takes names of arguments, got {shown(name)}; the function has {known}")
     return frozenset(names)
 
 

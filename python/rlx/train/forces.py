@@ -7,6 +7,7 @@ from typing import Any
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.short import shown
 from rlx.train.schedules import check_number
 from rlx.transforms.base import tensor_graph
 from rlx.transforms.grad import grad_with_loss
@@ -50,13 +51,13 @@ def force_energy_loss(
     summed = tensor_graph(energy_graph).clone()
     outputs = dict(zip([o.name for o in summed.outputs], summed.output_tensors, strict=True))
     chosen = next(iter(outputs), None) if energy is None else energy
-    if chosen not in outputs:
-        raise Error(f"the graph has no output '{chosen}'; it has {', '.join(outputs) or 'none'}")
+    if not isinstance(chosen, str) or chosen not in outputs:
+        raise Error(f"the graph has no output {shown(chosen)}; it has {', '.join(outputs) or 'none'}")
     if not outputs[chosen].dtype.is_float:
         raise Error(f"the energy '{chosen}' must hold floats, it is {outputs[chosen].shape}")
-    if positions not in {a.name for a in summed.inputs}:
+    if not isinstance(positions, str) or positions not in {a.name for a in summed.inputs}:
         input_names = ", ".join(a.name for a in summed.inputs)
-        raise Error(f"the graph has no input '{positions}'; it has {input_names or 'none'}")
+        raise Error(f"the graph has no input {shown(positions)}; it has {input_names or 'none'}")
     # The gradient of the sum over a batch holds the gradients of all its structures.
     summed.set_outputs({_TOTAL: summed.sum(outputs[chosen]), "energy": outputs[chosen]})
 

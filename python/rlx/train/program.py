@@ -14,6 +14,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Sharding
+from rlx.ir.short import shown
 from rlx.ir.signature import sign_function
 from rlx.ir.suggestions import suggestion
 from rlx.passes import run
@@ -71,10 +72,10 @@ def training_graph(
         Error: An option is wrong, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
     """
     if not isinstance(optimizer, Optimizer):
-        raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {optimizer!r}")
+        raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {shown(optimizer)}")
     check_count("accumulate", accumulate)
     if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
-        raise Error(f"clip_norm must be positive, got {clip_norm!r}")
+        raise Error(f"clip_norm must be positive, got {shown(clip_norm)}")
     if ema is not None:
         check_share("ema", ema)
     dtypes = precision_policy(precision)
@@ -89,7 +90,7 @@ def training_graph(
     if outputs and loss not in outputs:
         close = suggestion(loss, outputs)
         raise Error(
-            f"the graph has no output {loss!r:.60} for the loss{close}; its outputs are: {', '.join(outputs[:20])}"
+            f"the graph has no output {shown(loss)} for the loss{close}; its outputs are: {', '.join(outputs[:20])}"
         )
     for output in outputs:
         if output != loss and output in ("loss", "step"):
@@ -251,7 +252,7 @@ class _Update:
         shape = Shape(argument.shape.dims, kind)
         slots = optimizer.states(shape)
         if not isinstance(slots, Mapping):
-            raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
+            raise Error(f"{optimizer.name}: states must give a dictionary of shapes by name, got {shown(slots)}")
         states = {
             slot: g.state(
                 f"{optimizer.name}_{slot}/{argument.name}", slot_shape, sharding=_sharding(argument, slot_shape)

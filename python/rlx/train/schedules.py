@@ -15,6 +15,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.calls import answered
 from rlx.ir.dtype import f32
 from rlx.ir.errors import Error
+from rlx.ir.short import shown
 
 Schedule = Callable[[Any, Tensor], Any]
 
@@ -159,11 +160,11 @@ def check_number(name: str, value: Any, *, least: float = -math.inf, above: floa
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) <= f32.max:
-        raise Error(f"{name} must be a finite number, got {value!r}")
+        raise Error(f"{name} must be a finite number, got {shown(value)}")
     if number < least:
-        raise Error(f"{name} must not be less than {least}, got {value!r}")
+        raise Error(f"{name} must not be less than {least}, got {shown(value)}")
     if number <= above:
-        raise Error(f"{name} must be greater than {above}, got {value!r}")
+        raise Error(f"{name} must be greater than {above}, got {shown(value)}")
     return number
 
 
@@ -174,7 +175,7 @@ def check_share(name: str, value: Any) -> float:
         Error: The value is not such a number.
     """
     if not 0 <= check_number(name, value) < 1:
-        raise Error(f"{name} must be at least 0 and less than 1, got {value!r}")
+        raise Error(f"{name} must be at least 0 and less than 1, got {shown(value)}")
     return float(value)
 
 
@@ -185,7 +186,7 @@ def check_flag(name: str, value: Any) -> None:
         Error: The value is something else.
     """
     if not isinstance(value, bool):
-        raise Error(f"{name} must be True or False, got {value!r}")
+        raise Error(f"{name} must be True or False, got {shown(value)}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
@@ -195,5 +196,5 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
         Error: The value is not such an integer.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
-        raise Error(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise Error(f"{name} must be an integer of at least {least}, got {shown(value)}")
     return int(value)

@@ -18,6 +18,7 @@ from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Sharding
+from rlx.ir.short import shown
 from rlx.ir.signature import find_function
 from rlx.ir.suggestions import suggestion
 from rlx.passes import run
@@ -194,7 +195,7 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
     if isinstance(names, str):
         return (names,)
     if not is_iterable(names) or not all(isinstance(n, str) for n in names):
-        raise Error(f"{what} must be a list of names of arguments, got {names!r}")
+        raise Error(f"{what} must be a list of names of arguments, got {shown(names)}")
     return tuple(names)
 
 

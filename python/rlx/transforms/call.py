@@ -54,7 +54,7 @@ def call(graph: Any, /, *inputs: Any, **named: Any) -> Any:
         _check(bound, arguments)
     except Error as problem:
         message = f"call of graph '{source.name}': {problem.message}"
-        raise type(problem)(message, location=problem.location or place, hint=problem.hint) from None
+        raise problem.moved(message, location=problem.location or place) from None
     with b.named(source.name):
         results = b.inline(bound.function.entry_block, arguments)
     outputs: list[Tensor] = []

@@ -11,6 +11,7 @@ from typing import Any
 from rlx.ir.calls import answered
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
@@ -61,7 +62,7 @@ class Grad(Transform, name="rlx-grad"):
             raise PassError(f"{self.name}: graph '{graph.name}' has no outputs")
         chosen = names[0] if self.loss is None else self.loss
         if not isinstance(chosen, str):
-            raise PassError(f"{self.name}: loss must be the name of an output, got {chosen!r}")
+            raise PassError(f"{self.name}: loss must be the name of an output, got {shown(chosen)}")
         if chosen not in names:
             raise PassError(f"{self.name}: the graph has no output '{chosen}'{suggestion(chosen, names)}")
         index = next(i for i, o in enumerate(graph.results) if o.updates is None and o.name == chosen)
@@ -77,7 +78,7 @@ class Grad(Transform, name="rlx-grad"):
 
     def _check_reached(self, graph: Graph, gradients: dict[str, Any]) -> None:
         if self.unused not in UNUSED:
-            raise Error(f"unused must be one of {', '.join(UNUSED)}, got {self.unused!r}")
+            raise Error(f"unused must be one of {', '.join(UNUSED)}, got {shown(self.unused)}")
         unreached = [name for name, gradient in gradients.items() if gradient is None]
         if unreached and self.unused == "error":
             names = ", ".join(f"'{name}'" for name in unreached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
@@ -31,6 +32,28 @@ def content_of(path: str | os.PathLike[str]) -> Content:
     except OSError as problem:
         raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
     return read_bytes(name)
+
+
+def content_of_file(path: str | os.PathLike[str], what: str) -> Content:
+    """The content of a file that another program has written; never of what has no end, or keeps its reader waiting.
+
+    Args:
+        path: The file.
+        what: What is in it, for messages.
+
+    Raises:
+        Error: The file is missing or cannot be read, or is a folder, a pipe, a socket or a device.
+    """
+    name = file_name(path)
+    mode = stat.S_IFREG
+    with contextlib.suppress(OSError):  # said when it is read
+        mode = os.stat(name).st_mode
+    if stat.S_ISDIR(mode):
+        raise Error(f"expected a file of {what}, and {name} is a folder")
+    if not stat.S_ISREG(mode):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise Error(f"expected a file of {what}, and {name} is {kind}", hint="read it, and give its bytes")
+    return content_of(name)
 
 
 def check_regular(name: str) -> None:

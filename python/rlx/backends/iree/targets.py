@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from rlx.backends.flags import check_own
 from rlx.backends.iree.alternatives import ALTERNATIVES, is_process_flag
 from rlx.backends.iree.architectures import (
     CPU_ARCHS,
@@ -343,9 +344,10 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     ``extra_flags`` are added to every attempt, after the target's own flags, so they have priority.
 
     Raises:
-        CompileError: There is no such target or architecture.
+        CompileError: There is no such target or architecture, or a flag is one of other targets.
     """
     name = _TARGET_ALIASES.get(name, name)
+    check_own(name, extra_flags)
     if name not in _FAMILIES:
         raise _unknown("target", name, _FAMILIES)
     family = _FAMILIES[name]

@@ -71,7 +71,9 @@ def from_flag(flag: str) -> tuple[str, Any]:
     """
     name, equals, text_value = flag.removeprefix("--").partition("=")
     if not name.startswith("xla_") or not equals:
-        raise CompileError(f"flag {flag!r}: expected an option of XLA, such as --xla_cpu_use_fusion_emitters=false")
+        raise CompileError(
+            f"flag {flag!r:.100}: expected an option of XLA, such as --xla_cpu_use_fusion_emitters=false"
+        )
     truth_values: dict[str, bool] = {"true": True, "false": False}
     value = truth_values.get(
         text_value.lower(), int(text_value) if text_value.isdecimal() and len(text_value) < 10 else text_value

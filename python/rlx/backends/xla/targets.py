@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rlx.backends.flags import check_own
 from rlx.backends.xla.flags import STABLEHLO_VERSION
 from rlx.backends.xla.options import Options, from_flag
 from rlx.ir.costs import Costs
@@ -94,6 +95,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     """
     if arch not in (None, _ARCHS[name]):
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
+    check_own(name, extra_flags, (STABLEHLO_VERSION,))
     versions = [f for f in extra_flags if f.partition("=")[0] == STABLEHLO_VERSION]
     options = tuple(from_flag(f) for f in extra_flags if f not in versions)
     return Target(name, _ARCHS[name], options, version=_version(name, versions[-1]) if versions else None)

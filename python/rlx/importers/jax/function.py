@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.jax.kept import Kept, module_of, platforms
+from rlx.importers.jax.closed_over import Opened, opened
+from rlx.importers.jax.kept import Kept, module_of, platforms, tracing
 from rlx.importers.stablehlo.function import from_module, usable_names
-from rlx.importers.table import LARGEST_LITERAL
+from rlx.importers.table import LARGEST_LITERAL, importer
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_integer
 from rlx.ir.packages import required
 
 
+@importer
 def from_jax(
     function: Callable[..., Any],
     *args: Any,
@@ -88,17 +90,23 @@ def traced(
     """
     jax = required("jax", "rlx.from_jax")
     function, args = _of_key_data(jax, function, args)
-    jitted = jax.jit(function, keep_unused=True)
+    called = Opened(jax.jit(function, keep_unused=True), args)
+    # Where the user says what the parameters are, constants are none: they would be trained.
+    largest_literal = LARGEST_LITERAL if params is None else math.inf
+    if params is None:
+        with tracing():
+            called = opened(jax, called.function, args)
+    closed_over = {f"constant{n}": value for n, value in enumerate(called.closed_over)}
     problem: UnsupportedError | None = None
     for platform in platforms():
         try:
             kept = Kept()
-            exported = kept.export(jitted, args, platform)
-            names = names or [f"arg{n}" for n in range(len(exported.in_avals))]
-            module = module_of(exported)
-            # Where the user says what the parameters are, constants are none: they would be trained.
-            largest_literal = LARGEST_LITERAL if params is None else math.inf
-            return from_module(module, "main", largest_literal, names, params, kept), exported.out_tree
+            exported = kept.export(called.function, called.args, platform)
+            names = names or [f"arg{n}" for n in range(len(exported.in_avals) - len(closed_over))]
+            module, constants = module_of(exported)
+            known = closed_over if params is None else params
+            graph = from_module(module, "main", largest_literal, [*names, *closed_over], known, kept, constants)
+            return graph, called.out_tree or exported.out_tree
         except UnsupportedError as found:
             problem = problem or found
     assert problem is not None

@@ -7,9 +7,10 @@ has: of functions under `custom_jvp` and `custom_vjp`, or of those that JAX comp
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,10 +20,12 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.jax.primitives import accepts, primitives
 from rlx.importers.stablehlo.function import CALL, inlined
+from rlx.importers.stablehlo.large import Constants, of_artifact
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
+from rlx.ir.traces import place_of
 
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.
 _DERIVED = (
@@ -70,6 +73,24 @@ class _Call:
     given: Sequence[Any]
 
 
+@contextlib.contextmanager
+def tracing() -> Generator[None]:
+    """The context in which JAX traces and exports functions.
+
+    Raises:
+        UnsupportedError: The platform does not have a primitive.
+        Error: JAX cannot trace or export it.
+    """
+    try:
+        yield
+    except NotImplementedError as problem:
+        raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
+    except Exception as problem:
+        kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
+        place = place_of(problem, "jax", "jaxlib", "contextlib")
+        raise Error(f"JAX cannot trace the function: {kind}: {message}", location=place) from problem
+
+
 class Kept:
     """The calls of one export.
 
@@ -93,16 +114,11 @@ class Kept:
             raise Error(
                 "this version of JAX is newer than RLX knows: jax.export.export has changed", hint="jax 0.10 is known"
             )
-        try:
+        with tracing():
             allowed = [export.DisabledSafetyCheck.custom_call(CALL)]
             rules = tuple((p, self._lowered) for p in self._primitives())
             exported = export.export(function, platforms=[platform], disabled_checks=allowed, **{_RULES: rules})
             return exported(*args)
-        except NotImplementedError as problem:
-            raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
-        except Exception as problem:
-            kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
-            raise Error(f"JAX cannot trace the function: {kind}: {message}") from problem
 
     def _primitives(self) -> list[Any]:
         """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
@@ -123,15 +139,16 @@ class Kept:
         return self._calls[number].emitted(g, operands, lifted)
 
 
-def module_of(exported: Any) -> mlir.Module:
-    """The module that JAX exported in this process, which needs no other one to be read.
+def module_of(exported: Any) -> tuple[mlir.Module, Constants]:
+    """The module that JAX exported in this process, which needs no other one to be read, and its large constants.
 
     Raises:
         Error: The bindings cannot read it.
     """
+    artifact, constants = of_artifact(exported.mlir_module_serialized)
     with mlir.entered():
         try:
-            return mlir.stablehlo().deserialize_portable_artifact(mlir.context(), exported.mlir_module_serialized)
+            return mlir.stablehlo().deserialize_portable_artifact(mlir.context(), artifact), constants
         except Exception as problem:
             raise Error(
                 f"what JAX exports cannot be read: {problem}", hint="use jax and rlx of the same time"
@@ -279,10 +296,10 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
 
     kept = Kept(depth)
     args = [of_aval(a, k) for a, k in zip(avals, kinds, strict=True)]
-    module = module_of(kept.export(jax.jit(of_data, keep_unused=True), args, platforms()[0]))
+    module, constants = module_of(kept.export(jax.jit(of_data, keep_unused=True), args, platforms()[0]))
 
     def emit(g: Graph, operands: Sequence[Tensor], lifted: bool = False) -> list[Tensor]:
-        return inlined(module, g, operands, largest_literal=math.inf, kept=kept, lifted=lifted)
+        return inlined(module, g, operands, largest_literal=math.inf, kept=kept, lifted=lifted, constants=constants)
 
     return emit
 

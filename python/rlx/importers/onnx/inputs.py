@@ -5,7 +5,8 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ class OpenSizes:
         """
         if declared.HasField("dim_value") and declared.dim_value != -1:  # as some write what is open
             return dim.dim(declared.dim_value)
-        name = declared.dim_param if re.search(r"\w", declared.dim_param) else place  # "?" names nothing
+        has_name = re.search(r"\w", declared.dim_param)  # "?" names nothing
+        name = declared.dim_param if has_name else _unused(place, self.names)
         if name not in self.found:
             self.found[name] = self._made(name)
         return self.found[name]
@@ -85,16 +87,18 @@ class OpenSizes:
         made = re.sub(r"\W+", "_", unicodedata.normalize("NFKC", name)).strip("_")[:64] or "size"
         if not made.isidentifier() or keyword.iskeyword(made) or made in CALLS:
             made = f"size_{made}"
-        taken = {n for d in self.found.values() for n in dim.symbols(d)} | (set(self.names) - {name})
-        number = 1
-        while (unique := made if number == 1 else f"{made}_{number}") in taken:
-            number += 1
-        return unique
+        return _unused(made, {n for d in self.found.values() for n in dim.symbols(d)} | (set(self.names) - {name}))
 
     @property
     def open(self) -> list[str]:
         """The names, in the model, of sizes without a value."""
         return [n for n, d in self.found.items() if isinstance(d, DimExpr)]
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    """A name, with a number if it is taken."""
+    names = (name if number == 1 else f"{name}_{number}" for number in count(1))
+    return next(n for n in names if n not in taken)
 
 
 def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) -> None:

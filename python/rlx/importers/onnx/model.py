@@ -10,15 +10,19 @@ from rlx.importers.onnx.inputs import OpenSizes, define_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.table import importer
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
+from rlx.ir.location import caller_location, describe
 from rlx.ir.packages import required
-from rlx.weights.mapped import content_of
+from rlx.ir.short import shown
+from rlx.weights.mapped import content_of_file
 
 _WHAT = "rlx.from_onnx"
 
 
+@importer
 def from_onnx(
     source: str | bytes | os.PathLike[str],
     *,
@@ -51,9 +55,9 @@ def from_onnx(
     if isinstance(source, (bytes, bytearray)):
         return from_bytes(source, "<bytes>", None, sizes, constants)
     if not isinstance(source, (str, os.PathLike)) or source == "":
-        raise Error(f"expected the path of an ONNX file or its bytes, got {source!r:.50}")
+        raise Error(f"expected the path of an ONNX file or its bytes, got {shown(source)}")
     name = file_name(source)
-    return from_bytes(content_of(source), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
+    return from_bytes(content_of_file(source, "ONNX"), name, os.path.dirname(os.path.abspath(name)), sizes, constants)
 
 
 def from_bytes(
@@ -74,7 +78,7 @@ def from_bytes(
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
-            raise Error(f"{what}: expected values by name, got {given!r:.50}")
+            raise Error(f"{what}: expected values by name, got {shown(given)}")
     onnx = required("onnx", _WHAT)
     message = onnx.ModelProto()
     try:
@@ -87,8 +91,11 @@ def from_bytes(
     try:
         model = Model(onnx, message, name, folder)
         return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
-    except Error:
-        raise
+    except Error as problem:
+        said = f"{name}:" in str(problem) or problem.message.startswith((f"{name} ", "sizes: ", "constants: "))
+        if said or problem.location not in (None, describe(caller_location())):
+            raise
+        raise problem.moved(location=name) from None
     except UNVERIFIED as problem:  # a name that is no text, a field of another kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
@@ -110,7 +117,7 @@ def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
         # What has no meaning for all sizes may have one for some.
         names = ", ".join(map(repr, sizes.open))
         hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
-        raise type(problem)(problem.message, location=problem.location, hint=hint) from None
+        raise problem.moved(hint=hint) from None
     outputs = {}
     for declared in message.output:
         what = f"output '{declared.name}'"

@@ -164,6 +164,8 @@ class Scope:
         """Give names to initialisers."""
         for tensor in initialisers:
             weight = self.model.weight(tensor)
+            if weight.name in self.values:
+                raise ParseError(f"{self.model.name}: two initialisers are called '{weight.name}'")
             self.values[weight.name] = Value(weight=weight, known=_small(weight))
 
     def run(self, nodes: Any) -> None:
@@ -171,10 +173,11 @@ class Scope:
         for node in in_order(nodes, lambda name: self.find(name) is not None):
             place = self.model.place(node)
             self.model.count()
+            self._check_new(node, place)
             try:
                 results = self._results(node, place)
-            except Error:
-                raise
+            except Error as problem:
+                raise problem if problem.location else problem.moved(location=place) from None
             except UNVERIFIED as problem:
                 message = f"{self.model.op(node)} is not written as ONNX says: {type(problem).__name__}: {problem}"
                 raise ParseError(message, location=place) from None
@@ -182,6 +185,18 @@ class Scope:
                 message = f"{self.model.op(node)} with {len(node.output)} results cannot be imported"
                 raise UnsupportedError(message, location=place)
             self.values.update({n: v for n, v in zip(node.output, results, strict=False) if n})
+
+    def _check_new(self, node: Any, place: str) -> None:
+        """What a node gives has names that nothing else in its graph has.
+
+        Raises:
+            ParseError: One has been given before.
+        """
+        names = [n for n in node.output if n]
+        for i, name in enumerate(names):
+            if name in self.values or name in names[:i]:
+                message = f"{self.model.op(node)} gives '{name}', which has been given before"
+                raise ParseError(message, location=place, hint="in ONNX, every name of a graph is given once")
 
     def operands(self, node: Any) -> list[Value | None]:
         """The values that a node takes, None for one that is left out."""
@@ -209,7 +224,7 @@ class Scope:
             except UnsupportedError as problem:
                 location = problem.location or place
                 message = problem.message if location != place else f"{op} {problem.message}"
-                raise UnsupportedError(message, location=location, hint=problem.hint) from None
+                raise problem.moved(message, location=location) from None
         values = self.operands(node)
         attributes = self.attributes(node)
         rule = imports.rules.get(op)

@@ -10,20 +10,25 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.stablehlo import large
 from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.held import Held
+from rlx.importers.stablehlo.large import Constants
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import elements_held, shape_held
+from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import ending
-from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
+from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
+from rlx.ir.short import shown
 from rlx.ir.signature import find_function, functions
-from rlx.ir.text import decoded, is_path, parse_module, read_text
+from rlx.ir.text import parse_module
+from rlx.weights.weight import Weight
 
 _PREFIX = "stablehlo."
+_CONSTANT = "stablehlo.constant"
 _COMPOSITE = "stablehlo.composite"
 _CUSTOM_CALL = "stablehlo.custom_call"
 _CALLS = ("func.call", _COMPOSITE)
@@ -41,6 +46,7 @@ _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom 
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
+@importer
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph of a StableHLO module, whose sizes are static.
 
@@ -59,28 +65,22 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         Error: The file cannot be read, a size is dynamic, a dtype is none of the twelve, or functions call themselves.
     """
     if entry is not None and not isinstance(entry, str):
-        raise Error(f"entry is the name of a function, got {entry!r:.60}")
-    if isinstance(source, (bytes, bytearray)):
-        text, name = decoded(bytes(source), "<bytes>"), "<bytes>"
-    elif isinstance(source, str) and not source:
+        raise Error(f"entry is the name of a function, got {shown(entry)}")
+    if isinstance(source, str) and not source:
         raise ParseError("expected StableHLO as text, as bytes or as a path, got an empty string")
-    elif not isinstance(source, (str, os.PathLike)):
+    if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
         raise Error(f"expected StableHLO as text, as bytes or as a path, got {type(source).__name__}")
-    elif is_path(source):
-        text, name = read_text(source), os.fspath(source)
-    else:
-        text, name = str(source), "<text>"
-    if isinstance(text, str) and "chlo." in text:
-        text = as_custom_calls(text)
+    read = large.read(source)
+    text = as_custom_calls(read.text) if "chlo." in read.text else read.text
     try:
-        module = parse_module(text, name)
+        module = parse_module(text, read.name)
     except ParseError as problem:
         if not (foreign := _UNKNOWN_DIALECT.search(problem.message)):
             raise
         hint = "a portable artifact has none of it: jax.export.export(jax.jit(f))(…).mlir_module_serialized"
         message = f"'{foreign['op']}' is of the dialect '{foreign['dialect']}', not of StableHLO"
         raise UnsupportedError(message, location=problem.location, hint=hint) from None
-    return from_module(module, entry)
+    return from_module(module, entry, constants=read.constants)
 
 
 def is_stablehlo(module: mlir.Module) -> bool:
@@ -96,6 +96,7 @@ def from_module(
     names: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
     kept: Kept | None = None,
+    constants: Constants = large.NONE,
 ) -> Graph:
     """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
@@ -106,9 +107,10 @@ def from_module(
         names: Of the arguments; None takes those that the module has.
         params: The names of arguments that are parameters, each with its value or None; the others are inputs.
         kept: What calls of `rlx.call` give, by number.
+        constants: The large constants that stand beside the module.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal, kept).graph_of(find_function(module, entry), names, params or {})
+    return _Import(module, largest_literal, kept, constants).graph_of(find_function(module, entry), names, params or {})
 
 
 def inlined(
@@ -119,13 +121,16 @@ def inlined(
     largest_literal: float,
     kept: Kept,
     lifted: bool,
+    constants: Constants,
 ) -> list[Tensor]:
     """The results of the function of a module for tensors of a graph, which `lifted` says are in the place of scalars.
 
     See `from_module`.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal, kept).results_in(g, find_function(module, None), operands, lifted)
+    return _Import(module, largest_literal, kept, constants).results_in(
+        g, find_function(module, None), operands, lifted
+    )
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
@@ -143,8 +148,8 @@ def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
 
 
 class _Import:
-    def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None):
-        self.largest_literal, self.kept = largest_literal, kept
+    def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None, constants: Constants):
+        self.largest_literal, self.kept, self.constants = largest_literal, kept, constants
         self.functions = {f.name.value: f for f in functions(module)}
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
@@ -278,12 +283,14 @@ class _Import:
         name = composite_rule(op) or op.name.removeprefix(_PREFIX)
         held = Held(op, name)
         try:
-            attributes = {n: _value(a) for n, a in _inherent(op)}
+            attributes = {n: _value(a, self.constants) for n, a in _inherent(op)}
+            if op.name != _CONSTANT:
+                attributes = {n: v.numpy() if isinstance(v, Weight) else v for n, v in attributes.items()}
         except Error as problem:
-            raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+            raise problem.moved(f"{name}: {problem.message}", location=place) from None
         if op.name == _COMPOSITE:
             given = attributes.get("composite_attributes") or {}
-            attributes = {n.name: _value(n.attr) for n in given}
+            attributes = {n.name: _value(n.attr, self.constants) for n in given}
         rule = held.rule(imports.rules, place)
         takes = imports.rules[rule].attributes
         if op.name == _CUSTOM_CALL and name != "custom_call":
@@ -361,7 +368,7 @@ def _config(op: mlir.Operation) -> dict[str, Any]:
     if "mhlo.backend_config" not in op.attributes:
         return {}
     given = op.attributes["mhlo.backend_config"]
-    return {n.name: _value(n.attr) for n in given} if isinstance(given, mlir.ir.DictAttr) else {}
+    return {n.name: _value(n.attr, large.NONE) for n in given} if isinstance(given, mlir.ir.DictAttr) else {}
 
 
 def _callee(op: mlir.Operation) -> str | None:
@@ -390,15 +397,15 @@ def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
             yield key, op.attributes[key]
 
 
-def _value(attribute: Any) -> Any:
+def _value(attribute: Any, constants: Constants) -> Any:
     """An attribute as a Python value; other attributes stay as they are."""
     ir = mlir.ir
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value
     if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attribute)
-    if isinstance(attribute, ir.DenseElementsAttr):
-        return elements_held(attribute)
+    if (elements := constants.elements(attribute)) is not None:
+        return elements
     if enum := re.fullmatch(r"#stablehlo<\w+ (\w+)>", str(attribute)):
         return enum[1]
     return attribute

@@ -13,11 +13,12 @@ from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
+from rlx.weights.weight import Weight
 
 
 @imports("constant")
 def constant(g: Any, *, value: Any, largest_literal: float) -> Tensor:
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, (np.ndarray, Weight)):
         raise UnsupportedError(
             "whose elements are not written as dense<…> cannot be imported",
             hint="write resources and sparse elements as dense ones",

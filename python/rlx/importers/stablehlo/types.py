@@ -5,7 +5,9 @@ ui64 is held in i64, by its bits; ui16 in u32, by its numbers; a quantised numbe
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -144,6 +146,41 @@ def elements_held(attribute: Any) -> np.ndarray:
         held = single.view(np.int64) if kind == "ui64" else single.astype(np.uint32)
         return np.broadcast_to(held, tuple(attribute.type.shape))
     return np.array(attribute).view(np.int64) if kind == "ui64" else np.array(attribute).astype(np.uint32)
+
+
+def one_of(attribute: Any) -> bytes:
+    """The bytes of the element of a splat.
+
+    Raises:
+        Error: Its type is not held.
+    """
+    if foreign(attribute.type) is None:
+        return elements_from_mlir(attribute).reshape(-1)[:1].tobytes()
+    bits = mlir.ir.IntegerType(attribute.type.element_type).width
+    return (attribute.get_splat_value().value & (2**bits - 1)).to_bytes(bits // 8, "little")
+
+
+def of_stored(type_: Any, stored: Any) -> tuple[DType, Callable[[], Any]]:
+    """The dtype in which the elements of a tensor type are held, and a function that gives their bytes.
+
+    Args:
+        type_: The type.
+        stored: The elements as MLIR stores them: truth values as bytes, or in bytecode eight in a byte.
+
+    Raises:
+        Error: Their type is not held, or they are not so many.
+    """
+    kind, held = foreign(type_), _shape_held(type_)
+    count = math.prod(held.static)
+    expected = count * (2 if kind == "ui16" else held.dtype.itemsize)
+    packed = held.dtype.is_bool and len(stored) == -(-count // 8)
+    if len(stored) != expected and not packed:
+        raise Error(f"the elements have {len(stored)} bytes, and {type_} has {expected}")
+    if packed:
+        return held.dtype, lambda: np.unpackbits(np.frombuffer(stored, np.uint8), count=count, bitorder="little")
+    if kind == "ui16":
+        return held.dtype, lambda: np.frombuffer(stored, np.uint16).astype(np.uint32).view(np.uint8)
+    return held.dtype, lambda: stored
 
 
 def flipped(g: Any, x: Tensor) -> Tensor:

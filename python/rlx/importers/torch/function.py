@@ -211,7 +211,7 @@ class Scope:
         try:
             return self.sizes.dim(found)
         except Error as problem:
-            raise type(problem)(problem.message, location=self.place(node), hint=problem.hint) from None
+            raise problem.moved(location=self.place(node)) from None
 
     def _shape(self, tensor: Any, name: str, place: str | None) -> Shape:
         if tensor is None:
@@ -219,7 +219,7 @@ class Scope:
         try:
             return self.sizes.shape(tensor)
         except Error as problem:
-            raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+            raise problem.moved(f"{name}: {problem.message}", location=place) from None
 
     def _as_said(self, built: Tensor, said: Shape, name: str, place: str | None) -> Tensor:
         """A result with the dtype that PyTorch has found; positions and counts are i32 here and i64 there.

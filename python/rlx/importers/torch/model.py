@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.table import MOST_OPS, constant
+from rlx.importers.table import MOST_OPS, constant, importer
 from rlx.importers.torch.function import Scope, call_nodes, is_local, is_update, op_name
 from rlx.importers.torch.guards import guards_of
 from rlx.importers.torch.rules import imports
@@ -23,12 +23,14 @@ from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.packages import required
+from rlx.ir.traces import place_of
 
 _WHAT = "rlx.from_torch"
 # They change running statistics without saying so in their schema.
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
 
+@importer
 def from_torch(
     module: Any,
     args: Any = (),
@@ -94,7 +96,10 @@ def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: 
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip()
         lines = [line for line in message.splitlines() if line.strip()]
-        raise Error(f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}") from problem
+        place = place_of(problem, "torch", "contextlib")
+        raise Error(
+            f"PyTorch cannot export the module: {kind}: {' '.join(lines[:3])[:600]}", location=place
+        ) from problem
 
 
 @contextlib.contextmanager
@@ -184,7 +189,7 @@ class _Arguments:
         try:
             shape = self.scope.sizes.shape(found)
         except Error as problem:
-            raise type(problem)(f"input '{node.name}': {problem.message}", hint=problem.hint) from None
+            raise problem.moved(f"input '{node.name}': {problem.message}") from None
         known = self.g.symbols | shape.symbols
         bounds = (*self.scope.sizes.bounds(self.program, shape), *(b for b in self.guards if b.size.symbols <= known))
         self.guards = [b for b in self.guards if b not in bounds]

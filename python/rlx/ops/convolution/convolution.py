@@ -12,6 +12,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
 from rlx.ops.lift import cast, common, same_dtype, tensor_like
@@ -194,7 +195,7 @@ def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
         raise ShapeError(f"{name} must be an integer or a list of {count}, got {value!r}")
     values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != count:
-        raise ShapeError(f"{name} needs {count} entries, got {list(values)}")
+        raise ShapeError(f"{name} needs {count} entries, got {shown(list(values))}")
     return values
 
 

@@ -15,6 +15,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, per_axis, per_edge, with_bias
 from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_gradient
@@ -30,7 +31,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         count = x.rank - 2
         check_window(count, **window)
         if len(output_padding) != count:
-            raise ShapeError(f"output_padding needs {count} entries, got {list(output_padding)}")
+            raise ShapeError(f"output_padding needs {count} entries, got {shown(list(output_padding))}")
         if not w.is_static:
             raise ShapeError(f"the kernel must have static sizes, got {w}")
         in_channels, per_group = w.static[:2]

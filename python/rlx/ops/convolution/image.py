@@ -15,6 +15,7 @@ from rlx.ir.dim import Dim, exact_divide, maximum, minimum, product
 from rlx.ir.dtype import DType
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope
 from rlx.ops.contraction.contraction import dots
@@ -277,7 +278,7 @@ def _factors(scale: Any, count: int) -> tuple[Any, ...]:
     """A factor for every spatial axis, from one or a list."""
     values = tuple(scale) if isinstance(scale, (list, tuple, np.ndarray)) else (scale,) * count
     if len(values) != count:
-        raise ShapeError(f"scale needs {count} entries, got {list(values)}")
+        raise ShapeError(f"scale needs {count} entries, got {shown(list(values))}")
     return values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx.ir.errors import Error
+from rlx.ir.short import shown
 
 WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 
@@ -30,13 +31,13 @@ class Scheme:
 
     def __post_init__(self) -> None:
         for name, known in (("weights", WEIGHTS), ("activations", ACTIVATIONS)):
-            if (given := getattr(self, name)) not in known:
-                raise Error(f"{name} is one of {', '.join(known)}, not {given!r:.60}")
+            if not isinstance(given := getattr(self, name), str) or given not in known:
+                raise Error(f"{name} is one of {', '.join(known)}, not {shown(given)}")
         if self.weights == "int4" and self.activations != "none":
             raise Error(
                 "weights of 4 bits go with activations in f32", hint="give activations='none', or weights='int8'"
             )
         if isinstance(self.smooth, bool) or not 0 <= self.smooth <= 1:
-            raise Error(f"smooth must be a number from 0 to 1, got {self.smooth!r:.60}")
+            raise Error(f"smooth must be a number from 0 to 1, got {shown(self.smooth)}")
         if type(self.group) is not int or self.group < 2 or self.group % 2:
-            raise Error(f"group must be an even number of rows, got {self.group!r:.60}")
+            raise Error(f"group must be an even number of rows, got {shown(self.group)}")

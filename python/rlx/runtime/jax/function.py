@@ -89,7 +89,7 @@ class JaxFunction:
             graph, results = traced(of_leaves, specs, params={})
         except Error as problem:
             place = problem.location or describe(caller_location())
-            raise type(problem)(f"{self._what}: {problem.message}", location=place, hint=problem.hint) from problem
+            raise problem.moved(f"{self._what}: {problem.message}", location=place) from problem
         graph.name = self.__name__
         return (graph if graph.results else None), results
 

@@ -1,0 +1,177 @@
+"""Large constants, which are kept beside the module: what is read of a file is the module without them.
+
+MLIR holds each constant several times, and text has two characters for a byte. So constants leave the file before MLIR reads
+it: of text those that are written in hexadecimal, of bytecode all (`rlx.ir.bytecode`). Those of a file on the disk stay there
+until they are used, unless they are text.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlx import mlir
+from rlx.importers.stablehlo.types import elements_held, of_stored, one_of
+from rlx.ir.bytecode import LEAST, without_constants
+from rlx.ir.errors import Error, ParseError
+from rlx.ir.files import LARGEST
+from rlx.ir.isolated import bytecode_text, is_bytecode
+from rlx.ir.text import decoded, is_path
+from rlx.weights.encoding import Plain
+from rlx.weights.mapped import content_of_file
+from rlx.weights.weight import Weight
+
+_DIGITS = rf'dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">'
+_IN_BYTES, _IN_TEXT = re.compile(_DIGITS.encode()), re.compile(_DIGITS)
+_WIDEST = 16  # bytes of an element
+_PREFIX = "rlx_constant"
+# MLIR adds a number to a name that another module has used.
+_NAME = re.compile(r"dense_resource<([a-z_]+\d+)(?:_\d+)?>")
+
+
+class Source(NamedTuple):
+    """A module as it is read.
+
+    Attributes:
+        text: Its text, without its large constants.
+        name: What it is called in messages.
+        constants: The large constants.
+    """
+
+    text: str
+    name: str
+    constants: Constants
+
+
+class Constants:
+    """The large constants of a module.
+
+    Args:
+        named: Their bytes, of those that stand in the text as resources, by name.
+        marked: Their bytes, of those that stand there as a mark, by the bytes of the mark and how many they are themselves.
+        origin: What the module is called in messages.
+    """
+
+    def __init__(
+        self,
+        named: Mapping[str, Any] | None = None,
+        marked: Mapping[tuple[bytes, int], Any] | None = None,
+        origin: str = "",
+    ):
+        self._named, self._marked, self._origin = named or {}, marked or {}, origin
+
+    def __len__(self) -> int:
+        return len(self._named) + len(self._marked)
+
+    def elements(self, attribute: Any) -> np.ndarray | Weight | None:
+        """The elements of a dense attribute as they are held; None of another attribute.
+
+        Raises:
+            Error: Their type is not held, or they are not as many as it says.
+        """
+        ir = mlir.ir
+        if isinstance(attribute, ir.DenseElementsAttr):
+            stored = self._of_mark(attribute)
+            return elements_held(attribute) if stored is None else self._weight(attribute.type, stored)
+        if self._named and (match := _NAME.match(str(attribute))) and match[1] in self._named:
+            return self._weight(attribute.type, self._named[match[1]])
+        return None
+
+    def _of_mark(self, attribute: Any) -> Any:
+        """The bytes of a constant whose mark all elements of an attribute are."""
+        count = math.prod(attribute.type.shape)
+        if not self._marked or not attribute.is_splat or count * _WIDEST < LEAST:
+            return None
+        mark = one_of(attribute)
+        return self._marked.get((mark, count * len(mark)))
+
+    def _weight(self, type_: Any, stored: Any) -> Weight:
+        dtype, read = of_stored(type_, stored)
+        shape = tuple(type_.shape)
+        return Weight("constant", shape, Plain(dtype.numpy), math.prod(shape) * dtype.itemsize, self._origin, read)
+
+
+NONE = Constants()
+
+
+def read(source: str | bytes | os.PathLike[str]) -> Source:
+    """The module that is given as text, as bytes, or as the path of a file.
+
+    Raises:
+        ParseError: It is neither text nor bytecode that can be read.
+        Error: The file cannot be read.
+    """
+    if isinstance(source, (bytes, bytearray)):
+        return of_content(bytes(source), "<bytes>")
+    if not is_path(source):
+        return _of_text(str(source), "<text>")
+    return of_content(content_of_file(source, "StableHLO"), os.fspath(source))
+
+
+def of_content(content: Any, name: str) -> Source:
+    """The module in the content of a file: bytes or a memory map, which the constants may be views of.
+
+    Raises:
+        ParseError: It is neither text nor bytecode that can be read.
+    """
+    if not is_bytecode(content[:4]):
+        return _of_text(content, name)
+    data, found = without_constants(content)
+    if len(data) > LARGEST:
+        raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {LARGEST} are read")
+    return Source(bytecode_text(bytes(data), name), name, Constants(marked=found, origin=name))
+
+
+def of_artifact(artifact: bytes) -> tuple[bytes, Constants]:
+    """A portable artifact without its large constants, and these."""
+    data, found = without_constants(artifact)
+    return data, Constants(marked=found, origin="the function")
+
+
+def _of_text(content: Any, name: str) -> Source:
+    """The module in a text: characters, bytes, or a memory map."""
+    digits: Any = _IN_TEXT if isinstance(content, str) else _IN_BYTES
+    matches = list(digits.finditer(content)) if len(content) >= LEAST else []
+    prefix = _PREFIX
+    while matches and content.find(_like(content, prefix)) >= 0:
+        prefix += "x"
+    named: dict[str, bytes] = {}
+    pieces: list[Any] = []
+    place = 0
+    for number, match in enumerate(matches):
+        start, end = match.span(1)
+        named[f"{prefix}{number}"] = _bytes_of(content, start, end, name)
+        pieces += [content[place : match.start()], _like(content, f"dense_resource<{prefix}{number}>")]
+        place = match.end()
+    text: Any = _like(content, "").join([*pieces, content[place:]])
+    if len(text) > LARGEST:
+        raise Error(f"cannot read {name}: without constants it has {len(text)} bytes, and at most {LARGEST} are read")
+    return Source(text if isinstance(text, str) else decoded(text, name), name, Constants(named, origin=name))
+
+
+def _like(content: Any, text: str) -> Any:
+    """A text as characters or as bytes, as the content is."""
+    return text if isinstance(content, str) else text.encode()
+
+
+def _bytes_of(content: Any, start: int, end: int, name: str) -> bytes:
+    """The bytes that digits stand for.
+
+    Raises:
+        ParseError: Their number is odd.
+    """
+    digits = content[start:end] if isinstance(content, str) else memoryview(content)[start:end]
+    try:
+        return binascii.unhexlify(digits)
+    except binascii.Error:
+        pieces = (content[i : min(start, i + LEAST)] for i in range(0, start, LEAST))  # a memory map counts nothing
+        line = 1 + sum(piece.count(_like(content, "\n")) for piece in pieces)
+        column = start - content.rfind(_like(content, "\n"), 0, start)
+        message = "an odd number of hexadecimal digits in the elements of a constant"
+        raise ParseError(message, location=f"{name}:{line}:{column}") from None

@@ -1,0 +1,116 @@
+"""Values that are long, passed for any argument of what is public: messages are of bounded length, and are messages at all."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.ir.short import cut, shown
+from rlx.ops.surface import methods
+from tests.drawing import drawn
+
+LONGEST = 2500  # characters: far more than any message that repeats no value has
+LONG: dict[str, Any] = {
+    "text": "x" * 44_000,
+    "number": 10**5000,  # which Python does not write
+    "list": list(range(20_000)),
+    "texts": ["n" * 50] * 5000,
+    "array": np.arange(30_000.0).reshape(100, 300),
+    "bytes": b"y" * 44_000,
+    "mapping": {f"k{i}": i for i in range(20_000)},
+}
+SHARES = 16
+# What is called with an object that programs make, not with what users write.
+INTERNAL = {
+    "CompileResult",
+    "CompiledGraph",
+    "Programs",
+    "Device",
+    "inspect_graph",
+    "quantizations",
+    "tick",
+    "train.Optimizer",
+}
+
+
+def graph() -> rlx.Graph:
+    g = rlx.Graph()
+    g.set_outputs(g.input("x", (4, 4)) @ g.param("w", (4, 4)))
+    return g
+
+
+def public() -> dict[str, Any]:
+    """What users call, by name; methods of graphs get a graph when they are called."""
+    found = {n: f for n in dir(rlx) if not n.startswith("_") and n not in INTERNAL and callable(f := getattr(rlx, n))}
+    for package in ("nn", "train"):
+        module = getattr(rlx, package)
+        found |= {f"{package}.{n}": f for n in module.__all__ if callable(f := getattr(module, n))}
+    errors = {n for n, f in found.items() if isinstance(f, type) and issubclass(f, BaseException)}
+    return {n: f for n, f in found.items() if n not in errors and n not in INTERNAL and "Logger" not in n}
+
+
+def check(call: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """A call succeeds, or says in few words what is wrong; what Python says of missing arguments is its own affair, and what
+    NumPy says of an array in the place of True or False.
+    """
+    try:
+        call(*args, **named)
+    except rlx.Error as problem:
+        assert len(str(problem)) <= LONGEST, f"{call} of {[*named] or len(args)}: {str(problem)[:300]}"
+    except ValueError as problem:
+        assert "truth value of an array" in str(problem), f"{call} of {[*named] or len(args)}: {problem}"
+    except TypeError as problem:
+        assert "argument" in str(problem) or "instantiated" in str(problem), (
+            f"{call} of {[*named] or len(args)}: {problem}"
+        )
+
+
+def parameters(call: Any) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    try:
+        return [p.name for p in inspect.signature(call).parameters.values() if p.kind in kinds]
+    except (TypeError, ValueError):
+        return []
+
+
+@pytest.mark.filterwarnings("ignore")
+@drawn("share", range(SHARES))
+def test_of_methods_of_graphs(share: int) -> None:
+    for name in sorted(methods())[share::SHARES]:
+        for value in LONG.values():
+            g = rlx.Graph()
+            x, y = g.input("x", (4, 4)), g.input("y", (4, 4))
+            call = getattr(g, name)
+            for args in ((value,), (x, value), (x, y, value)):
+                check(call, args, {})
+            for parameter in parameters(call)[1:]:
+                check(call, (x,), {parameter: value})
+
+
+@pytest.mark.filterwarnings("ignore")
+@drawn("share", range(4))
+def test_of_public_functions(share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, call in sorted(public().items())[share::4]:
+        for value in LONG.values():
+            for first in ((), (graph(),), ((4, 4),)):
+                check(call, (*first, value), {})
+                for parameter in parameters(call)[len(first) :]:
+                    check(call, first, {parameter: value})
+        assert name
+
+
+def test_what_is_left_out_is_in_the_middle() -> None:
+    assert shown(3) == "3" and shown([1, 2]) == "[1, 2]" and shown("a'b") == repr("a'b")
+    assert shown(list(range(10**6))).endswith("10, 11, ...]")
+    assert len(shown("x" * 10**6)) <= 120 and len(shown([["x" * 1000] * 1000] * 1000)) < 20_000
+    assert cut("short") == "short"
+    line = "a" * 500 + "b" * 5000 + "c" * 100
+    assert cut(f"one\n{line}\nthree").split("\n")[::2] == ["one", "three"]
+    assert cut(line).startswith("a" * 500) and cut(line).endswith("c" * 100) and "of 5600 characters" in cut(line)
+    assert len(str(rlx.Error("x\n" * 10**6, hint="y" * 10**6, location="z" * 10**6))) < 10_000
