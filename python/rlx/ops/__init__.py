@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.ops' has no attribute '{name}'")
     if name not in surface.methods():
-        raise other_names.problem("rlx.ops", name, surface.methods())
+        raise other_names.problem("rlx.ops", name, surface.methods(), surface.methods())
     globals()[name] = _function(name)
     return globals()[name]
 

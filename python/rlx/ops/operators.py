@@ -219,7 +219,10 @@ class Operators:
     def __getattr__(self: Any, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise other_names.problem("a tensor", name, [n for n in dir(Tensor) if not n.startswith("_")])
+        from rlx.ops import surface
+
+        known = [n for n in dir(Tensor) if not n.startswith("_")]
+        raise other_names.problem("a tensor", name, known, surface.methods())
 
     def __getitem__(self: Any, index: Any) -> Any:
         try:

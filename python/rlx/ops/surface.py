@@ -156,4 +156,4 @@ def install() -> None:
 def _unknown(self: Builder, name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
-    raise other_names.problem(f"a {type(self).__name__}", name, methods())
+    raise other_names.problem(f"a {type(self).__name__}", name, methods(), methods())
