@@ -119,6 +119,8 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     """
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
         hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
+        if axis is None:
+            hint = "one axis; of all elements, that of g.ravel(x)"
         raise ShapeError(f"{name} must be an integer, got {axis!r}", hint=hint)
     if not -rank <= axis < rank:
         raise ShapeError(f"{name} {axis} is out of range for rank {rank}")

@@ -126,6 +126,13 @@ def called(owner: str, name: str, method: Any) -> str:
     return f"{owner}.{name}({', '.join(shown)})"
 
 
+def attribute_problem(owner: str, name: str, calls: Mapping[str, str], known: Iterable[str]) -> AttributeError:
+    """The error for an attribute that an object of `owner` has not: what the table says, or a name of like spelling."""
+    call = calls.get(name)
+    said = f"; instead: {call}" if call else suggestion(name, known)
+    return AttributeError(f"{owner} has no attribute '{name}'{said}")
+
+
 def _plainer(name: str) -> Iterable[str]:
     yield from (name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix))
     yield from (name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix))

@@ -12,12 +12,14 @@ import numpy as np
 from rlx.importers.jax.kept import Kept, module_of, platforms
 from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_integer
 from rlx.ir.packages import required
 
 
+@answered
 def from_jax(
     function: Callable[..., Any],
     *args: Any,

@@ -10,6 +10,7 @@ from rlx.importers.onnx.inputs import OpenSizes, define_inputs
 from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
@@ -19,6 +20,7 @@ from rlx.weights.mapped import content_of
 _WHAT = "rlx.from_onnx"
 
 
+@answered
 def from_onnx(
     source: str | bytes | os.PathLike[str],
     *,

@@ -17,6 +17,7 @@ from rlx.importers.stablehlo.types import elements_held, shape_held
 from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
@@ -41,6 +42,7 @@ _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom 
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
+@answered
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph of a StableHLO module, whose sizes are static.
 

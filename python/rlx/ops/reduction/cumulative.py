@@ -26,7 +26,7 @@ class Cumprod(Card, op="cumprod"):
     def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
         return running(np.multiply, x, axis, exclusive)
 
-    def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
+    def build(self, b: Builder, x: Tensor, axis: int, *, exclusive: bool = False) -> Tensor:
         return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:

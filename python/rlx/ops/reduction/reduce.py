@@ -272,7 +272,7 @@ class Cumsum(Card, op="cumsum"):
     def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
         return running(np.add, x, axis, exclusive)
 
-    def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
+    def build(self, b: Builder, x: Tensor, axis: int, *, exclusive: bool = False) -> Tensor:
         return b.emit("cumsum", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     linear = ("x",)

@@ -201,7 +201,7 @@ def unique(
 
 
 @helper
-def isin(b: Builder, x: Any, test: Any, invert: bool = False) -> Tensor:
+def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
     """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
     x, test = common(b, x, test)
     found = b.compare("eq", b.expand_dims(x, -1), ravel(b, test))
@@ -211,7 +211,7 @@ def isin(b: Builder, x: Any, test: Any, invert: bool = False) -> Tensor:
 
 @helper
 def histogram(
-    b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, weights: Any = None, density: bool = False
+    b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, density: bool = False, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals.
 

@@ -115,7 +115,7 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
 
 @helper
 def average(
-    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, keepdims: bool = False
+    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, *, keepdims: bool = False
 ) -> Tensor:
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights.
 
@@ -212,15 +212,35 @@ def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims
 
 
 @helper
-def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def norm(
+    b: Builder, x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0
     (how many are not 0). By default the Euclidean norm, of all elements: NumPy's `norm` of a vector and PyTorch's of any
     tensor. f16 and bf16 are computed in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
+
+    Args:
+        b: Emits.
+        x: Numbers.
+        ord: Which norm; None for 2. Of a matrix it needs axes: `matrix_norm` is what NumPy calls the norm of a matrix.
+        axis: One axis, several, or None for all.
+        keepdims: Whether reduced axes stay, with size 1.
     """
     if isinstance(ord, str):
         if ord != "fro":
             raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
-        ord = 2
+        ord = None
+    x = tensor_like(b, x, f32)
+    if ord is not None and len(axes_of(axis, x.rank, "axis")) == 2 and (axis is not None or x.rank == 2):
+        raise ShapeError(
+            f"ord={ord!r} of two axes is two things: that of a matrix, or of its elements",
+            hint=f"g.matrix_norm(x, {ord!r}) as in NumPy, g.norm(g.flatten(x), {ord!r}, axis=…) as torch.norm",
+        )
+    return elements_norm(b, x, 2 if ord is None else ord, axis, keepdims)
+
+
+def elements_norm(b: Builder, x: Any, ord: float, axis: Any, keepdims: bool) -> Tensor:
+    """`norm` of the elements along any axes, whichever `ord` there is."""
     x = inexact(b, tensor_like(b, x, f32))
     wide = _norm(b, widened(b, x), ord, axis, keepdims)
     return wide if x.dtype.is_complex else cast(b, wide, x.dtype)
