@@ -59,3 +59,4 @@ surface.install()
 # A family that is called as one of its ops is, is a module by that name: here the name is that of the op.
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name] = _function(_name)
+surface.as_module(_function("fft"))

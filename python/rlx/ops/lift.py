@@ -94,6 +94,20 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     ]
 
 
+def listed(xs: Any) -> list[Any]:
+    """The tensors that are joined.
+
+    Raises:
+        ShapeError: There are none, or it is one tensor: in NumPy that is its rows, which a missing bracket did not mean.
+    """
+    if isinstance(xs, Tensor):
+        raise ShapeError("expected a list of tensors, got one", hint="g.concat([a, b]); list(x) for the rows of one")
+    tensors = list(xs)
+    if not tensors:
+        raise ShapeError("expected at least one tensor")
+    return tensors
+
+
 def dtype_of(value: Any) -> DType:
     """The dtype of a tensor or an array."""
     return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)

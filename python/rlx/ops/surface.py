@@ -158,11 +158,28 @@ def summaries() -> dict[str, str]:
     return result | {name: (getdoc(f) or "").splitlines()[0].rstrip(".") for name, f in _HELPERS.items()}
 
 
+def as_module(fft: Any) -> None:
+    """Let `g.fft.rfft(x)` be `g.rfft(x)`: in NumPy and JAX `fft` is a module."""
+    for name in np.fft.__all__:
+        setattr(fft, name, _of_ops(name))
+
+
+def _of_ops(name: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        from rlx import ops
+
+        return getattr(ops, name)(*args, **kwargs)
+
+    function.__name__ = name
+    return function
+
+
 def install() -> None:
     """Put all methods of the ops that are registered by now on `Builder`, and the operators on `Tensor`."""
     methods.cache_clear()
     for name, method in methods().items():
         setattr(Builder, name, method)
+    as_module(methods()["fft"])
     Builder.__getattr__ = _unknown  # type: ignore[attr-defined]
     operators.install(methods())
 

@@ -98,7 +98,10 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
     """
     x, v = common(b, x, v)
     if x.rank != 1:
-        raise ShapeError(f"expected a row of rank 1 to search in, got {x.shape}")
+        raise ShapeError(
+            f"expected a row of rank 1 to search in, got {x.shape}",
+            hint="each row is a call: g.searchsorted(x[i], v[i])",
+        )
     if side not in ("left", "right"):
         raise ShapeError(f"side is 'left' or 'right', not {side!r}")
     count = x.shape.dims[0]

@@ -187,7 +187,7 @@ def quantile(
     if isinstance(q, (list, tuple)) or (isinstance(q, np.ndarray) and q.ndim == 1):
         return b.stack([quantile(b, x, one, axis, keepdims) for one in q], axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
-        raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}")
+        raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}", hint="g.quantile(x, [0.1, 0.9])")
     rows, axes = _quantile_rows(b, widened(b, x), axis)
     last, size = rows.rank - 1, rows.shape.dims[-1]
     if type(size) is not int or not size:

@@ -97,7 +97,7 @@ piecewise : g.where(condition, a, g.where(other, b, c))
 unwrap : d = g.diff(x); x[0] + g.cumsum(d - 2 * np.pi * g.round(d / (2 * np.pi)), 0) and x[0] before
 fill fill_ : g.full_like(x, value)
 zero zero_ : g.zeros_like(x)
-is_neg : x < 0
+is_neg : False: -x is computed
 """)
 
 MAKING = table("""

@@ -33,7 +33,8 @@ hermitian UPLO symmetrize_input uplo : leave it out: g.eigh(a) reads the lower t
 upper : x.mT of what it gives, or of the matrix
 compute_uv eigenvectors : g.svdvals(a), g.eigvalsh(a)
 some : full_matrices=False
-driver check_finite implementation algorithm stages num_keys unroll inner : leave it out
+driver check_finite accuracy allow_negative_indices cudnn_enabled cudnn_enable : leave it out
+implementation algorithm stages num_keys unroll inner : leave it out
 returned return_sign return_mask retstep return_index : a call of its own: g.sum(weights), g.sign(x), (stop - start) / num
 prepend append : g.concat([first, x, last], axis) before
 keepdims keepdim keep_dims : g.expand_dims(x, axis) of what it gives
@@ -144,6 +145,13 @@ ADVICE.update(
         ),
         ("cumsum", "reverse"): "g.flip(g.cumsum(g.flip(x, axis), axis), axis)",
         ("cumprod", "reverse"): "g.flip(g.cumprod(g.flip(x, axis), axis), axis)",
+        **dict.fromkeys([(n, k) for n in ("max", "min") for k in ("other", "y")], "g.maximum(a, b), g.minimum(a, b)"),
+        **dict.fromkeys((("std", "mean"), ("var", "mean")), "leave it out: it is computed"),
+        ("round", "rounding_method"): "leave it out: halves go to the even integer",
+        ("instance_norm", "use_input_stats"): "leave it out: statistics are those of each image",
+        ("solve", "B"): "g.solve(a, b)",
+        ("unique", "sorted"): "leave it out: g.unique(x, size=n) is sorted",
+        ("cummin", "reverse"): "g.flip(g.cummin(g.flip(x, axis), axis), axis)",
         ("cummax", "reverse"): "g.flip(g.cummax(g.flip(x, axis), axis), axis)",
         (
             "dot_general",

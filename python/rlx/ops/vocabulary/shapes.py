@@ -94,12 +94,12 @@ flipud : g.flip(x, axis=0)
 repeat_interleave : g.repeat(x, repeats, axis)
 atleast_1d : g.reshape(x, (1,))
 atleast_2d : g.expand_dims(x, 0)
-atleast_3d : g.expand_dims(x, (0, -1))
+atleast_3d : g.expand_dims(x, (0, -1)) of rank 1, x[..., None] of rank 2
 constant_pad_nd : g.pad(x, padding, value=…), of pairs for each axis in their order
 trim_zeros : x[first:last]: a shape may not depend on values
 shape : x.shape
 size : x.size
-rank : x.rank
+rank ndim : x.rank
 isscalar : x.rank == 0
 cartesian_prod : g.stack([g.ravel(t) for t in g.meshgrid(a, b, indexing='ij')], axis=1)
 combinations : x[i], x[j] with i, j = np.triu_indices(n, 1)
