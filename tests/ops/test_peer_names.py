@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.calls import ADVICE
+from rlx.ir.calls import ADVICE, CallError
 from rlx.ops import other_modules, other_names
 from rlx.ops.vocabulary import objects, table
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of
+from tests.ops.test_calls_as_typed import ANSWERS
 
 TABLES: dict[str, Mapping[str, str]] = {
     "calls": other_names.CALLS,
@@ -25,6 +27,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     "functions": objects.FUNCTIONS,
     "optimisers": objects.OPTIMISERS,
     "steps": objects.STEPS,
+    "sessions": objects.SESSIONS,
     **{f"rlx.{name}": calls for name, calls in other_modules.MODULES.items()},
     "keywords": {f"{method}.{keyword}": advice for (method, keyword), advice in ADVICE.items()},
 }
@@ -63,6 +66,47 @@ def test_an_answer_names_calls_that_exist(name: str) -> None:
             assert hasattr(x, used) or used in _SAID, f"{said}: {call}"
         for used in re.findall(r"(?<![\w.])step\.(\w+)", call):
             assert hasattr(step, used), f"{said}: {call}"
+
+
+def _constructors() -> Iterator[tuple[str, Any, Any]]:
+    """Classes and functions of the same name here and in a peer."""
+    for ours, homes in (
+        (rlx.nn, ("torch.nn", "flax.nnx", "equinox.nn")),
+        (rlx.nn.init, ("jax.nn.initializers",)),
+        (rlx.train, ("torch.optim", "optax")),
+        (rlx, ("jax",)),
+    ):
+        for home in homes:
+            try:
+                module = importlib.import_module(home)
+            except ImportError:
+                continue
+            for name in dir(ours):
+                peer = getattr(module, name.lower() if home == "optax" else name, None)
+                if not name.startswith("_") and callable(peer) and callable(getattr(ours, name)):
+                    yield f"{home}.{name}", getattr(ours, name), peer
+
+
+def test_an_option_of_a_peer_is_taken_or_answered() -> None:
+    asked, missing = 0, []
+    for name, ours, peer in _constructors():
+        try:
+            listed = inspect.signature(peer.__init__ if isinstance(peer, type) else peer).parameters.values()
+        except (TypeError, ValueError):
+            continue
+        for option in listed:
+            if option.name in ("self", "d") or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
+                continue
+            asked += 1
+            try:
+                ours(**{option.name: 1})
+            except CallError as problem:
+                if not any(answer in str(problem) for answer in ANSWERS):
+                    missing.append(f"{name}: {problem}")
+            except (rlx.Error, TypeError, ValueError, AttributeError):
+                pass  # its value is not one
+    assert not missing, "\n".join(missing)
+    assert asked >= 100
 
 
 def test_a_table_has_a_name_once() -> None:

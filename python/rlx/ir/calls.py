@@ -86,6 +86,10 @@ _SYNONYMS = (
     ("out_axes", "out_dims"),
     ("size", "axis_size"),
     ("learning_rate", "lr"),
+    ("size", "num_features", "normalized_shape"),
+    ("normalized_shape", "num_features"),
+    ("num_features", "input_size"),
+    ("num_channels", "num_features"),
     ("b1", "betas", "beta1"),
     ("b2", "beta2"),
     ("clip_norm", "max_norm", "max_grad_norm"),
@@ -100,7 +104,8 @@ _SYNONYMS = (
 
 
 # What to call in place of a keyword that has no counterpart, by method and keyword; with "" for the method, of all that have
-# nothing more to say, and with "" for the keyword, in place of other arguments. The ops fill it.
+# nothing more to say, with "graph", of functions of graphs, and with "" for the keyword, in place of other arguments. The ops
+# fill it.
 ADVICE: dict[tuple[str, str], str] = {}
 
 
@@ -167,8 +172,10 @@ class CallError(ShapeError):
         advice = ADVICE.get((method.removeprefix("rlx."), unexpected))  # "" where it is no keyword that is wrong
         close = keyword_suggestion(unexpected, parameters) if unexpected and not advice else ""
         if not advice and not close:
-            ops = list(parameters[:1]) != ["graph"]  # what is said of all ops is not said of transforms
-            advice = (ADVICE.get(("", unexpected)) if ops else None) if unexpected else by_name(method, parameters)
+            of = (
+                "graph" if list(parameters[:1]) == ["graph"] else ""
+            )  # what is said of all ops is not said of transforms
+            advice = ADVICE.get((of, unexpected)) if unexpected else by_name(method, parameters)
         error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
         error.reason, error.parameters = reason, tuple(parameters)
         return error

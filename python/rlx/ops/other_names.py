@@ -8,7 +8,8 @@ from typing import Any
 
 from rlx.ir.suggestions import suggestion
 from rlx.ops.vocabulary import elementwise, layers, shapes, tensors
-from rlx.ops.vocabulary import keywords as keywords  # which fills the advice of `rlx.ir.calls`
+from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.calls`
+from rlx.ops.vocabulary import options as options
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {

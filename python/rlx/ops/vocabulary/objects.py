@@ -64,3 +64,14 @@ parameters named_parameters weights variables : step.params
 fit train_loop : rlx.train.fit(step, batches, epochs=3)
 eval validate test : step.evaluate(batches)
 """)
+
+SESSIONS = table("""
+run predict forward execute call : rlx.Session().compile(graph).run({'x': array})
+evaluate eval : rlx.evaluate(graph, {'x': array}), or compile(graph).run({'x': array})
+jit trace : rlx.jit(function), or compile(graph)
+load load_model : rlx.load(path), or compile(rlx.from_onnx(path))
+save export : compile(graph).save(path)
+get_inputs get_outputs : graph.inputs and graph.outputs
+device devices : rlx.Session('cpu') …, and rlx.Device
+grad : compile(rlx.grad(graph, wrt=['w']))
+""")
