@@ -291,6 +291,7 @@ class Operators:
         """The axes in another order: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
+    @answered
     def split(self: Any, indices_or_sections: Any, axis: int = 0) -> Any:
         """`g.split` at borders. A single integer is the number of parts in NumPy and their size in PyTorch: it is refused."""
         if isinstance(indices_or_sections, (int, np.integer)):
