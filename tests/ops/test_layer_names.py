@@ -242,7 +242,7 @@ def test_compilers_agree(device: str, share: int) -> None:
         (lambda g, x: g.topk(x, 9, largest=False), "does not fit"),
         (lambda g, x: g.dropout(x, 2), "from 0 to 1"),
         (lambda g, x: g.dropout(x, p=0.1), "did you mean 'rate'"),
-        (lambda g, x: g.scaled_dot_product_attention(x, x, x, x, True), "only as one mask"),
+        (lambda g, x: g.scaled_dot_product_attention(x, x, x, x, is_causal=True), "only as one mask"),
     ],
 )  # fmt: skip
 def test_mistakes_name_the_call(call: Any, message: str) -> None:

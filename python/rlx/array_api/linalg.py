@@ -147,7 +147,7 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
 
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """How many singular values are not zero."""
-    return builder(x).matrix_rank(x, rtol)
+    return builder(x).matrix_rank(x, rtol=rtol)
 
 
 def matrix_power(x: Any, n: int, /) -> Any:

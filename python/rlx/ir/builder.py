@@ -15,7 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, opview, registry
-from rlx.ir.calls import ADVICE, CallError
+from rlx.ir.calls import ADVICE, CallError, placed
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype
@@ -380,9 +380,7 @@ def method_of(card: Card) -> Any:
                 if isinstance(operand, Tensor):
                     operand.beside = None  # it may be the result
         except Error as problem:
-            if problem.location is not None:
-                raise
-            raise problem.moved(f"rlx.{card.name}: {problem.message}", location=describe(self.location)) from None
+            raise placed(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise
@@ -422,15 +420,17 @@ def _lift(b: Builder, value: object) -> Any:
 
 def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str, Any]) -> Exception:
     """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
-    for operand in card.spec.operands:
+    trace = problem.__traceback__
+    misfit = isinstance(problem, TypeError) and trace is not None and trace.tb_next is None
+    badly_called = misfit and ("unexpected keyword" in str(problem) or "were given" in str(problem))
+    for operand in () if badly_called else card.spec.operands:
         value = arguments.get(operand.name)
         if operand.name not in arguments or isinstance(value, Tensor):
             continue
         if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
             message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
             return b.problem(card, message, tensor_hint(value) or ADVICE.get((card.name, "")))
-    trace = problem.__traceback__
-    if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
+    if misfit:
         message = str(problem).split(".build() ")[-1]
         if "positional argument" in message and "were given" in message:
             message = "got too many positional arguments"  # Python's message counts `self` and the builder too

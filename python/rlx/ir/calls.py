@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.suggestions import suggestion
 
@@ -15,7 +15,43 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
 _SYNONYMS = (
-    ("axis", "axes", "dim", "dims", "dimension", "normalized_shape"),
+    ("axis", "axes", "dim", "dims", "dimension", "dimensions", "normalized_shape"),
+    ("axis1", "dim0", "dim1", "axis0"),
+    ("axis2", "dim1", "dim2"),
+    ("rhs", "other", "x2", "y", "b", "exponent", "vec2", "mat2", "tensor", "input2", "tensor2", "B"),
+    ("lhs", "input", "x1", "x", "a", "vec1", "mat1", "input1", "self", "A"),
+    ("second", "x2", "input2", "other", "b"),
+    ("first", "x1", "input1", "input", "a"),
+    ("test", "test_elements", "test_element"),
+    ("v", "values", "input", "v"),
+    ("x", "sorted_sequence", "boundaries", "a", "arr", "array", "operand", "ary", "element", "elements", "value", "z"),
+    ("shape", "size", "new_shape", "newshape", "new_sizes", "sizes", "out_shape"),
+    ("reps", "dims", "repeats"),
+    ("n", "N", "num"),
+    ("m", "M"),
+    ("stop", "end", "limit"),
+    ("num", "steps"),
+    ("ddof", "correction", "unbiased"),
+    ("rtol", "rcond", "tol"),
+    ("length", "n"),
+    ("training", "train", "use_input_stats", "use_running_average"),
+    ("side", "right"),
+    ("x", "other"),
+    ("on_true", "input"),
+    ("std", "stddev", "scale", "sigma"),
+    ("eps", "epsilon", "tol"),
+    ("xs", "tensors", "arrays", "tup", "operands", "seq"),
+    ("axis", "dimension"),
+    ("seed", "key", "rng", "generator"),
+    ("lhs_contracting", "dimension_numbers"),
+    ("init", "init_val", "init_carry", "initial_states"),
+    ("cond", "cond_fun"),
+    ("body", "body_fun", "f"),
+    ("then", "true_fun", "true_fn"),
+    ("els", "false_fun", "false_fn"),
+    ("condition", "pred", "cond"),
+    ("on_true", "x", "true"),
+    ("on_false", "y", "other", "false"),
     ("keep_dims", "keepdims", "keepdim"),
     ("eps", "epsilon"),
     ("kernel", "kernel_size", "window", "window_shape"),
@@ -36,8 +72,7 @@ _SYNONYMS = (
     ("high", "max", "a_max"),
     ("min", "a_min", "low"),
     ("max", "a_max", "high"),
-    ("ddof", "correction", "unbiased"),
-    ("perm", "axes", "dims"),
+    ("perm", "axes", "dims", "permutation"),
     ("k", "diagonal", "offset"),
     ("padding", "pad_width"),
     ("shift", "shifts"),
@@ -51,6 +86,10 @@ _SYNONYMS = (
     ("out_axes", "out_dims"),
     ("size", "axis_size"),
     ("learning_rate", "lr"),
+    ("size", "num_features", "normalized_shape"),
+    ("normalized_shape", "num_features"),
+    ("num_features", "input_size"),
+    ("num_channels", "num_features"),
     ("b1", "betas", "beta1"),
     ("b2", "beta2"),
     ("clip_norm", "max_norm", "max_grad_norm"),
@@ -65,7 +104,8 @@ _SYNONYMS = (
 
 
 # What to call in place of a keyword that has no counterpart, by method and keyword; with "" for the method, of all that have
-# nothing more to say, and with "" for the keyword, in place of other arguments. The ops fill it.
+# nothing more to say, with "graph", of functions of graphs, and with "" for the keyword, in place of other arguments. The ops
+# fill it.
 ADVICE: dict[tuple[str, str], str] = {}
 
 
@@ -77,6 +117,41 @@ def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
                 if name in parameters:
                     return suggestion(name, (name,))
     return suggestion(given, parameters)
+
+
+def by_name(method: str, parameters: Sequence[str]) -> str:
+    """A call in which all arguments but the first have their names, so that no other library's order is meant."""
+    given = [*parameters[:1], *(f"{name}=…" for name in parameters[1:])]
+    return f"by name: {method.removeprefix('rlx.')}({', '.join(given)})"
+
+
+def order_hint(method: str, function: Callable[..., Any], given: int) -> str | None:
+    """The call by names, where one that fails gives an optional argument by its place: other libraries have other orders.
+
+    Args:
+        method: What it is called.
+        function: The function that refuses the arguments; it takes the graph first.
+        given: How many come by their place after that.
+    """
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    optional = [p for p in parameters[:given] if p.default is not inspect.Parameter.empty]
+    return by_name(method, [p.name for p in parameters]) if optional else None
+
+
+def placed(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
+    """An error of a method at the caller's line, with the call by names where its order may be another library's.
+
+    Args:
+        problem: The error; one that has a place is of an op inside, and keeps it.
+        shown: What the method is called in messages.
+        function: The function that refuses the arguments.
+        given: How many come by their place.
+        location: The caller's line.
+    """
+    hint = problem.hint or order_hint(shown, function, given)
+    if problem.location is not None:
+        return problem.moved(problem.message, hint=hint)
+    return problem.moved(f"{shown}: {problem.message}", location=describe(location), hint=hint)
 
 
 class CallError(ShapeError):
@@ -96,8 +171,11 @@ class CallError(ShapeError):
         unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
         advice = ADVICE.get((method.removeprefix("rlx."), unexpected))  # "" where it is no keyword that is wrong
         close = keyword_suggestion(unexpected, parameters) if unexpected and not advice else ""
-        if unexpected and not close:
-            advice = advice or ADVICE.get(("", unexpected))
+        if not advice and not close:
+            of = (
+                "graph" if list(parameters[:1]) == ["graph"] else ""
+            )  # what is said of all ops is not said of transforms
+            advice = ADVICE.get((of, unexpected)) if unexpected else by_name(method, parameters)
         error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
         error.reason, error.parameters = reason, tuple(parameters)
         return error
@@ -119,7 +197,7 @@ def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwa
     try:
         signature.bind(*args, **kwargs)
     except TypeError as problem:
-        names = [name for name in signature.parameters if name != "self"]
+        names = [name for name in signature.parameters if name not in ("self", "cls")]
         unknown = next((name for name in kwargs if name not in names), None)  # which says more than what is missing
         reason = str(problem) if unknown is None else f"got an unexpected keyword argument '{unknown}'"
         raise CallError.of(what, reason, names, describe(caller_location())) from None

@@ -15,6 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.card import Card, as_results
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
@@ -62,6 +63,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     return arrays
 
 
+@answered
 def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
     """Run a graph with the NumPy evaluators: slow, but this defines what the graph means; no compiler is needed.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rlx.ir.calls import answered
 from rlx.ir.pickled import Copied
 from rlx.ir.short import listed
 
@@ -22,6 +23,7 @@ class Exports(Copied):
         outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
         return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
+    @answered
     def text(self: Any, *, locations: bool = False) -> str:
         """The graph as MLIR text, which `rlx.parse` and all commands read.
 
@@ -32,6 +34,7 @@ class Exports(Copied):
 
         return print_op(self.module, debug_info=locations)
 
+    @answered
     def to_jax(self: Any) -> JaxGraph:
         """The graph, as it is now, as a pure function that JAX calls, compiles, differentiates and batches.
 

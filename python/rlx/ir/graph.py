@@ -112,6 +112,7 @@ class Graph(Exports, CarriesValues, Builder):
         return self
 
     @classmethod
+    @answered
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
         """A module at HIR, built by a function: see `GraphModule.define`."""
         from rlx.blocks.graph_module import GraphModule
@@ -227,6 +228,7 @@ class Graph(Exports, CarriesValues, Builder):
             raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
         return self.add_argument(replace(argument, init=value))
 
+    @answered
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
 
@@ -411,6 +413,7 @@ class Graph(Exports, CarriesValues, Builder):
         """The symbols in the shapes of the arguments."""
         return frozenset[str]().union(*(a.shape.symbols for a in self._arguments))
 
+    @answered
     def verify(self) -> None:
         """Check the whole module.
 
@@ -421,6 +424,7 @@ class Graph(Exports, CarriesValues, Builder):
 
         verify_module(self.module)
 
+    @answered
     def clone(self) -> Graph:
         """An independent copy."""
         with mlir.entered():

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, registry
+from rlx.ir.calls import answered
 from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
 from rlx.ir.graph import Graph
@@ -144,6 +145,7 @@ class GraphReport:
         yield f"  {_count(cost.flops)} flops, {_count(cost.bytes)} bytes read and written by the ops"
 
 
+@answered
 def inspect_graph(graph: Graph) -> GraphReport:
     """The listing of a graph, which is not changed."""
     function = graph.function

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 
+from rlx.ir.calls import answered
 from rlx.ir.listing import GraphReport, OpReport
 from rlx.ir.short import report_repr
 
@@ -96,6 +97,7 @@ class ListingDiff:
         return "".join(f"{line}\n" for line in self.hunks())
 
 
+@answered
 def inspect_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
     """What differs between two listings of one graph, such as those of two stages."""
     return ListingDiff(before, after)

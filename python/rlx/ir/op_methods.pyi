@@ -90,7 +90,7 @@ class TensorMethods(Operators):
     def atanh(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Inverse hyperbolic tangent."""
 
-    def average(self, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., keepdims: bool = ...) -> Tensor:
+    def average(self, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
     def avg_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
@@ -108,7 +108,7 @@ class TensorMethods(Operators):
     def axial_rope_2d(self, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary embedding of two-dimensional positions."""
 
-    def batch_norm(self, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., eps: float = ...) -> Tensor:
+    def batch_norm(self, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:
         """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
     def batch_norm_inference(self, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -213,10 +213,10 @@ class TensorMethods(Operators):
     def cummin(self, axis: int) -> Tensor:
         """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-    def cumprod(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumprod(self, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
 
-    def cumsum(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum(self, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Running sum along an axis."""
 
     def deg2rad(self) -> Tensor:
@@ -312,7 +312,7 @@ class TensorMethods(Operators):
     def fake_quantize_lsq_backward_x(self, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize_lsq with respect to x."""
 
-    def fft(self, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fft(self, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -324,7 +324,7 @@ class TensorMethods(Operators):
     def fft_real(self, axis: int = ..., norm: str = ...) -> Tensor:
         """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
 
-    def fftn(self, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+    def fftn(self, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -432,16 +432,16 @@ class TensorMethods(Operators):
     def heaviside(self, values: TensorLike) -> Tensor:
         """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
 
-    def histogram(self, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+    def histogram(self, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
         """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
     def hypot(self, rhs: TensorLike) -> Tensor:
         """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
 
-    def ifft(self, axis: int = ..., norm: str = ...) -> Tensor:
+    def ifft(self, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
-    def ifftn(self, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+    def ifftn(self, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
     def ifftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -462,7 +462,7 @@ class TensorMethods(Operators):
     def interp(self, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
         """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
 
-    def interpolate(self, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
+    def interpolate(self, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
         """PyTorch's `interpolate`: `resize` by its names."""
 
     def irfft(self, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -474,7 +474,7 @@ class TensorMethods(Operators):
     def isfinite(self) -> Tensor:
         """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
-    def isin(self, test: TensorLike, invert: bool = ...) -> Tensor:
+    def isin(self, test: TensorLike, *, invert: bool = ...) -> Tensor:
         """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
 
     def isinf(self) -> Tensor:
@@ -567,16 +567,16 @@ class TensorMethods(Operators):
     def lora_matmul(self, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
 
-    def lp_pool(self, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool1d(self, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool1d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool2d(self, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool2d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool3d(self, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool3d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
     def lstm(self, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
@@ -672,7 +672,7 @@ class TensorMethods(Operators):
     def nonzero(self, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
         """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
-    def norm(self, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def norm(self, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
 
     def normalize(self, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
@@ -780,7 +780,7 @@ class TensorMethods(Operators):
     def reverse(self, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The order of some axes reversed."""
 
-    def rfft(self, axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rfft(self, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
 
     def right_shift(self, count: TensorLike) -> Tensor:
@@ -875,9 +875,6 @@ class TensorMethods(Operators):
 
     def sort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The elements of an axis in order."""
-
-    def split(self, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
-        """NumPy's `split`: a list of parts along an axis."""
 
     def split_spectrum(self) -> tuple[Tensor, Tensor]:
         """Real and imaginary part of a spectrum, both f32."""
@@ -1081,7 +1078,7 @@ class OpMethods:
     def attention_backward(self, q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, wrt: str, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of attention with respect to one of its inputs."""
 
-    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., keepdims: bool = ...) -> Tensor:
+    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
     def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
@@ -1099,7 +1096,7 @@ class OpMethods:
     def axial_rope_2d(self, x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary embedding of two-dimensional positions."""
 
-    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., eps: float = ...) -> Tensor:
+    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:
         """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
     def batch_norm_inference(self, x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1258,10 +1255,10 @@ class OpMethods:
     def cummin(self, x: TensorLike, axis: int) -> Tensor:
         """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-    def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumprod(self, x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
 
-    def cumsum(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum(self, x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Running sum along an axis."""
 
     def cumsum_backward(self, dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1396,7 +1393,7 @@ class OpMethods:
     def fake_quantize_lsq_backward_x(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize_lsq with respect to x."""
 
-    def fft(self, x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -1411,7 +1408,7 @@ class OpMethods:
     def fftfreq(self, n: int, d: float = ...) -> Tensor:
         """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+    def fftn(self, x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -1552,7 +1549,7 @@ class OpMethods:
     def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
         """The hinge loss `max(0, margin - prediction·target)` of targets -1 and 1, as Optax has it; operands broadcast."""
 
-    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
         """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
     def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:
@@ -1567,13 +1564,13 @@ class OpMethods:
     def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
         """One of two regions, chosen by a scalar."""
 
-    def ifft(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
+    def ifft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
     def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
         """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
 
-    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+    def ifftn(self, x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
     def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -1597,7 +1594,7 @@ class OpMethods:
     def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
         """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
 
-    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
+    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
         """PyTorch's `interpolate`: `resize` by its names."""
 
     def inv(self, a: TensorLike) -> Tensor:
@@ -1615,7 +1612,7 @@ class OpMethods:
     def isfinite(self, x: TensorLike) -> Tensor:
         """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
-    def isin(self, x: TensorLike, test: TensorLike, invert: bool = ...) -> Tensor:
+    def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:
         """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
 
     def isinf(self, x: TensorLike) -> Tensor:
@@ -1720,16 +1717,16 @@ class OpMethods:
     def lora_matmul(self, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
 
-    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
         """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
     def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
@@ -1762,7 +1759,7 @@ class OpMethods:
     def matrix_power(self, a: TensorLike, n: int) -> Tensor:
         """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
 
-    def matrix_rank(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:
         """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
 
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
@@ -1855,7 +1852,7 @@ class OpMethods:
     def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
         """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
-    def norm(self, x: TensorLike, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
 
     def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
@@ -2002,7 +1999,7 @@ class OpMethods:
     def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The order of some axes reversed."""
 
-    def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rfft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
 
     def rfftfreq(self, n: int, d: float = ...) -> Tensor:
@@ -2053,7 +2050,7 @@ class OpMethods:
     def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A class drawn for each row of logits."""
 
-    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
+    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
         """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
     def scan(self, body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:

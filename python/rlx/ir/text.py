@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from rlx import mlir
 from rlx.ir import assembly, isolated, limits, signature
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, ParseError, VerificationError
 from rlx.ir.files import read_bytes
 from rlx.ir.graph import Graph
@@ -193,6 +194,7 @@ def decoded(data: bytes, name: str) -> str:
         raise ParseError("neither UTF-8 text nor bytecode", location=f"{name}:{line}:{column}") from None
 
 
+@answered
 def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph that a text in MLIR describes, or a file. Printing the graph gives equal text.
 

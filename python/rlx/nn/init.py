@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from rlx.ir.calls import answered
 from rlx.ir.dtype import f64
 from rlx.ir.errors import Error
 from rlx.ops.other_modules import module_problem
@@ -35,6 +36,7 @@ def key_of(seed: int, name: str) -> int:
     return int.from_bytes(digest, "little") >> 1  # as an integer of 64 bits with a sign
 
 
+@answered
 def constant(value: float) -> Initializer:
     """One number everywhere."""
     return partial(_constant, value)
@@ -44,16 +46,19 @@ def _constant(value: float, key: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.full(shape, value, np.float64)
 
 
+@answered
 def zeros(key: int, shape: tuple[int, ...]) -> np.ndarray:
     """0 everywhere."""
     return np.zeros(shape)
 
 
+@answered
 def ones(key: int, shape: tuple[int, ...]) -> np.ndarray:
     """1 everywhere."""
     return np.ones(shape)
 
 
+@answered
 def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
     """Even numbers in `[low, high)`."""
     return partial(_uniform, low, high)
@@ -63,6 +68,7 @@ def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.nd
     return low + (high - low) * 2.0**-32 * _words(key, shape)
 
 
+@answered
 def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
     """Normal numbers."""
     return partial(_shifted_normal, std, mean)
@@ -72,6 +78,7 @@ def _shifted_normal(std: float, mean: float, key: int, shape: tuple[int, ...]) -
     return mean + std * _normal(key, shape)
 
 
+@answered
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
     """Normal numbers that lie in `[low, high]`; others are drawn again, as PyTorch's `trunc_normal_` has it.
 
@@ -98,11 +105,13 @@ def _truncated(std: float, mean: float, low: float, high: float, key: int, shape
     return result
 
 
+@answered
 def glorot_uniform(gain: float = 1.0) -> Initializer:
     """Even numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _even)
 
 
+@answered
 def glorot_normal(gain: float = 1.0) -> Initializer:
     """Normal numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _normal)
@@ -112,6 +121,7 @@ def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
     return gain * math.sqrt(2 / (fan_in + fan_out))
 
 
+@answered
 def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
     """Even numbers of variance `gain²/fan` (K. He et al., Delving deep into rectifiers, 2015).
 
@@ -123,11 +133,13 @@ def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_s
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _even)
 
 
+@answered
 def kaiming_normal(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
     """Normal numbers of variance `gain²/fan`; see `kaiming_uniform`."""
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _normal)
 
 
+@answered
 def orthogonal(gain: float = 1.0) -> Initializer:
     """A matrix whose rows or columns, whichever are fewer, are orthogonal and of norm `gain`.
 

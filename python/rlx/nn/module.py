@@ -23,6 +23,8 @@ from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.scope import Scope
 from rlx.ops.lift import tensor_like
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import MODULES
 from rlx.weights import Weights, opened, safetensors
 
 _NAMED = 10  # how many names a message lists
@@ -60,7 +62,7 @@ class Module(Answered):
         parameter = self.__dict__.get("_declared", {}).get(name)
         if parameter is None:
             known = [*self.__dict__.get("_declared", {}), *vars(self)]
-            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{suggestion(name, known)}")
+            raise attribute_problem(type(self).__name__, name, MODULES, known)
         scope = scopes.active()
         return parameter if scope is None or id(parameter) not in scope.names else scope.tensor(parameter)
 

@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'rlx.ops' has no attribute '{name}'")
     if name not in surface.methods():
-        raise other_names.problem("rlx.ops", name, surface.methods())
+        raise other_names.problem("rlx.ops", name, surface.methods(), surface.methods())
     globals()[name] = _function(name)
     return globals()[name]
 
@@ -59,3 +59,4 @@ surface.install()
 # A family that is called as one of its ops is, is a module by that name: here the name is that of the op.
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name] = _function(_name)
+surface.as_module(_function("fft"))

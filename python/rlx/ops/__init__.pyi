@@ -103,7 +103,7 @@ def attention(q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | No
 def attention_backward(q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, wrt: str, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of attention with respect to one of its inputs."""
 
-def average(x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., keepdims: bool = ...) -> Tensor:
+def average(x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
 def avg_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
@@ -121,7 +121,7 @@ def avg_pool3d(x: TensorLike, kernel: Window, stride: Window | None = ..., paddi
 def axial_rope_2d(x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Rotary embedding of two-dimensional positions."""
 
-def batch_norm(x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., eps: float = ...) -> Tensor:
+def batch_norm(x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:
     """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
 def batch_norm_inference(x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -280,10 +280,10 @@ def cummax(x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor
 def cummin(x: TensorLike, axis: int) -> Tensor:
     """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-def cumprod(x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def cumprod(x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Running product along an axis."""
 
-def cumsum(x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def cumsum(x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Running sum along an axis."""
 
 def cumsum_backward(dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -418,7 +418,7 @@ def fake_quantize_lsq_backward_scale(x: TensorLike, scale: TensorLike | Sequence
 def fake_quantize_lsq_backward_x(x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of fake_quantize_lsq with respect to x."""
 
-def fft(x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def fft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Discrete Fourier transform along an axis."""
 
 def fft_axis(x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -433,7 +433,7 @@ def fft_real(x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
 def fftfreq(n: int, d: float = ...) -> Tensor:
     """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-def fftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+def fftn(x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
     """NumPy's `fftn`: the transform along several axes, by default along all."""
 
 def fftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -574,7 +574,7 @@ def hinge_embedding_loss(prediction: TensorLike, target: TensorLike, margin: flo
 def hinge_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
     """The hinge loss `max(0, margin - prediction·target)` of targets -1 and 1, as Optax has it; operands broadcast."""
 
-def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
 
 def householder_product(a: TensorLike, factors: TensorLike) -> Tensor:
@@ -589,13 +589,13 @@ def hypot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def if_(condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
     """One of two regions, chosen by a scalar."""
 
-def ifft(x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
+def ifft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
     """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
 def ifft_spectrum(real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
     """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
 
-def ifftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+def ifftn(x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
     """NumPy's `ifftn`: the inverse of `fftn`."""
 
 def ifftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -619,7 +619,7 @@ def instance_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..
 def interp(x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
     """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
 
-def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
+def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
     """PyTorch's `interpolate`: `resize` by its names."""
 
 def inv(a: TensorLike) -> Tensor:
@@ -637,7 +637,7 @@ def isclose(lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = .
 def isfinite(x: TensorLike) -> Tensor:
     """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
-def isin(x: TensorLike, test: TensorLike, invert: bool = ...) -> Tensor:
+def isin(x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:
     """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
 
 def isinf(x: TensorLike) -> Tensor:
@@ -742,16 +742,16 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: b
 def lora_matmul(x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """x·w + scale·(x·a)·b."""
 
-def lp_pool(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+def lp_pool(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
     """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-def lp_pool1d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+def lp_pool1d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
     """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-def lp_pool2d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+def lp_pool2d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
     """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
-def lp_pool3d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+def lp_pool3d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
     """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
 
 def lstm(x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
@@ -784,7 +784,7 @@ def matrix_norm(a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> 
 def matrix_power(a: TensorLike, n: int) -> Tensor:
     """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
 
-def matrix_rank(a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+def matrix_rank(a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:
     """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
 
 def max(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
@@ -877,7 +877,7 @@ def nll_loss(log_probs: TensorLike, target: TensorLike, weight: TensorLike | Non
 def nonzero(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
     """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
-def norm(x: TensorLike, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+def norm(x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
 
 def normalize(x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
@@ -1024,7 +1024,7 @@ def resize_nearest2x(x: TensorLike) -> Tensor:
 def reverse(x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The order of some axes reversed."""
 
-def rfft(x: TensorLike, axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rfft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Discrete Fourier transform of real numbers."""
 
 def rfftfreq(n: int, d: float = ...) -> Tensor:
@@ -1075,7 +1075,7 @@ def rsqrt(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def sample(logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A class drawn for each row of logits."""
 
-def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
+def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
     """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
 def scan(body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:

@@ -135,6 +135,7 @@ def batch_norm(
     scale: Any = None,
     bias: Any = None,
     training: bool = False,
+    *,
     eps: float = 1e-5,
 ) -> Tensor:
     """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel.
@@ -233,6 +234,10 @@ def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = None, training: b
     x = inexact(b, tensor_like(b, x, f32))
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
         raise ShapeError(f"rate must be a number from 0 to 1, got {rate!r:.60}")
+    if isinstance(seed, bool):
+        raise ShapeError(
+            f"the seed is an integer or a scalar tensor, not {seed}", hint="g.dropout(x, p, training=False)"
+        )
     if not training or rate == 0:
         return x
     if rate == 1:
@@ -254,6 +259,7 @@ def scaled_dot_product_attention(
     k: Any,
     v: Any,
     attn_mask: Any = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
@@ -265,6 +271,7 @@ def scaled_dot_product_attention(
         k: `[B, Hkv, T, D]`; heads may be fewer than those of `q`.
         v: `[B, Hkv, T, Dv]`.
         attn_mask: Broadcastable to `[B, H, S, T]`: bools say which keys are seen, floats are added to the scores.
+        dropout_p: 0: `dropout` of the result is a call of its own.
         is_causal: Query `i` sees the keys up to `i`, from the start, as in PyTorch (`attention` counts from the end).
         scale: By default `1/sqrt(D)`.
 
@@ -277,6 +284,8 @@ def scaled_dot_product_attention(
     q, k, v = (tensor_like(b, t, f32) for t in (q, k, v))
     if q.rank not in (3, 4) or k.rank != q.rank or v.rank != q.rank:
         raise ShapeError(f"q, k and v must be [B, H, S, D] or [B, S, D], got {q.shape}, {k.shape} and {v.shape}")
+    if isinstance(dropout_p, bool) or dropout_p != 0:
+        raise ShapeError(f"dropout_p must be 0, got {dropout_p!r:.60}", hint="g.dropout(…, p) of what it gives")
     if attn_mask is not None and is_causal:
         raise ShapeError("attn_mask and is_causal go together only as one mask", hint="join them: mask & g.tri(s, t)")
     single = q.rank == 3

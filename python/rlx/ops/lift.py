@@ -95,6 +95,20 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     ]
 
 
+def listed(xs: Any) -> list[Any]:
+    """The tensors that are joined.
+
+    Raises:
+        ShapeError: There are none, or it is one tensor: in NumPy that is its rows, which a missing bracket did not mean.
+    """
+    if isinstance(xs, Tensor):
+        raise ShapeError("expected a list of tensors, got one", hint="g.concat([a, b]); list(x) for the rows of one")
+    tensors = list(xs)
+    if not tensors:
+        raise ShapeError("expected at least one tensor")
+    return tensors
+
+
 def dtype_of(value: Any) -> DType:
     """The dtype of a tensor or an array."""
     return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)
@@ -120,6 +134,8 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     """
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
         hint = f"tensors come first, {name}= after them" if isinstance(axis, Tensor) else None
+        if axis is None:
+            hint = "one axis; of all elements, that of g.ravel(x)"
         raise ShapeError(f"{name} must be an integer, got {shown(axis)}", hint=hint)
     if not -rank <= axis < rank:
         raise ShapeError(f"{name} {shown(axis)} is out of range for rank {rank}")

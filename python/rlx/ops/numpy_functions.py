@@ -131,7 +131,7 @@ def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fa
     if ord is None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
         if axis is None and ord is not None and x.rank > 2:
             raise Error("numpy.linalg.norm: ord= needs one axis or two", location=describe(caller_location()))
-        return b.norm(x, 2 if ord is None else ord, axis, keepdims)
+        return b.norm(x, ord, axis, keepdims)
     moved = b.moveaxis(x, tuple(axes), (-2, -1))
     result = b.matrix_norm(moved, ord)
     return b.expand_dims(result, tuple(a % x.rank for a in axes)) if keepdims else result

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, IndexShapeError, ShapeError
 from rlx.ir.location import describe
 from rlx.ops import numpy_functions, other_names
@@ -64,6 +65,7 @@ class Operators:
         """The one device of the array API: a graph belongs to none, and `rlx.Session(device)` compiles it for one."""
         return "graph"
 
+    @answered
     def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
         """The tensor itself: see `device`."""
         if device != self.device:
@@ -219,7 +221,10 @@ class Operators:
     def __getattr__(self: Any, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise other_names.problem("a tensor", name, [n for n in dir(Tensor) if not n.startswith("_")])
+        from rlx.ops import surface
+
+        known = [n for n in dir(Tensor) if not n.startswith("_")]
+        raise other_names.problem("a tensor", name, known, surface.methods())
 
     def __getitem__(self: Any, index: Any) -> Any:
         try:
@@ -262,37 +267,54 @@ class Operators:
         """All axes reversed, as in NumPy."""
         return self.builder.transpose(self)
 
+    @answered
     def reshape(self: Any, *shape: Any) -> Any:
         """The same elements under another shape."""
         return self.builder.reshape(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
+    @answered
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
 
+    @answered
     def expand(self: Any, *shape: Any) -> Any:
         """The tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
         return self.builder.expand(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
+    @answered
     def permute(self: Any, *axes: Any) -> Any:
         """The axes in another order: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
+    @answered
+    def split(self: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+        """`g.split` at borders. A single integer is the number of parts in NumPy and their size in PyTorch: it is refused."""
+        if isinstance(indices_or_sections, (int, np.integer)):
+            raise ShapeError(
+                f"split: {indices_or_sections} is a number of parts in NumPy, and their size in PyTorch",
+                location=describe(self.builder.location),
+                hint="x.chunk(parts, axis), or g.split(x, [size, 2 * size], axis) at borders",
+            )
+        return self.builder.split(self, indices_or_sections, axis)
+
     def __round__(self: Any, digits: int | None = None) -> Any:
         return self.builder.round(self) if not digits else self.builder.round(self * 10.0**digits) / 10.0**digits
 
+    @answered
     def transpose(self: Any, *axes: Any) -> Any:
         """The axes in another order, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
         if not axes or axes[0] is None:
             return self.builder.transpose(self)
-        if len(axes) == 2 and self.rank != 2:
+        if len(axes) == 2 and (self.rank != 2 or axes in ((0, 1), (-2, -1))):
+            said = "which changes nothing" if self.rank == 2 else "of which all have to be named"
             raise ShapeError(
-                f"transpose: {len(axes)} axes for {self.shape}, of which all have to be named",
+                f"transpose: {len(axes)} axes for {self.shape}, {said}",
                 location=describe(self.builder.location),
-                hint=f"x.swapaxes({axes[0]}, {axes[1]}) exchanges two axes",
+                hint=f"x.swapaxes({axes[0]}, {axes[1]}) exchanges two axes, as PyTorch's transpose",
             )
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)

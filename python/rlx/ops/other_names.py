@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, signature
+from typing import Any
 
-from rlx.ir.calls import ADVICE
 from rlx.ir.suggestions import suggestion
+from rlx.ops.vocabulary import elementwise, layers, shapes, tensors
+from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.calls`
+from rlx.ops.vocabulary import options as options
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {
@@ -50,378 +54,90 @@ METHOD_OF = {
 }
 # What else NumPy, JAX or PyTorch call something -> the call here. `g` is the graph, or `rlx.ops`.
 CALLS = {
-    "positive": "x itself",
-    "conj": "g.conjugate(x)",
-    "swish": "g.silu(x)",
-    "hardswish": "g.hard_swish(x)",
-    "hardsigmoid": "g.hard_sigmoid(x)",
-    "hardtanh": "g.hard_tanh(x), or g.clip(x, low, high) for other limits",
-    "softsign": "g.soft_sign(x)",
-    "logsigmoid": "g.log_sigmoid(x)",
-    "log_softplus": "g.softplus(x)",
-    "tanhshrink": "x - g.tanh(x)",
-    "lerp_": "g.lerp(x, y, weight): tensors are values and are never changed",
-    "log_ndtr": "g.log(g.erfc(-x / 2**0.5) / 2)",
-    "ndtr": "g.erfc(-x / 2**0.5) / 2",
-    "clamp_min": "g.clamp(x, low=…)",
-    "clamp_max": "g.clamp(x, high=…)",
-    "aminmax": "g.min(x, axis=…) and g.max(x, axis=…)",
-    "fmax": "g.maximum(a, b), where NaN wins",
-    "fmin": "g.minimum(a, b), where NaN wins",
-    "var_mean": "g.var(x, axis=…) and g.mean(x, axis=…)",
-    "std_mean": "g.std(x, axis=…) and g.mean(x, axis=…)",
-    "product": "g.prod(x, axis=…)",
-    "cumlogsumexp": "g.logcumsumexp(x, axis)",
-    "top_k": "g.topk(x, k)",
-    "histc": "g.histogram(x, bins=n, range=(low, high))",
-    **dict.fromkeys(("ctc_loss", "CTCLoss"), "a g.scan over the frames of the logits: there is no op for it"),
-    "msort": "g.sort(x, axis=0)",
-    "kthvalue": "g.sort(x, axis=…) and an index",
-    "bucketize": "g.searchsorted(boundaries, x)",
-    "cat": "g.concat([a, b], axis=0)",
-    "hstack": "g.concat([a, b], axis=1), axis=0 for rank 1",
-    "vstack": "g.concat([a, b], axis=0) of rank 2, g.stack([a, b]) of rank 1",
-    "row_stack": "g.stack([a, b]) of rank 1, g.concat([a, b], axis=0) of rank 2",
-    "dstack": "g.stack([a, b], axis=2) of rank 2",
-    "column_stack": "g.stack([a, b], axis=1) of rank 1, g.concat([a, b], axis=1) of rank 2",
-    "append": "g.concat([x, values], axis=…)",
-    "insert": "g.concat([x[:i], values, x[i:]], axis=0)",
-    "delete": "g.concat([x[:i], x[i + 1:]], axis=0)",
-    "hsplit": "g.split(x, n, axis=1)",
-    "vsplit": "g.split(x, n, axis=0)",
-    "dsplit": "g.split(x, n, axis=2)",
-    "unbind": "g.unstack(x, axis=0)",
-    "view": "g.reshape(x, shape)",
-    "view_as": "g.reshape(x, other.shape)",
-    "reshape_as": "g.reshape(x, other.shape)",
-    "expand_as": "g.expand(x, other.shape)",
-    "contiguous": "x itself: tensors have no strides",
-    "clone": "x itself: tensors are values and are never changed",
-    "copy": "x itself: tensors are values and are never changed",
-    "detach": "g.stop_gradient(x)",
-    "movedim": "g.moveaxis(x, source, destination)",
-    "rollaxis": "g.moveaxis(x, source, destination)",
-    "swapdims": "g.swapaxes(x, axis1, axis2)",
-    "t": "x.T",
-    "fliplr": "g.flip(x, axis=1)",
-    "flipud": "g.flip(x, axis=0)",
-    "repeat_interleave": "g.repeat(x, repeats, axis)",
-    "index_select": "g.gather(x, indices, axis=…)",
-    "masked_fill": "g.where(mask, value, x)",
-    "masked_select": "g.where(mask, x, 0): a shape may not depend on values",
-    "compress": "g.where(mask, x, 0): a shape may not depend on values",
-    "extract": "g.where(mask, x, 0): a shape may not depend on values",
-    "scatter": "g.put_along_axis(x, indices, values, axis), or x.at[…].set(values)",
-    "scatter_": "g.put_along_axis(x, indices, values, axis), or x.at[…].set(values)",
-    "index_put": "x.at[indices].set(values)",
-    "index_put_": "x.at[indices].set(values)",
-    "index_fill": "x.at[indices].set(value)",
-    "fill_": "g.full_like(x, value)",
-    "copy_": "tensors are values: use the new one instead",
-    "add_": "x + y: tensors are values and are never changed",
-    "mul_": "x * y: tensors are values and are never changed",
-    "segment_sum": "g.scatter_add(data, segment_ids, num_segments)",
-    "select": "g.where(condition, a, b)",
-    "mm": "g.matmul(a, b), or a @ b",
-    "bmm": "g.matmul(a, b), or a @ b",
-    "mv": "g.matmul(a, b), or a @ b",
-    "matvec": "g.matmul(a, b), or a @ b",
-    "ger": "g.outer(a, b)",
-    "addmm": "bias + a @ b",
-    "baddbmm": "bias + a @ b",
-    "addcmul": "x + value * a * b",
-    "addcdiv": "x + value * a / b",
-    "to": "x.astype(dtype)",
-    "type": "x.astype(dtype)",
-    "float": "x.astype(rlx.f32)",
-    "double": "x.astype(rlx.f64)",
-    "half": "x.astype(rlx.f16)",
-    "bfloat16": "x.astype(rlx.bf16)",
-    "int": "x.astype(rlx.i32)",
-    "long": "x.astype(rlx.i64)",
-    "convert_element_type": "g.cast(x, dtype)",
-    "asarray": "g.constant(array)",
-    "array": "g.constant(array)",
-    "as_tensor": "g.constant(array)",
-    "from_numpy": "g.constant(array)",
-    "empty": "g.zeros(shape)",
-    "empty_like": "g.zeros_like(x)",
-    "new_zeros": "g.zeros(shape, x.dtype)",
-    "new_ones": "g.ones(shape, x.dtype)",
-    "identity": "g.eye(n)",
-    "broadcasted_iota": "g.iota(shape, axis=…)",
-    "rand": "g.rng_uniform(shape, seed=…)",
-    "uniform": "g.rng_uniform(shape, seed=…)",
-    "randn": "g.rng_normal(shape, seed=…)",
-    "normal": "g.rng_normal(shape, seed=…)",
-    "randint": "g.random_bits(seed, shape) % n",
-    "while_loop": "g.while_(cond, body, *init)",
-    "fori_loop": "g.scan(body, init, None, length=n), or g.while_(cond, body, *init)",
-    "layernorm": "g.layer_norm(x, scale, bias)",
-    "conv_general_dilated": "g.conv(x, w, stride=…, padding=…, dilation=…, groups=…)",
-    "numpy": "compile the graph and run it, or rlx.evaluate(g, inputs): a tensor has no value while it is traced",
-    "tolist": "compile the graph and run it, or rlx.evaluate(g, inputs): a tensor has no value while it is traced",
-    "item": "compile the graph and run it, or rlx.evaluate(g, inputs): a tensor has no value while it is traced",
-    "cpu": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
-    "cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
-    "backward": "rlx.grad(g, wrt=[…])",
-    "requires_grad": "rlx.grad(g, wrt=[…])",
-    "requires_grad_": "rlx.grad(g, wrt=[…])",
-    "grad": "rlx.grad(g, wrt=[…])",
-    "reduce_max": "g.max(x)",
-    "reduce_min": "g.min(x)",
-    "reduce_sum": "g.sum(x)",
-    "reduce_mean": "g.mean(x)",
-    "type_as": "g.cast(x, dtype)",
-    "broadcast_in_dim": "g.expand(x, shape)",
-    "gelu_tanh": "g.gelu_approx(x)",
-    "gelu_new": "g.gelu_approx(x)",
-    "dense": "g.matmul(x, w) + b",
-    "convolution": "g.conv(x, w)",
-    "conv_nd": "g.conv(x, w)",
-    "maxpool": "g.max_pool(x, kernel)",
-    "max_pool_2d": "g.max_pool(x, kernel)",
-    "average_pool": "g.avg_pool(x, kernel)",
-    "avgpool": "g.avg_pool(x, kernel)",
-    "avg_pool_2d": "g.avg_pool(x, kernel)",
-    "global_avg_pool": "g.adaptive_avg_pool(x, size)",
-    "global_average_pool": "g.adaptive_avg_pool(x, size)",
-    "upsample": "g.resize(x)",
-    "upsample_nearest": "g.resize(x)",
-    "upsample_bilinear": "g.resize(x)",
-    "image_resize": "g.resize(x)",
-    "depth_to_space": "g.pixel_shuffle(x, upscale_factor)",
-    "space_to_depth": "g.pixel_unshuffle(x, downscale_factor)",
-    "im2col": "g.unfold(x, kernel)",
-    "col2im": "g.fold(x, output_size, kernel)",
-    "standardize": "g.layer_norm(x)",
-    "rmsnorm": "g.rms_norm(x)",
-    "groupnorm": "g.group_norm(x)",
-    "lrn": "g.local_response_norm(x, size)",
-    "l2_normalize": "g.normalize(x)",
-    "lp_normalize": "g.normalize(x)",
-    "softmax_cross_entropy": "g.cross_entropy(logits, target)",
-    "softmax_cross_entropy_with_integer_labels": "g.cross_entropy(logits, target)",
-    "sparse_categorical_crossentropy": "g.cross_entropy(logits, target)",
-    "bce": "g.binary_cross_entropy(prediction, target)",
-    "bce_loss": "g.binary_cross_entropy(prediction, target)",
-    "bce_with_logits": "g.binary_cross_entropy_with_logits(logits, targets)",
-    "sigmoid_binary_cross_entropy": "g.binary_cross_entropy_with_logits(logits, targets)",
-    "mse": "g.mse_loss(prediction, target)",
-    "mean_squared_error": "g.mse_loss(prediction, target)",
-    "l2_loss": "g.mse_loss(prediction, target)",
-    "squared_error": "g.mse_loss(prediction, target)",
-    "mae": "g.l1_loss(prediction, target)",
-    "mean_absolute_error": "g.l1_loss(prediction, target)",
-    "absolute_error": "g.l1_loss(prediction, target)",
-    "kl_divergence": "g.kl_div(log_probs, target)",
-    "kl_loss": "g.kl_div(log_probs, target)",
-    "multi_head_attention": "g.attention(q, k, v)",
-    "multihead_attention": "g.attention(q, k, v)",
-    "dot_product_attention": "g.attention(q, k, v)",
-    "embedding_lookup": "g.embedding(table, indices)",
-    "categorical": "g.sample(logits)",
-    "multinomial": "g.sample(g.log(probabilities)), which draws one of each row",
-    "select_n": "g.where(condition, x, y)",
-    "bernoulli": "g.rng_uniform(shape, seed) < p",
-    "nn": "rlx.nn for layers, or g.relu(x), g.softmax(x) …",
-    "functional": "g.relu(x), g.softmax(x) …",
-    "linalg": "g.solve(a, b), g.inv(a), g.det(a), g.cholesky(a), g.lu(a), g.qr(a), g.svd(a), g.eigh(a), g.pinv(a), g.norm(x) …",
-    "random": "g.rng_normal(shape, seed=…), g.rng_uniform(shape, seed=…)",
-    "Tensor": "g.constant(array)",
-    "gumbel_softmax": "g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))",
-    "swiglu": "g.silu(gate) * up",
-    "cdist": "g.norm(g.expand_dims(a, -2) - g.expand_dims(b, -3), axis=-1)",
-    "convolve": "g.conv(x[None, None], g.flip(w)[None, None], padding=w.size - 1)[0, 0]",
-    "logspace": "10 ** g.linspace(start, stop, n)",
-    "atleast_1d": "g.reshape(x, (1,))",
-    "atleast_2d": "g.expand_dims(x, 0)",
-    "atleast_3d": "g.expand_dims(x, (0, -1))",
-    "broadcast_arrays": "g.broadcast_to(x, shape) of each",
-    "fill_diagonal": "g.where(g.eye(n, dtype='bool'), value, x)",
-    "cov": "x = x - g.mean(x, axis=1, keepdims=True); x @ x.T / (x.shape[1] - 1)",
-    "scatter_add_": "g.put_along_axis(x, indices, values, axis, reduction='add')",
-    "multiply_": "x * y: tensors are values and are never changed",
-    **dict.fromkeys(("numel", "nelement"), "x.size"),
-    **dict.fromkeys(("H", "mH", "adjoint"), "g.conjugate(x).mT"),
-    **dict.fromkeys(("parameter", "variable", "get_parameter", "Variable", "Parameter"), "g.param(name, shape)"),
-    **dict.fromkeys(("placeholder", "Placeholder", "Input"), "g.input(name, shape)"),
-    **dict.fromkeys(("outputs", "output", "ret", "return_"), "g.set_outputs({name: x})"),
-    **dict.fromkeys(("print", "debug_print"), "print(x) of a tensor that has a value: with rlx.eager(): …"),
-    **dict.fromkeys(
-        ("all_gather", "all_reduce", "psum", "pmean", "all_to_all", "reduce_scatter", "ppermute"),
-        "nothing: a graph computes on one device, or is split by those who run it",
-    ),
-    "unflatten": "g.reshape(x, shape)",
-    "ndimension": "x.ndim",
-    "pdist": "g.pairwise_distance of pairs, or g.norm(g.expand_dims(a, -2) - g.expand_dims(a, -3), axis=-1)",
-    "rnn": "g.scan(lambda h, x: …, h, xs), or g.lstm(…), g.gru(…)",
-    **dict.fromkeys(("segment_max", "segment_min"), "g.full(…).at[segment_ids].max(data), or .min"),
-    "piecewise": "g.where(condition, a, g.where(other, b, c))",
-    **dict.fromkeys(("tril_indices", "triu_indices"), "g.tril(x) and g.triu(x), or np.tril_indices(n) as an index"),
-    **dict.fromkeys(("indices", "mgrid", "ogrid"), "g.iota(shape, axis=…), g.meshgrid(…)"),
-    **dict.fromkeys(("gcd", "lcm"), "g.while_(cond, body, a, b) with the remainder of the two"),
-    **dict.fromkeys(
-        ("i0", "i1", "i0e", "i1e", "bessel_j0", "bessel_j1", "zeta", "polygamma", "betainc", "gammainc", "igamma"),
-        "rlx.jax_function of that in jax.scipy.special",
-    ),
-    **dict.fromkeys(("hann_window", "hamming_window", "hanning", "hamming"), "g.constant(np.hanning(n)), as f32"),
-    "result_type": "rlx.promote(a.dtype, b.dtype)",
-    "choice": "x[g.argsort(g.rng_uniform(x.shape, seed))[:n]] without replacement",
-    "exponential": "-g.log(1 - g.rng_uniform(shape, seed))",
-    **dict.fromkeys(("to_mlir", "as_text", "mlir", "to_text", "lower"), "str(g), or g.text() with all lines"),
-    **dict.fromkeys(("parameters", "named_parameters", "num_parameters"), "g.params"),
-    **dict.fromkeys(("state_dict", "load_state_dict"), "g.weights, and compiled.set_params(mapping)"),
-    **dict.fromkeys(("const", "as_constant", "literal"), "g.constant(array)"),
-    "assign": "g.update(state, value)",
-    "dim": "x.ndim",
-    "set_item": "x.at[index].set(values)",
-    **dict.fromkeys(("eig", "eigvals"), "g.eigh(a) of symmetric matrices"),
-    "expm": "g.matrix_exp(a)",
-    "lu_factor": "g.lu(a)",
-    "logdet": "g.slogdet(a)[1]",
-    "inverse": "g.inv(a)",
-    "pinverse": "g.pinv(a)",
-    "orgqr": "g.householder_product(a, factors)",
-    **dict.fromkeys(
-        ("cholesky_solve", "cho_solve", "cho_factor"), "g.solve(a, b), or g.cholesky(a) and g.triangular_solve(l, b)"
-    ),
-    "solve_triangular": "g.triangular_solve(a, b)",
-    "map": "the function of a whole x, rlx.vmap(graph, …), or g.scan(body, init, xs)",
-    **dict.fromkeys(
-        ("vmap", "vectorize", "apply_along_axis"), "rlx.vmap(graph, …) of a graph; ops take leading axes as they are"
-    ),
-    "jit": "rlx.jit(function)",
-    "remat": "with g.checkpoint(): …",
-    "clip_by_value": "g.clip(x, low, high)",
-    "lax": "the functions of jax.lax by their own names: g.cumsum(x, axis), g.scan(…) …",
-    "ops": "the functions by their own names: g.exp(x) …",
-    "special": "the functions by their own names: g.erf(x), g.logsumexp(x), g.digamma(x) …",
-    **dict.fromkeys(("percentile", "nanpercentile"), "g.quantile(x, q / 100, axis=…)"),
-    "mode": "g.argmax(g.bincount(x, length=n))",
-    "gradient": "(x[2:] - x[:-2]) / 2 for differences, rlx.grad(g, wrt=[…]) for derivatives",
-    **dict.fromkeys(("trapezoid", "trapz"), "g.sum((y[1:] + y[:-1]) / 2) * dx"),
-    "correlate": "g.conv(x[None, None], w[None, None])",
-    "polyval": "y = y * x + c for each coefficient",
-    "vander": "x[:, None] ** g.arange(n)",
-    "corrcoef": "x = x - g.mean(x, axis=1, keepdims=True); g.normalize(x) @ g.normalize(x).T",
-    **dict.fromkeys(("select_scatter", "slice_scatter", "diagonal_scatter"), "x.at[…].set(values)"),
-    **dict.fromkeys(("permutation", "randperm", "shuffle"), "g.argsort(g.rng_uniform((n,), seed=…))"),
-    "bool": "x.astype(rlx.bool_)",
-    "nbytes": "x.shape.size_bytes",
-    **dict.fromkeys(("itemsize", "element_size"), "x.dtype.itemsize"),
-    **dict.fromkeys(("is_contiguous", "stride", "strides", "data_ptr", "storage"), "nothing: tensors have no strides"),
-    "reduce_window": "g.max_pool(x, kernel), g.sum_pool(x, kernel), g.avg_pool(x, kernel)",
-    "prelu": "g.leaky_relu(x, slope), or g.where(x > 0, x, slope * x) for a tensor",
-    "softshrink": "g.sign(x) * g.relu(g.abs(x) - lambd)",
-    "hardshrink": "g.where(g.abs(x) > lambd, x, 0)",
-    "threshold": "g.where(x > threshold, x, value)",
-    "masked_fill_": "g.where(mask, value, x): tensors are values and are never changed",
-    "diag_embed": "x[..., None] * g.eye(n)",
-    "associative_scan": "g.cumsum(x, axis), g.cumprod(x, axis), g.cummax(x, axis), or g.scan(body, init, xs)",
-    "is_floating_point": "x.dtype.is_float",
-    "is_complex": "x.dtype.is_complex",
-    "lexsort": "g.argsort(x, axis) of the last key, and so on to the first: it is stable",
-    "partition": "g.sort(x, axis), or g.topk(x, k)",
-    "block": "g.concat(xs, axis) of those",
-    "angle": "g.atan2(g.imag(x), g.real(x))",
-    "vector_norm": "g.norm(x, ord, axis)",
-    "is_cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
+    **elementwise.ELEMENTWISE,
+    **elementwise.MAKING,
+    **elementwise.RANDOM,
+    **shapes.REDUCING,
+    **shapes.SHAPING,
+    **shapes.INDEXING,
+    **layers.MATRICES,
+    **layers.LAYERS,
+    **layers.LOSSES,
+    **tensors.CONVERSIONS,
+    **tensors.VALUES,
+    **tensors.DECLARATIONS,
 }
 
-# Methods of graphs that tensors do not have.
+# Methods of graphs that tensors do not have, where the method of that name in PyTorch has another meaning.
 OF_GRAPHS = {
     "scatter_add": "g.put_along_axis(x, indices, values, axis, reduction='add') as PyTorch's, or x.at[…].add(values)",
     "where": "g.where(condition, x, other)",
     "gather": "g.take_along_axis(x, indices, axis) as PyTorch's, g.gather(x, indices, axis=…) for whole slices",
+    "triangular_solve": "g.triangular_solve(a, x), with the matrix first",
+    "solve": "g.solve(a, x), with the matrix first",
+    "svd": "g.svd(x), whose last result is transposed already",
+    "index": "x[i, j]",
 }
 
-# Keywords of other libraries that have no counterpart, and what does what they ask for.
-ADVICE.update(
-    {
-        ("gelu", "approximate"): "g.gelu_approx(x) is the approximation with tanh, g.gelu(x) the exact one",
-        ("embedding", "padding_idx"): "its row takes no gradient in "
-        "g.embedding(table.at[row].set(g.stop_gradient(table[row])), indices)",
-        ("embedding", "max_norm"): "scale the rows of the table before",
-        **dict.fromkeys((("attention", "causal"), ("attention", "is_causal")), "mask_kind='causal'"),
-        ("LSTM", "batch_first"): "leave it out: x is [B, S, input_size]",
-        ("GRU", "batch_first"): "leave it out: x is [B, S, input_size]",
-        ("MultiHeadAttention", "batch_first"): "leave it out: x is [B, S, embed_dim]",
-        ("Linear", "device"): "leave it out: rlx.Session(device) says where a graph runs",
-        ("Conv2d", "padding_mode"): "rlx.ops.pad(x, padding, mode='reflect') before it",
-        ("Adam", "weight_decay"): "rlx.train.AdamW(learning_rate, weight_decay=…)",
-        ("Adam", "betas"): "rlx.train.Adam(learning_rate, b1=0.9, b2=0.999)",
-        ("AdamW", "betas"): "rlx.train.AdamW(learning_rate, b1=0.9, b2=0.999)",
-        (
-            "vmap",
-            "",
-        ): "rlx.vmap(graph, batched={'x': 0}, size=8); of a Python function, rlx.jit(f).graph_for(…) is a graph",
-        ("vmap", "in_axes"): "rlx.vmap(graph, batched={'x': 0}, size=8), by the names of arguments",
-        ("param", "init"): "g.param(name, shape, value=array), or set_params of the compiled graph",
-        ("set_outputs", ""): "g.set_outputs([a, b]), or g.set_outputs({'a': a, 'b': b})",
-        (
-            "cond",
-            "",
-        ): "g.if_(pred, then, els, *args) chooses one of two functions; g.cond(a) is the condition of a matrix",
-        ("compile", "target"): "rlx.Session(target).compile(graph)",
-        (
-            "jit",
-            "donate_argnums",
-        ): "leave it out: arguments are never changed; g.input(name, shape, donate=True) of a graph",
-        ("scaled_dot_product_attention", "dropout_p"): "g.dropout of what it gives",
-        ("rfft", "n"): "g.rfft(g.pad(x, …)), or of a slice",
-        ("fft", "n"): "g.fft(g.pad(x, …)), or of a slice",
-        ("leaky_relu", "alpha"): "g.leaky_relu(x, negative_slope=0.1)",
-        ("index_add", ""): "g.index_add(x, indices, values, axis)",
-        ("LayerNorm", "elementwise_affine"): "rlx.nn.LayerNorm(4, affine=False)",
-        ("Embedding", "padding_idx"): "its row is trained like others; set it to 0 in params",
-        ("MultiHeadAttention", "dropout"): "rlx.nn.Dropout(rate) behind it",
-        ("MultiHeadAttention", "qkv_features"): "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
-        ("stft", ""): "g.stft(x, frame_length=n_fft, hop=hop_length, window=None)",
-        **dict.fromkeys((("matmul", "transpose_b"), ("matmul", "transpose_a")), "g.matmul(a, b.mT)"),
-        ("topk", "sorted"): "leave it out: g.topk(x, k) sorts",
-        ("cholesky", "upper"): "g.cholesky(a).mT",
-        ("LayerNorm", "bias"): "rlx.nn.LayerNorm(4, affine=False), or a bias of zeros",
-        **{
-            (n, "params"): f"rlx.train.TrainStep(graph, rlx.train.{n}(1e-3)) has them" for n in ("SGD", "Adam", "AdamW")
-        },
-        ("SGD", "dampening"): "there is none: rlx.train.SGD(0.1, momentum=0.9)",
-        ("exponential", ""): "rlx.train.exponential(init_value, transition_steps, decay_rate)",
-        ("layer_norm", ""): "g.layer_norm(x, scale, bias, axis=-1), without weights g.layer_norm(x)",
-        ("repeat", ""): "g.tile(x, (2, 1)) is PyTorch's x.repeat(2, 1)",
-        **dict.fromkeys((("round", ""), ("round", "decimals")), "g.round(x * 100) / 100 keeps two decimals"),
-        (
-            "scatter_add",
-            "",
-        ): "g.index_add and g.put_along_axis(x, indices, values, axis, reduction='add') add along an axis",
-        ("gather", "dim"): "PyTorch's is g.take_along_axis(x, index, axis)",
-        ("split", "dim"): "parts of a size: g.chunk(x, chunks, axis), or at borders: g.split(x, [2, 4], axis)",
-        **dict.fromkeys(
-            (("max", "dim"), ("min", "dim")), "g.max(x, axis=…) for values, g.argmax(x, axis=…) for positions"
-        ),
-        ("sort", "dim"): "g.sort(x, axis=…) for values, g.argsort(x, axis=…) for positions",
-        ("median", "dim"): "g.median(x, axis=…), which gives the values alone, and between two their mean",
-        ("logsumexp", "b"): "g.logsumexp(x + g.log(b), axis)",
-        **dict.fromkeys((("add", "alpha"), ("sub", "alpha")), "x + alpha * y"),
-        ("pad", "constant_values"): "g.pad(x, padding, value=3.0)",
-        ("diff", "prepend"): "g.diff(g.concat([first, x], axis), axis=axis)",
-        **dict.fromkeys(
-            [(n, k) for n in ("sort", "argsort") for k in ("stable", "kind")], "leave it out: sorts are stable"
-        ),
-        ("logit", "eps"): "g.logit(g.clip(x, eps, 1 - eps))",
-        ("checkpoint", ""): "with g.checkpoint(): … holds the ops that are computed again",
-        ("softplus", "threshold"): "it needs none: g.softplus(x, beta=1.0) does not overflow",
-        **dict.fromkeys((("", "inplace"), ("", "out")), "tensors are values: use what it returns"),
-        ("", "dtype"): "x.astype(dtype) converts the operand before, or the result after",
-        ("", "where"): "g.where(mask, a, b) chooses before, or after: what is left out may be 0 in a sum",
-    }
-)
+_UNCHANGED = "tensors are values and are never changed"
+# What PyTorch puts before or behind the name of a function for another form of it.
+_PREFIXES = ("native_", "unsafe_", "special_", "linalg_", "fft_", "quantized_", "cudnn_", "miopen_", "mkldnn_", "sym_")
+_SUFFIXES = ("_copy", "_ex", "_with_indices", "_forward")
 
 
-def problem(owner: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that is not there: the call of the same meaning, or a name of like spelling."""
+def problem(owner: str, name: str, known: Iterable[str], methods: Mapping[str, Any]) -> AttributeError:
+    """The error for a name that is not there: the call of the same meaning, or a name of like spelling.
+
+    Args:
+        owner: What was asked for it, for the message.
+        name: The name.
+        known: The names that are there.
+        methods: The methods of graphs.
+    """
+    call = call_for(name, methods)
+    return AttributeError(f"{owner} has no '{name}'{f'; instead: {call}' if call else suggestion(name, known)}")
+
+
+def call_for(name: str, methods: Mapping[str, Any]) -> str:
+    """The call that does what another library's name says; empty if none is known."""
     if name in METHOD_OF:
-        return AttributeError(f"{owner} has no '{name}'; instead: g.{METHOD_OF[name]}(…), with the same arguments")
-    if call := CALLS.get(name) or OF_GRAPHS.get(name):
-        return AttributeError(f"{owner} has no '{name}'; instead: {call}")
-    return AttributeError(f"{owner} has no '{name}'{suggestion(name, known)}")
+        return f"g.{METHOD_OF[name]}(…), with the same arguments"
+    if call := OF_GRAPHS.get(name) or CALLS.get(name):
+        return call
+    if name in methods:
+        return called("g", name, methods[name])
+    if name.endswith("_") and (call := call_for(name[:-1], methods)):
+        return call if _UNCHANGED in call else f"{call}: {_UNCHANGED}"
+    for base in _plainer(name):
+        if call := call_for(base, methods):
+            return call
+    folded = [method for method in methods if _folded(method) == _folded(name)]
+    return called("g", folded[0], methods[folded[0]]) if folded else ""
+
+
+def called(owner: str, name: str, method: Any) -> str:
+    """A call of a method with its arguments by their names: `g.cumsum(x, axis, exclusive=False)`."""
+    shown: list[str] = []
+    for parameter in signature(method).parameters.values():
+        if parameter.name == "self" or (parameter.name == "shape" and parameter.default is None):
+            continue
+        star = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        default = "" if parameter.default is Parameter.empty else f"={parameter.default!r}"
+        shown.append(f"{star}{parameter.name}{default}")
+    return f"{owner}.{name}({', '.join(shown)})"
+
+
+def attribute_problem(owner: str, name: str, calls: Mapping[str, str], known: Iterable[str]) -> AttributeError:
+    """The error for an attribute that an object of `owner` has not: what the table says, or a name of like spelling."""
+    call = calls.get(name)
+    said = f"; instead: {call}" if call else suggestion(name, known)
+    return AttributeError(f"{owner} has no attribute '{name}'{said}")
+
+
+def _plainer(name: str) -> Iterable[str]:
+    yield from (name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix))
+    yield from (name.removesuffix(suffix) for suffix in _SUFFIXES if name.endswith(suffix))
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").casefold()

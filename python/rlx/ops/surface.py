@@ -8,11 +8,14 @@ from inspect import Signature, getdoc, signature
 from keyword import iskeyword
 from typing import Any
 
+import numpy as np
+
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor, method_of
-from rlx.ir.calls import CallError
+from rlx.ir.calls import CallError, order_hint, placed
 from rlx.ir.card import Card
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.given import described
 from rlx.ir.location import describe
 from rlx.ir.regions import IN_BODY
 from rlx.ir.short import shown
@@ -66,15 +69,16 @@ def helpers() -> dict[str, Callable[..., Any]]:
 
 
 def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    flags = [(i, p.name) for i, p in enumerate(signature(function).parameters.values()) if p.annotation == "bool"]
+
     @wraps(function)
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         try:
+            for place, flag in flags:
+                check_flag(flag, args[place - 1] if place <= len(args) else kwargs.get(flag, False))
             return function(self, *args, **kwargs)
         except Error as problem:
-            if problem.location is not None:
-                raise
-            message = f"{name}: {problem.message}"
-            raise problem.moved(message, location=describe(self.location)) from None
+            raise placed(problem, name, function, len(args), self.location) from None
         except Exception as problem:
             # What a function among the arguments raises is its own affair.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):
@@ -83,6 +87,16 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
     method.__qualname__ = f"Graph.{name}"
     return method
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check that an argument is True or False: what another library has in its place is not taken for it.
+
+    Raises:
+        ShapeError: It is neither.
+    """
+    if not (isinstance(value, (bool, np.bool_)) or value is None or (type(value) is int and value in (0, 1))):
+        raise ShapeError(f"{name} is True or False, not {described(value)}")
 
 
 def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, problem: Exception) -> Error:
@@ -99,7 +113,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
         return CallError.of(name, reason, names, place)
     others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
     what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
-    return ShapeError(f"{name}: {what}", location=place)
+    return ShapeError(f"{name}: {what}", location=place, hint=order_hint(name, function, len(args)))
 
 
 def method_name(op: str) -> str:
@@ -145,11 +159,28 @@ def summaries() -> dict[str, str]:
     return result | {name: (getdoc(f) or "").splitlines()[0].rstrip(".") for name, f in _HELPERS.items()}
 
 
+def as_module(fft: Any) -> None:
+    """Let `g.fft.rfft(x)` be `g.rfft(x)`: in NumPy and JAX `fft` is a module."""
+    for name in np.fft.__all__:
+        setattr(fft, name, _of_ops(name))
+
+
+def _of_ops(name: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        from rlx import ops
+
+        return getattr(ops, name)(*args, **kwargs)
+
+    function.__name__ = name
+    return function
+
+
 def install() -> None:
     """Put all methods of the ops that are registered by now on `Builder`, and the operators on `Tensor`."""
     methods.cache_clear()
     for name, method in methods().items():
         setattr(Builder, name, method)
+    as_module(methods()["fft"])
     Builder.__getattr__ = _unknown  # type: ignore[attr-defined]
     operators.install(methods())
 
@@ -157,4 +188,4 @@ def install() -> None:
 def _unknown(self: Builder, name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(name)
-    raise other_names.problem(f"a {type(self).__name__}", name, methods())
+    raise other_names.problem(f"a {type(self).__name__}", name, methods(), methods())

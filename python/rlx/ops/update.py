@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
 from rlx.ir.errors import Error, ShapeError
@@ -36,44 +37,54 @@ class Selection:
     def __init__(self, x: Tensor, index: tuple[Any, ...]):
         self._x, self._index = x, index
 
+    @answered
     def get(self) -> Tensor:
         """`x[index]`."""
         return self._x[self._index]
 
+    @answered
     def set(self, values: Any) -> Tensor:
         """`x` with the values in these places."""
         return self._updated("set", values, lambda old, new: new)
 
+    @answered
     def add(self, values: Any) -> Tensor:
         """`x` with the values added in these places."""
         return self._updated("add", values, lambda old, new: old + new)
 
+    @answered
     def subtract(self, values: Any) -> Tensor:
         """`x` with the values subtracted in these places."""
         return self.add(-tensor_like(self._x.builder, values, self._x.dtype))
 
+    @answered
     def multiply(self, values: Any) -> Tensor:
         """`x` with these places multiplied by the values."""
         return self._updated("mul", values, lambda old, new: old * new)
 
     mul = multiply
 
+    @answered
     def divide(self, values: Any) -> Tensor:
         """`x` with these places divided by the values."""
         return self._x / self._of(1).multiply(values)
 
+    @answered
     def power(self, values: Any) -> Tensor:
         """`x` with these places to the power of the values."""
         return self._x ** self._of(1).multiply(values)
 
+    @answered
     def min(self, values: Any) -> Tensor:
         """`x` with the lesser of element and value in these places."""
         return self._updated("min", values, self._x.builder.minimum)
 
+    @answered
     def max(self, values: Any) -> Tensor:
         """`x` with the greater of element and value in these places."""
         return self._updated("max", values, self._x.builder.maximum)
 
+    @answered
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """`x` with a function of the elements in these places, in the dtype of `x`."""
         b = self._x.builder

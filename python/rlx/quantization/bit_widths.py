@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.stages import graph_of
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_integer, is_real
@@ -72,6 +73,7 @@ class BitWidths:
         return "\n".join([*table(cells, heads, right=(1, 2, 3)), total])
 
 
+@answered
 def search_bits(
     graph: Any,
     ranges: ValueRanges,

@@ -10,6 +10,7 @@ import numpy as np
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate, evaluate_op
 from rlx.ir.graph import Graph
@@ -25,6 +26,7 @@ from rlx.runtime.session import Session
 Runner = Callable[[Mapping[str, Any]], list[np.ndarray]]
 
 
+@answered
 def calibrate(
     graph: Any,
     batches: Iterable[Mapping[str, Any]],

@@ -12,6 +12,7 @@ from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping
@@ -52,6 +53,7 @@ _FINISH = (
 )
 
 
+@answered
 def observe_ranges(
     graph: Any,
     batches: Iterable[Mapping[str, Any]],
@@ -100,6 +102,7 @@ def observe_ranges(
     )
 
 
+@answered
 def integer_only(
     graph: Any,
     ranges: ValueRanges,
@@ -200,6 +203,7 @@ class Quantization:
         return ((np.asarray(x).astype(np.int32) - self.zero_point) * np.float32(self.scale)).astype(np.float32)
 
 
+@answered
 def quantizations(graph: Graph) -> dict[str, Quantization]:
     """What the inputs and outputs of a graph of `integer_only` stand for, by name; plain integers are not among them."""
     with mlir.entered():

@@ -8,6 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
@@ -27,6 +28,7 @@ _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propag
 _SUFFIX = "quantised"
 
 
+@answered
 def quantize(
     graph: Any,
     record: CalibrationRecord | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
@@ -93,6 +94,7 @@ class SensitivityReport:
         return "\n".join(table(cells, ("product", "line", "least cosine", "relative error"), right=(2, 3)))
 
 
+@answered
 def quantization_sensitivity(
     graph: Any,
     record: CalibrationRecord | None,

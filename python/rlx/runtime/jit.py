@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
 from rlx.ir.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ops.lift import tensor_like
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import FUNCTIONS
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
@@ -104,6 +106,13 @@ class Jit:
     def num_traces(self) -> int:
         """How many signatures the function has been traced for."""
         return sum(variant.traced is not None for variant in list(self._variants.values()))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"'Jit' object has no attribute '{name}'")
+        raise attribute_problem(
+            "a function under rlx.jit", name, FUNCTIONS, [n for n in dir(type(self)) if n[0] != "_"]
+        )
 
     def __copy__(self) -> Jit:
         return self  # as Python's functions
@@ -231,6 +240,7 @@ class Jit:
 
     # --- derivatives ------------------------------------------------------------------------------
 
+    @answered
     def value_and_grad(self, wrt: Any = None) -> Jit:
         """The function that gives `(value, gradients)`, compiled as one program.
 
@@ -244,6 +254,7 @@ class Jit:
 
         return Differentiated(self, wrt)
 
+    @answered
     def grad(self, wrt: Any = None) -> Jit:
         """The function that gives the gradients only; see `value_and_grad`."""
         from rlx.runtime.jit_gradient import Differentiated

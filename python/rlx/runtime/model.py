@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.current import emitting_into
 from rlx.ir.eager import is_eager, lifted
 from rlx.ir.errors import Error
@@ -205,6 +206,7 @@ def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], 
     raise Error(f"model '{name}' must return tensors (one, a tuple, a list or a dict), got {type(result).__name__}")
 
 
+@answered
 def model(function: Callable[..., Any] | None = None, *, session: Session | None = None) -> Any:
     """Turn a Python function of tensors into a model: traced and compiled on first use, then fast.
 

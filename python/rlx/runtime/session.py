@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
@@ -17,6 +17,8 @@ from rlx.ir.calls import Answered, answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.interface import argument_array
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import SESSIONS
 from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
@@ -59,6 +61,11 @@ class Session(Answered):
     def __repr__(self) -> str:
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"<Session for {self.target.name} ({self.target.arch}){threads}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"'Session' object has no attribute '{name}'")
+        raise attribute_problem("a Session", name, SESSIONS, [n for n in dir(type(self)) if n[0] != "_"])
 
     @overload
     def compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.graph_module import GraphModule
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.short import shown
@@ -15,6 +16,7 @@ from rlx.transforms.grad import grad_with_loss
 _TOTAL = "total_energy"
 
 
+@answered
 def force_energy_loss(
     energy_graph: Any,
     positions: str = "positions",

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from rlx.backends import stages
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
@@ -112,6 +113,7 @@ class TrainingCompileResult:
         return "\n".join(parts) + "\n"
 
 
+@answered
 def compile_training(
     graph: Any,
     wrt: Any = (),

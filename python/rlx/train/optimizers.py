@@ -9,11 +9,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.calls import Answered
 from rlx.ir.shape import Shape
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import OPTIMISERS
 from rlx.train.schedules import Schedule, check_count, check_flag, check_number, check_share
 
 Updated = tuple[Tensor, dict[str, Tensor]]
@@ -34,6 +36,11 @@ class Optimizer(Answered, ABC):
     def __post_init__(self) -> None:
         if not callable(self.learning_rate):
             check_number("learning_rate", self.learning_rate, least=0)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise attribute_problem(type(self).__name__, name, OPTIMISERS, dir(type(self)))
 
     @abstractmethod
     def states(self, param: Shape) -> dict[str, Shape]:

@@ -15,6 +15,8 @@ from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.suggestions import suggestion
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import STEPS
 from rlx.runtime.arguments import checked_cast
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
@@ -136,6 +138,11 @@ class TrainStep(Answered):
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
             self.set_params(params)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"'TrainStep' object has no attribute '{name}'")
+        raise attribute_problem("a TrainStep", name, STEPS, [n for n in dir(type(self)) if n[0] != "_"])
 
     def _check_evaluation(self) -> None:
         missing = [a.name for a in (*self._source.params, *self._source.states) if a.name not in self._params]

@@ -195,7 +195,10 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
     if isinstance(names, str):
         return (names,)
     if not is_iterable(names) or not all(isinstance(n, str) for n in names):
-        raise Error(f"{what} must be a list of names of arguments, got {shown(names)}")
+        raise Error(
+            f"{what} must be a list of names of arguments, got {shown(names)}",
+            hint=f"{what}=['x'] of a graph; of a Python function, rlx.jit(f).grad(wrt=…) takes its arguments by name",
+        )
     return tuple(names)
 
 

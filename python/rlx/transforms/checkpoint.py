@@ -13,6 +13,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.dim import estimate
 from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
@@ -140,6 +141,7 @@ def _used_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> 
     return list(used)
 
 
+@answered
 def checkpoint(graph: Any, *, memory_limit: int | None = None) -> Any:
     """A graph with the same results, whose backward pass computes values again instead of keeping them.
 

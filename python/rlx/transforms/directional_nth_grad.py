@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
@@ -48,6 +49,7 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
         return derived.finish(tangents)
 
 
+@answered
 def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
     """A graph that gives the nth derivative of the outputs along n directions.
 

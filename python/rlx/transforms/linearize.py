@@ -9,6 +9,7 @@ from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.passes.rewrite import decompose
@@ -32,6 +33,7 @@ class Linearized:
     residuals: tuple[str, ...]
 
 
+@answered
 def linearize(graph: Any, wrt: Any = ()) -> Linearized:
     """Split a derivative into a graph that depends on the point, and a graph that is linear in the tangents.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.ir.calls import answered
 from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
 from rlx.passes.base import option
@@ -61,6 +62,7 @@ def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> s
     return arguments[0].name
 
 
+@answered
 def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
     """A graph that gives the nth derivative of a scalar output by a scalar argument.
 

@@ -11,6 +11,7 @@ from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.importers.table import importer
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
@@ -22,6 +23,7 @@ from rlx.weights.mapped import content_of_file
 _WHAT = "rlx.from_onnx"
 
 
+@answered
 @importer
 def from_onnx(
     source: str | bytes | os.PathLike[str],

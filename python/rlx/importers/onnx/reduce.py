@@ -103,7 +103,7 @@ def _cumulative(g: Any, x: Tensor, static: Static, exclusive: int, reverse: int,
     axis = int(position.item()) if position is not None else 0
     axis = axis + x.shape.rank if axis < 0 else axis
     x = g.reverse(x, (axis,)) if reverse else x
-    result = getattr(g, method)(x, axis, bool(exclusive))
+    result = getattr(g, method)(x, axis, exclusive=bool(exclusive))
     return g.reverse(result, (axis,)) if reverse else result
 
 

@@ -64,7 +64,7 @@ def dft(
     values = _complex(g, x)
     if length:
         values = _fitted(g, values, where, length[0])
-    result = g.fft(values, where, bool(inverse))
+    result = g.fft(values, axis=where, inverse=bool(inverse))
     if onesided:
         result = g.narrow(result, where, 0, result.shape.dims[where] // 2 + 1)
     return _pairs(g, result, dtype)
@@ -92,7 +92,7 @@ def stft(
     frames = _complex(g, g.gather(values, g.constant(places.astype(np.int32)), axis=1))
     if window is not None:
         frames = g.mul(frames, g.complex(g.cast(window, "f32"), g.zeros(window.shape, dtype="f32")))
-    result = g.fft(frames, -1)
+    result = g.fft(frames, axis=-1)
     if onesided:
         result = g.narrow(result, -1, 0, size // 2 + 1)
     return _pairs(g, result, signal.dtype)

@@ -19,6 +19,7 @@ from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
@@ -46,6 +47,7 @@ _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom 
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
+@answered
 @importer
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph of a StableHLO module, whose sizes are static.

@@ -64,7 +64,7 @@ def view_as_complex(g: Any, x: Tensor) -> Tensor:
 def fft_c2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor:
     norm = (_NORMS if forward else _INVERSE_NORMS)[normalization]
     for axis in dim:
-        x = g.fft(x, axis_of(axis, x.rank), inverse=not forward, norm=norm)
+        x = g.fft(x, axis=axis_of(axis, x.rank), inverse=not forward, norm=norm)
     return x
 
 
@@ -72,7 +72,11 @@ def fft_c2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, forward: 
 def fft_r2c(g: Any, x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor:
     *others, last = dim
     norm = _NORMS[normalization]
-    made = g.rfft(x, axis_of(last, x.rank), norm=norm) if onesided else g.fft_real(x, axis_of(last, x.rank), norm=norm)
+    made = (
+        g.rfft(x, axis=axis_of(last, x.rank), norm=norm)
+        if onesided
+        else g.fft_real(x, axis_of(last, x.rank), norm=norm)
+    )
     return fft_c2c(g, made, others, normalization, True)
 
 

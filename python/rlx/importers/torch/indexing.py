@@ -14,6 +14,7 @@ from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import DType, bool_, i64, u8
 from rlx.ir.errors import UnsupportedError
 from rlx.ops.norm import widened
+from rlx.ops.reduction.statistics import elements_norm
 
 # By PyTorch's names of reductions.
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
@@ -310,13 +311,13 @@ def bucketize(
 @aten("isin")
 def isin(g: Any, x: Operand, y: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     x, y = (t if isinstance(t, Tensor) else g.constant(t) for t in (x, y))
-    return g.isin(x, y, invert)
+    return g.isin(x, y, invert=invert)
 
 
 @aten("renorm")
 def renorm(g: Any, x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     axes = [a for a in range(x.rank) if a != axis_of(dim, x.rank)]
-    norm = g.norm(x, float(p), axes, True)
+    norm = elements_norm(g, x, float(p), axes, True)
     return g.where(g.gt(norm, maxnorm), g.mul(x, g.div(maxnorm, g.add(norm, 1e-7))), x)
 
 

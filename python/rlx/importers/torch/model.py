@@ -18,6 +18,7 @@ from rlx.importers.torch.sizes import Sizes, named_symbols
 from rlx.importers.torch.weights import array_of, identity
 from rlx.ir.bounds import Bounds
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
@@ -30,6 +31,7 @@ _WHAT = "rlx.from_torch"
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
 
+@answered
 @importer
 def from_torch(
     module: Any,

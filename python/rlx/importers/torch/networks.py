@@ -239,12 +239,12 @@ def attention(
         scale = None
     mask = mask if mask is None or mask.dtype.is_bool else as_tensor(g, mask, q.dtype)
     if q.rank == 4 and (k.rank, v.rank) == (4, 4) and q.shape.dims[0] == k.shape.dims[0] == v.shape.dims[0]:
-        return g.scaled_dot_product_attention(q, k, v, mask, is_causal, scale)
+        return g.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=scale)
     # Other batches become one, of single heads.
     dims = results[0].dims[:-2]
     flat = [_one_batch(g, t, dims) for t in (q, k, v)]
     mask = None if mask is None else _one_batch(g, mask, dims)
-    return g.reshape(g.scaled_dot_product_attention(*flat, mask, is_causal, scale), results[0].dims)
+    return g.reshape(g.scaled_dot_product_attention(*flat, mask, is_causal=is_causal, scale=scale), results[0].dims)
 
 
 def _one_batch(g: Any, x: Tensor, dims: Sequence[Dim]) -> Tensor:

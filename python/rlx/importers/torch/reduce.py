@@ -12,7 +12,7 @@ from rlx.ir.dim import product
 from rlx.ir.dtype import i32
 from rlx.ir.errors import UnsupportedError
 from rlx.ops.norm import widened
-from rlx.ops.reduction.statistics import root
+from rlx.ops.reduction.statistics import elements_norm, root
 
 Axes = int | Sequence[int] | None
 
@@ -207,7 +207,7 @@ def vector_norm(
     axes, order = axes_of(dim, x.rank), float(ord)
     if not axes:
         return g.cast(g.ne(x, as_tensor(g, 0, x.dtype)), results[0].dtype) if order == 0 else g.abs(x)
-    return g.norm(x, order, axes, keepdim)
+    return elements_norm(g, x, order, axes, keepdim)
 
 
 @aten("dist")

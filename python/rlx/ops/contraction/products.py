@@ -112,7 +112,7 @@ def cross(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
     vectors = [moveaxis(b, x, axis_of(axis, x.rank), 0) for x in (lhs, rhs)]
     for x, vector in zip((lhs, rhs), vectors, strict=True):
         if vector.shape.dims[0] != 3:
-            raise ShapeError(f"axis {axis} of {x.shape} has to have size 3")
+            raise ShapeError(f"axis {axis} of {x.shape} has to have size 3", hint="axis=… names the one that has")
     (ax, ay, az), (bx, by, bz) = ([v[i] for i in range(3)] for v in vectors)
     parts = [ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx]
     return moveaxis(b, b.stack(parts, axis=0), 0, axis)

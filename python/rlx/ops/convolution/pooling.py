@@ -244,7 +244,14 @@ def sum_pool(
 
 @helper
 def lp_pool(
-    b: Builder, x: Any, norm_type: float, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False
+    b: Builder,
+    x: Any,
+    norm_type: float,
+    kernel: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    *,
+    padding: Any = 0,
 ) -> Tensor:
     """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
     x = inexact(b, tensor_like(b, x, f32))

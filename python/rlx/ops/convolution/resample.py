@@ -174,6 +174,7 @@ def interpolate(
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
+    *,
     antialias: bool = False,
 ) -> Tensor:
     """PyTorch's `interpolate`: `resize` by its names.

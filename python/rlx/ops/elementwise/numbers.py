@@ -240,6 +240,10 @@ def nan_to_num(
     b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+    if nan is None or isinstance(nan, bool):
+        raise ShapeError(
+            f"nan is a number, not {nan}: there is no copy=", hint="g.nan_to_num(x, nan=0.0): tensors are never changed"
+        )
     x = real(b, x)
     if not x.dtype.is_float:
         return x

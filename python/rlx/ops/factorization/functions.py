@@ -121,7 +121,7 @@ def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
 
 
 @helper
-def matrix_rank(b: Builder, a: Any, rtol: Any = None) -> Tensor:
+def matrix_rank(b: Builder, a: Any, *, rtol: Any = None) -> Tensor:
     """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32.
 
     Of matrices that hold NaN it is 0.

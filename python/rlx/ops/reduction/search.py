@@ -98,7 +98,10 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
     """
     x, v = common(b, x, v)
     if x.rank != 1:
-        raise ShapeError(f"expected a row of rank 1 to search in, got {x.shape}")
+        raise ShapeError(
+            f"expected a row of rank 1 to search in, got {x.shape}",
+            hint="each row is a call: g.searchsorted(x[i], v[i])",
+        )
     if side not in ("left", "right"):
         raise ShapeError(f"side is 'left' or 'right', not {side!r}")
     count = x.shape.dims[0]
@@ -201,7 +204,7 @@ def unique(
 
 
 @helper
-def isin(b: Builder, x: Any, test: Any, invert: bool = False) -> Tensor:
+def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
     """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
     x, test = common(b, x, test)
     found = b.compare("eq", b.expand_dims(x, -1), ravel(b, test))
@@ -211,7 +214,7 @@ def isin(b: Builder, x: Any, test: Any, invert: bool = False) -> Tensor:
 
 @helper
 def histogram(
-    b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, weights: Any = None, density: bool = False
+    b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, density: bool = False, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals.
 

@@ -115,7 +115,7 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
 
 @helper
 def average(
-    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, keepdims: bool = False
+    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, *, keepdims: bool = False
 ) -> Tensor:
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights.
 
@@ -187,7 +187,7 @@ def quantile(
     if isinstance(q, (list, tuple)) or (isinstance(q, np.ndarray) and q.ndim == 1):
         return b.stack([quantile(b, x, one, axis, keepdims) for one in q], axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
-        raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}")
+        raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}", hint="g.quantile(x, [0.1, 0.9])")
     rows, axes = _quantile_rows(b, widened(b, x), axis)
     last, size = rows.rank - 1, rows.shape.dims[-1]
     if type(size) is not int or not size:
@@ -212,15 +212,35 @@ def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims
 
 
 @helper
-def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def norm(
+    b: Builder, x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0
     (how many are not 0). By default the Euclidean norm, of all elements: NumPy's `norm` of a vector and PyTorch's of any
     tensor. f16 and bf16 are computed in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
+
+    Args:
+        b: Emits.
+        x: Numbers.
+        ord: Which norm; None for 2. Of a matrix it needs axes: `matrix_norm` is what NumPy calls the norm of a matrix.
+        axis: One axis, several, or None for all.
+        keepdims: Whether reduced axes stay, with size 1.
     """
     if isinstance(ord, str):
         if ord != "fro":
             raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
-        ord = 2
+        ord = None
+    x = tensor_like(b, x, f32)
+    if ord is not None and len(axes_of(axis, x.rank, "axis")) == 2 and (axis is not None or x.rank == 2):
+        raise ShapeError(
+            f"ord={ord!r} of two axes is two things: that of a matrix, or of its elements",
+            hint=f"g.matrix_norm(x, {ord!r}) as in NumPy, g.norm(g.flatten(x), {ord!r}, axis=…) as torch.norm",
+        )
+    return elements_norm(b, x, 2 if ord is None else ord, axis, keepdims)
+
+
+def elements_norm(b: Builder, x: Any, ord: float, axis: Any, keepdims: bool) -> Tensor:
+    """`norm` of the elements along any axes, whichever `ord` there is."""
     x = inexact(b, tensor_like(b, x, f32))
     wide = _norm(b, widened(b, x), ord, axis, keepdims)
     return wide if x.dtype.is_complex else cast(b, wide, x.dtype)

@@ -141,7 +141,10 @@ def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[in
         raise ShapeError(f"shift {shift} and axis {axis} differ in number")
     for amount, place in zip(shifts * (size // len(shifts)), axes * (size // len(axes)), strict=True):
         if isinstance(amount, bool) or not isinstance(amount, (int, np.integer)):
-            raise ShapeError(f"shift must be an integer, got {amount!r}")
+            raise ShapeError(
+                f"shift must be an integer, got {amount!r}",
+                hint="g.take(x, (g.arange(n) - shift) % n, axis) by a tensor",
+            )
         x = _rolled(b, x, int(amount), place)
     return x
 

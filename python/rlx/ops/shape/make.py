@@ -110,7 +110,10 @@ def linspace(b: Builder, start: float, stop: float, num: int = 50, endpoint: boo
         raise ShapeError(f"num must be an integer from 0 on, got {num!r}")
     for name, value in (("start", start), ("stop", stop)):
         if not isinstance(value, (int, float, np.integer, np.floating)):
-            raise ShapeError(f"{name} must be a number, got {value!r:.60}")
+            raise ShapeError(
+                f"{name} must be a number, got {value!r:.60}",
+                hint="start + (stop - start) * g.linspace(0, 1, num) of tensors",
+            )
     return b.constant(np.linspace(start, stop, num, endpoint=endpoint), _kind(dtype))
 
 

@@ -14,7 +14,7 @@ from rlx.ir.dim import Dim, dim, exact_divide, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, same_dtype
+from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, listed, same_dtype
 
 EVERY = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
 
@@ -272,10 +272,7 @@ class Concat(_Movement, op="concat"):
         return [0, math.prod(dims)] if all(d == 1 for d in outer) else [None, None]
 
     def build(self, b: Builder, xs: Any, axis: int = 0) -> Tensor:
-        tensors = [xs] if isinstance(xs, Tensor) else list(xs)
-        if not tensors:
-            raise ShapeError("expected at least one tensor")
-        result, *remaining = common(b, *tensors)
+        result, *remaining = common(b, *listed(xs))
         axis = axis_of(axis, result.rank)
         for tensor in remaining:
             result = b.emit("concat", (result, tensor), axis=axis)

@@ -12,7 +12,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim, exact_divide
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
-from rlx.ops.lift import axis_of, common, tensor_like
+from rlx.ops.lift import axis_of, common, listed, tensor_like
 from rlx.ops.shape.arrange import expand_dims, ravel, squeeze
 from rlx.ops.surface import helper
 
@@ -24,10 +24,7 @@ def stack(b: Builder, xs: Sequence[Any], axis: int = 0) -> Tensor:
     Raises:
         ShapeError: There are none, or their shapes differ.
     """
-    tensors = [xs] if isinstance(xs, Tensor) else list(xs)
-    if not tensors:
-        raise ShapeError("expected at least one tensor")
-    tensors = common(b, *tensors)
+    tensors = common(b, *listed(xs))
     if any(t.shape.dims != tensors[0].shape.dims for t in tensors):
         raise ShapeError(f"tensors must have one shape, got {', '.join(str(t.shape) for t in tensors)}")
     place = axis_of(axis, tensors[0].rank + 1)
@@ -131,10 +128,7 @@ def unstack(b: Builder, x: Any, axis: int = 0) -> list[Tensor]:
 @helper
 def concatenate(b: Builder, xs: Sequence[Any], axis: int | None = 0) -> Tensor:
     """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
-    tensors = [xs] if isinstance(xs, Tensor) else list(xs)
-    if not tensors:
-        raise ShapeError("expected at least one tensor")
-    tensors = common(b, *tensors)
+    tensors = common(b, *listed(xs))
     if axis is None:
         tensors, axis = [ravel(b, x) for x in tensors], 0
     return b.concat(tensors, axis)

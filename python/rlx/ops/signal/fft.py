@@ -30,6 +30,24 @@ def _check_length(x: Shape, axis: int) -> None:
         raise ShapeError(f"axis {axis} of {x} is empty: a transform has at least one element")
 
 
+def resized(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
+    """An axis cut at its end, or with zeros behind it, to `n` elements, as NumPy's transforms have it; as it is for None.
+
+    Raises:
+        ShapeError: `n` is not an integer from 1 on, or the size of the axis is not known.
+    """
+    if n is None:
+        return x
+    size = x.shape.dims[axis]
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ShapeError(f"n must be an integer from 1 on, got {n!r:.60}", hint="the axis is given as axis=…")
+    if type(size) is not int:
+        raise ShapeError(f"n={n} needs a known size of axis {axis}, which is {size}", hint="pad or slice it before")
+    if n <= size:
+        return b.narrow(x, axis, 0, int(n))
+    return b.pad(x, [(0, int(n) - size if i == axis else 0) for i in range(x.rank)])
+
+
 def _length_requirement(x: Shape, axis: int) -> list[tuple[Dim, str]]:
     return [(x.dims[axis] - 1, f"axis {axis} is empty: a transform has at least one element")]
 
@@ -83,9 +101,19 @@ class Fft(Card, op="fft"):
         parts = fourier.swapped(parts) if inverse else parts
         return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
 
-    def build(self, b: Builder, x: Any, axis: int = -1, inverse: bool = False, norm: str | None = "backward") -> Tensor:
+    def build(
+        self,
+        b: Builder,
+        x: Any,
+        axis: int = -1,
+        inverse: bool = False,
+        norm: str | None = "backward",
+        *,
+        n: int | None = None,
+    ) -> Tensor:
         x = as_complex(b, x)
-        return b.emit("fft", (x,), axis=axis_of(axis, x.rank), inverse=inverse, norm=norm)
+        axis = axis_of(axis, x.rank)
+        return b.emit("fft", (resized(b, x, n, axis),), axis=axis, inverse=inverse, norm=norm)
 
     linear = ("x",)
 
@@ -132,12 +160,15 @@ class Rfft(Card, op="rfft"):
             parts = fourier.each(parts, lambda part: b.narrow(part, 1, 0, n // 2 + 1))
         return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
 
-    def build(self, b: Builder, x: Any, axis: int = -1, norm: str | None = "backward") -> Tensor:
+    def build(
+        self, b: Builder, x: Any, axis: int = -1, norm: str | None = "backward", *, n: int | None = None
+    ) -> Tensor:
         x = tensor_like(b, x, f32)
         if x.dtype.is_complex:
             raise ShapeError("rfft takes real numbers, not c64", hint="use fft")
         x = as_part(b, x)
-        return b.emit("rfft", (x,), axis=axis_of(axis, x.rank), norm=norm)
+        axis = axis_of(axis, x.rank)
+        return b.emit("rfft", (resized(b, x, n, axis),), axis=axis, norm=norm)
 
     linear = ("x",)
 

@@ -13,6 +13,7 @@ from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
+from rlx.ops.signal.fft import resized
 from rlx.ops.signal.fourier import convolution_length, multiplicities
 from rlx.ops.surface import helper
 
@@ -20,33 +21,57 @@ from rlx.ops.surface import helper
 
 
 @helper
-def ifft(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft(b: Builder, x: Any, axis: int = -1, norm: str | None = "backward", *, n: int | None = None) -> Tensor:
     """NumPy's `ifft`: the inverse of `fft` along an axis."""
-    return b.fft(x, axis, inverse=True, norm=norm)
+    return b.fft(x, axis, True, norm, n=n)
 
 
 @helper
 def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
     """`fft` along an axis that must be given."""
-    return b.fft(x, axis, inverse=inverse, norm=norm)
+    return b.fft(x, axis=axis, inverse=inverse, norm=norm)
 
 
 @helper
-def fftn(b: Builder, x: Any, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
+def fftn(
+    b: Builder,
+    x: Any,
+    axes: int | Sequence[int] | None = None,
+    norm: str | None = "backward",
+    *,
+    s: Sequence[int] | None = None,
+) -> Tensor:
     """NumPy's `fftn`: the transform along several axes, by default along all."""
-    return _over_axes(b, x, axes, False, norm)
+    return _over_axes(b, x, s, axes, False, norm)
 
 
 @helper
-def ifftn(b: Builder, x: Any, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
+def ifftn(
+    b: Builder,
+    x: Any,
+    axes: int | Sequence[int] | None = None,
+    norm: str | None = "backward",
+    *,
+    s: Sequence[int] | None = None,
+) -> Tensor:
     """NumPy's `ifftn`: the inverse of `fftn`."""
-    return _over_axes(b, x, axes, True, norm)
+    return _over_axes(b, x, s, axes, True, norm)
 
 
-def _over_axes(b: Builder, x: Any, axes: Any, inverse: bool, norm: str) -> Tensor:
+def _over_axes(b: Builder, x: Any, s: Any, axes: Any, inverse: bool, norm: str | None) -> Tensor:
     x = as_complex(b, x)
+    if s is not None:
+        sizes = [s] if isinstance(s, int) else list(s)
+        places = range(x.rank - len(sizes), x.rank) if axes is None else np.atleast_1d(axes).tolist()
+        if len(places) != len(sizes) or len(sizes) > x.rank:
+            raise ShapeError(
+                f"{len(sizes)} sizes for {len(places)} axes of {x.shape}", hint="the axes are given as axes=…"
+            )
+        axes = tuple(places)
+        for n, axis in zip(sizes, places, strict=True):
+            x = resized(b, x, n, axis_of(axis, x.rank))
     for axis in reversed(axes_of(axes, x.rank)):
-        x = b.fft(x, axis, inverse=inverse, norm=norm)
+        x = b.fft(x, axis=axis, inverse=inverse, norm=norm)
     return x
 
 
@@ -60,8 +85,8 @@ def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tens
     axis = axis_of(axis, x.rank)
     n = x.shape.dims[axis]
     if type(n) is not int or n < 3:
-        return b.fft(x, axis, norm=norm)
-    lower = b.rfft(x, axis, norm)
+        return b.fft(x, axis=axis, norm=norm)
+    lower = b.rfft(x, axis=axis, norm=norm)
     upper = b.gather(lower, b.constant(np.arange((n - 1) // 2, 0, -1, dtype=np.int32)), axis)
     return b.concat([lower, b.conjugate(upper)], axis)
 
@@ -84,7 +109,7 @@ def split_spectrum(b: Builder, x: Any) -> tuple[Tensor, Tensor]:
 @helper
 def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = "backward") -> Tensor:
     """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
-    return b.fft(b.complex(real, imag), axis, inverse=True, norm=norm)
+    return b.fft(b.complex(real, imag), axis=axis, inverse=True, norm=norm)
 
 
 # --- frames and convolution -------------------------------------------------------------------------
@@ -191,7 +216,7 @@ def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
     times `sample_rate/N` is the mean power. Frequencies are in the order of `fftfreq`.
     """
     x = as_complex(b, x)
-    return _density(b, b.fft(x, axis), x, sample_rate, axis)
+    return _density(b, b.fft(x, axis=axis), x, sample_rate, axis)
 
 
 @helper
@@ -203,7 +228,7 @@ def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Te
     """
     x = _real(b, x, "psd_real")
     axis = axis_of(axis, x.rank)
-    spectrum = b.rfft(x, axis)
+    spectrum = b.rfft(x, axis=axis)
     density = _density(b, spectrum, x, sample_rate, axis)
     return density * multiplicities(b, x.shape.dims[axis], x.rank - 1 - axis)
 

@@ -12,6 +12,7 @@ import numpy as np
 from rlx.importers.jax.function import traced
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
+from rlx.ir.calls import answered
 from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
@@ -128,6 +129,7 @@ def _array(leaf: Any, kind: np.dtype) -> np.ndarray:
     return np.asarray(leaf, kind) if isinstance(leaf, NUMBERS) else as_array(leaf, "the value")
 
 
+@answered
 def jax_function(function: Callable[..., Any] | None = None, *, static: str | Iterable[str] = ()) -> Any:
     """Let a function of JAX be called with tensors of RLX.
 
