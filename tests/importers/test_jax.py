@@ -80,7 +80,7 @@ SMOOTH = [
     ),
     *("eigh", "svd", "qr", "lu", "det", "pinv", "lstsq", "cholesky_as_it_is", "norms"),
     *("conjugate_gradients", "stop_gradient", "relu_at_zero", "custom_vjp", "clamp_of_three", "round_times", "igamma"),
-    *("random_gamma", "erf_family"),
+    *("random_gamma", "erf_family", "custom_vjp_of_constants", "custom_jvp_of_constants"),
 ]
 
 

@@ -240,9 +240,12 @@ class _Derived:
     def _pulled(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
-        _, pull = jax.vjp(self._bound, *args)
+        # What a function under `custom_vjp` closes over comes first, and JAX refuses to differentiate by it.
+        count = self._call.params.get("num_consts", 0)
+        _, pull = jax.vjp(lambda *explicit: self._bound(*args[:count], *explicit), *args[count:])
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
-        return [_or_value(a, c) for a, c in zip(args, cotangents, strict=True)]
+        unmoved = [jax.numpy.zeros_like(a) if _is_inexact(a) else a for a in args[:count]]
+        return [*unmoved, *(_or_value(a, c) for a, c in zip(args[count:], cotangents, strict=True))]
 
 
 def _is_inexact(aval: Any) -> bool:
