@@ -311,6 +311,7 @@ case("clamp_of_three", lambda x, low, high: lax.clamp(low, x, high), x, f(3, 4),
 case("round_times", lambda x: (jnp.round(x) * x, lax.bitcast_convert_type(x, jnp.float32) * x), x)
 case("igamma", lambda x: (lax.igamma(x, x + 1), lax.igammac(x, x + 1)), np.abs(x) + np.float32(0.5))
 case("random_gamma", lambda x: jax.random.gamma(key, x), np.abs(x) + np.float32(0.5))
+case("betainc", lambda x, a, b: lax.betainc(a, b, x), np.float32(1) / (1 + x**2), np.abs(x) + np.float32(0.5), x**2 + 1)
 case("dot_bool", lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), x > 0, x.T > 0)
 case("topk_bool", lambda a: lax.top_k(a, 2), x > 0)
 _edges = np.array([-3, -1, -1e-6, 0, 1e-6, 0.3, 1, 3], np.float32)

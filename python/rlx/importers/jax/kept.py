@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.jax import incomplete_beta
 from rlx.importers.jax.primitives import accepts, primitives
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.ir.builder import Tensor
@@ -24,6 +25,7 @@ from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
 
+_BETA = "regularized_incomplete_beta"
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.
 _DERIVED = (
     "custom_jvp_call",
@@ -39,7 +41,7 @@ _DERIVED = (
     "digamma",
     "bessel_i0e",
     "bessel_i1e",
-    "regularized_incomplete_beta",
+    _BETA,
 )
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
@@ -233,6 +235,8 @@ class _Derived:
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
+        if self._call.primitive.name == _BETA:
+            return [incomplete_beta.tangent(self._bound, args, moved)]
         tangents = [_tangent(jax, a, t) for a, t in zip(taken, moved, strict=True)]
         results, out = jax.jvp(self._bound, list(args), tangents)
         return [_or_value(r, t) for r, t in zip(results, out, strict=True)]
