@@ -265,6 +265,23 @@ def _five_times(x: Any) -> Any:
 _five_times.defvjp(lambda x: (x * 2, x), lambda x, c: (c * 5 * x,))
 
 
+def _with_arrays_of_its_own(decorator: Any) -> Any:
+    """A function under a decorator that closes over arrays: JAX passes these to it as arguments."""
+
+    def function(x: Any) -> Any:
+        @decorator
+        def inner(x: Any) -> Any:
+            return jnp.sin(x @ jnp.asarray(square)) * jnp.array([2.0, 3.0, 4.0, 5.0])
+
+        if decorator is jax.custom_vjp:
+            inner.defvjp(lambda x: (inner(x), x), lambda x, c: ((c * jnp.cos(x @ square)) @ square.T * 7,))
+        else:
+            inner.defjvp(lambda x, t: (inner(*x), jnp.cos(x[0] @ square) * (t[0] @ square) * 7))
+        return inner(x)
+
+    return function
+
+
 def _positive_of(a: Any) -> Any:
     return a @ a.T + jnp.eye(len(a))
 
@@ -288,10 +305,13 @@ case("conjugate_gradients", lambda b: jax.scipy.sparse.linalg.cg(lambda x: x * 2
 case("stop_gradient", lambda x: lax.stop_gradient(x) * x, x)
 case("relu_at_zero", lambda x: (jax.nn.relu(x), jax.nn.relu6(x), jax.nn.softmax(x)), np.zeros((2, 3), np.float32))
 case("custom_vjp", _five_times, x)
+case("custom_vjp_of_constants", _with_arrays_of_its_own(jax.custom_vjp), x)
+case("custom_jvp_of_constants", _with_arrays_of_its_own(jax.custom_jvp), x)
 case("clamp_of_three", lambda x, low, high: lax.clamp(low, x, high), x, f(3, 4), f(3, 4))
 case("round_times", lambda x: (jnp.round(x) * x, lax.bitcast_convert_type(x, jnp.float32) * x), x)
 case("igamma", lambda x: (lax.igamma(x, x + 1), lax.igammac(x, x + 1)), np.abs(x) + np.float32(0.5))
 case("random_gamma", lambda x: jax.random.gamma(key, x), np.abs(x) + np.float32(0.5))
+case("betainc", lambda x, a, b: lax.betainc(a, b, x), np.float32(1) / (1 + x**2), np.abs(x) + np.float32(0.5), x**2 + 1)
 case("dot_bool", lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ()))), x > 0, x.T > 0)
 case("topk_bool", lambda a: lax.top_k(a, 2), x > 0)
 _edges = np.array([-3, -1, -1e-6, 0, 1e-6, 0.3, 1, 3], np.float32)

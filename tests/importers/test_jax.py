@@ -75,7 +75,7 @@ SMOOTH = [
     ),
     *("eigh", "svd", "qr", "lu", "det", "pinv", "lstsq", "cholesky_as_it_is", "norms"),
     *("conjugate_gradients", "stop_gradient", "relu_at_zero", "custom_vjp", "clamp_of_three", "round_times", "igamma"),
-    *("random_gamma", "erf_family"),
+    *("random_gamma", "erf_family", "betainc", "custom_vjp_of_constants", "custom_jvp_of_constants"),
 ]
 
 
@@ -96,6 +96,19 @@ def test_gradients_are_jaxs(name: str) -> None:
         gradient, {n: a for n, a in _inputs(g, arguments).items() if n in [i.name for i in gradient.inputs]}
     )
     np.testing.assert_allclose(found[0], wanted, rtol=2e-3, atol=2e-4)
+
+
+def test_betainc_has_derivatives_by_its_shapes_which_jax_has_not() -> None:
+    special = pytest.importorskip("scipy.special")
+    a, b = (grid.ravel() for grid in np.meshgrid([0.3, 1.0, 4.0, 300.0], [0.2, 1.0, 7.0, 500.0]))
+    x = np.clip(a / (a + b) + np.linspace(-0.2, 0.2, a.size), 0.001, 0.999)
+    with jax.enable_x64(True):
+        g = rlx.from_jax(lambda a, b, x: jnp.sum(jax.lax.betainc(a, b, x)), a, b, x)
+    found = rlx.evaluate(rlx.grad(g, ["arg0", "arg1"]), {"arg0": a, "arg1": b, "arg2": x})
+    h = 1e-4
+    by_a = (special.betainc(a * (1 + h), b, x) - special.betainc(a * (1 - h), b, x)) / (2 * a * h)
+    by_b = (special.betainc(a, b * (1 + h), x) - special.betainc(a, b * (1 - h), x)) / (2 * b * h)
+    np.testing.assert_allclose(found, [by_a, by_b], rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["special", "topk", "nextafter"])

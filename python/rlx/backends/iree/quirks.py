@@ -76,8 +76,8 @@ QUIRKS = (
     ),
     Quirk(
         "tables-of-constants",
-        "two ops that overwrite a tensor which a kernel computes from constants alone get the same buffer: the second adds to "
-        "what the first has written",
+        "ops that overwrite a tensor which a kernel computes from constants alone, or a view of it, get the buffer of all that "
+        "read it: the second adds to what the first has written, and a result that is the table is changed",
         (f"{_PASSES}/scatter.py",),
     ),
     Quirk(

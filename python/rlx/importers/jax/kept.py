@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.jax import incomplete_beta
 from rlx.importers.jax.primitives import accepts, primitives
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
@@ -27,6 +28,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.packages import required
 from rlx.ir.traces import place_of
 
+_BETA = "regularized_incomplete_beta"
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.
 _DERIVED = (
     "custom_jvp_call",
@@ -42,7 +44,7 @@ _DERIVED = (
     "digamma",
     "bessel_i0e",
     "bessel_i1e",
-    "regularized_incomplete_beta",
+    _BETA,
 )
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
@@ -250,6 +252,8 @@ class _Derived:
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
+        if self._call.primitive.name == _BETA:
+            return [incomplete_beta.tangent(self._bound, args, moved)]
         tangents = [_tangent(jax, a, t) for a, t in zip(taken, moved, strict=True)]
         results, out = jax.jvp(self._bound, list(args), tangents)
         return [_or_value(r, t) for r, t in zip(results, out, strict=True)]
@@ -257,9 +261,12 @@ class _Derived:
     def _pulled(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
-        _, pull = jax.vjp(self._bound, *args)
+        # What a function under `custom_vjp` closes over comes first, and JAX refuses to differentiate by it.
+        count = self._call.params.get("num_consts", 0)
+        _, pull = jax.vjp(lambda *explicit: self._bound(*args[:count], *explicit), *args[count:])
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
-        return [_or_value(a, c) for a, c in zip(args, cotangents, strict=True)]
+        unmoved = [jax.numpy.zeros_like(a) if _is_inexact(a) else a for a in args[:count]]
+        return [*unmoved, *(_or_value(a, c) for a, c in zip(args[count:], cotangents, strict=True))]
 
 
 def _is_inexact(aval: Any) -> bool:

@@ -41,13 +41,30 @@ def _chosen(
 
 @imports("while")
 def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
-    """A scan if a counter decides how often, which has derivatives in reverse mode as well."""
+    """A scan if a counter decides how often, which has derivatives in reverse mode as well.
+
+    Regions of StableHLO take nothing from outside in what JAX exports: what a loop reads, it carries. Such a carry is read from
+    outside here, since derivatives keep the carries of every step.
+    """
     condition, body = regions
+    changed = [n for n, (a, v) in enumerate(zip(body.block.arguments, ending(body.block), strict=True)) if a != v]
+    if not changed:
+        return list(carries)
+
+    def filled(values: Sequence[Tensor]) -> list[Tensor]:
+        new = dict(zip(changed, values, strict=True))
+        return [new.get(n, c) for n, c in enumerate(carries)]
+
+    def step(*values: Tensor) -> tuple[Tensor, ...]:
+        following = body(*filled(values))
+        return tuple(following[n] for n in changed)
+
+    initial = tuple(carries[n] for n in changed)
     steps = _steps(carries, condition, body)
-    if steps is None:
-        return g.while_(lambda *c: condition(*c)[0], lambda *c: tuple(body(*c)), *carries)
-    last, _ = g.scan(lambda c, _: (tuple(body(*c)), ()), tuple(carries), None, length=steps)
-    return list(last)
+    if steps is not None:
+        return filled(g.scan(lambda c, _: (step(*c), ()), initial, None, length=steps)[0])
+    results = g.while_(lambda *c: condition(*filled(c))[0], step, *initial)
+    return filled([results] if isinstance(results, Tensor) else results)
 
 
 def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:

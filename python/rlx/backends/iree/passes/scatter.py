@@ -83,10 +83,10 @@ def _own_table(table: Any) -> Any:
     maker = maker_of(table)
     if _is_returned_argument(table):
         return copied(table)
-    if maker is None or maker.name != "linalg.generic" or not _is_of_constants(table):
+    if not _is_of_constants(table) or _is_constant(source_of(table)):
         return table
-    inputs = list(maker.operands)[:-1]
-    if not inputs or not all(map(_is_constant, inputs)):
+    inputs = list(maker.operands)[:-1] if maker.name == "linalg.generic" else []
+    if not inputs or not all(_is_constant(source_of(value)) for value in inputs):
         return copied(table)
     hidden_inputs = [hidden(value) for value in inputs]
     repeated = maker.clone()
@@ -111,10 +111,11 @@ def _is_constant(value: Any) -> bool:
 
 
 def _is_of_constants(value: Any) -> bool:
-    """Whether a value is a constant, or computed by loops over constants alone, or over nothing."""
-    maker = maker_of(value)
+    """Whether a value is a constant, or computed by loops over constants alone, or over nothing, or a view of such a value."""
+    source = source_of(value)
+    maker = maker_of(source)
     if maker is None or maker.name != "linalg.generic":
-        return _is_constant(value)
+        return _is_constant(source)
     return all(map(_is_of_constants, list(maker.operands)[:-1]))
 
 
