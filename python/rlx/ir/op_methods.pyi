@@ -213,10 +213,10 @@ class TensorMethods(Operators):
     def cummin(self, axis: int) -> Tensor:
         """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-    def cumprod(self, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def cumprod(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
 
-    def cumsum(self, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running sum along an axis."""
 
     def deg2rad(self) -> Tensor:
@@ -312,7 +312,7 @@ class TensorMethods(Operators):
     def fake_quantize_lsq_backward_x(self, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize_lsq with respect to x."""
 
-    def fft(self, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fft(self, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -324,7 +324,7 @@ class TensorMethods(Operators):
     def fft_real(self, axis: int = ..., norm: str = ...) -> Tensor:
         """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
 
-    def fftn(self, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+    def fftn(self, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -438,10 +438,10 @@ class TensorMethods(Operators):
     def hypot(self, rhs: TensorLike) -> Tensor:
         """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
 
-    def ifft(self, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
+    def ifft(self, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
-    def ifftn(self, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+    def ifftn(self, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
     def ifftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -780,7 +780,7 @@ class TensorMethods(Operators):
     def reverse(self, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The order of some axes reversed."""
 
-    def rfft(self, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rfft(self, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
 
     def right_shift(self, count: TensorLike) -> Tensor:
@@ -1255,10 +1255,10 @@ class OpMethods:
     def cummin(self, x: TensorLike, axis: int) -> Tensor:
         """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-    def cumprod(self, x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
 
-    def cumsum(self, x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running sum along an axis."""
 
     def cumsum_backward(self, dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1393,7 +1393,7 @@ class OpMethods:
     def fake_quantize_lsq_backward_x(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize_lsq with respect to x."""
 
-    def fft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fft(self, x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -1408,7 +1408,7 @@ class OpMethods:
     def fftfreq(self, n: int, d: float = ...) -> Tensor:
         """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-    def fftn(self, x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -1564,13 +1564,13 @@ class OpMethods:
     def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
         """One of two regions, chosen by a scalar."""
 
-    def ifft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
+    def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
     def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
         """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
 
-    def ifftn(self, x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
     def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -1999,7 +1999,7 @@ class OpMethods:
     def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The order of some axes reversed."""
 
-    def rfft(self, x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
 
     def rfftfreq(self, n: int, d: float = ...) -> Tensor:

@@ -280,10 +280,10 @@ def cummax(x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor
 def cummin(x: TensorLike, axis: int) -> Tensor:
     """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
-def cumprod(x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+def cumprod(x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Running product along an axis."""
 
-def cumsum(x: TensorLike, axis: int, *, exclusive: bool = ..., shape: ShapeLike | None = ...) -> Tensor:
+def cumsum(x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Running sum along an axis."""
 
 def cumsum_backward(dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -418,7 +418,7 @@ def fake_quantize_lsq_backward_scale(x: TensorLike, scale: TensorLike | Sequence
 def fake_quantize_lsq_backward_x(x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of fake_quantize_lsq with respect to x."""
 
-def fft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., inverse: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def fft(x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Discrete Fourier transform along an axis."""
 
 def fft_axis(x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
@@ -433,7 +433,7 @@ def fft_real(x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
 def fftfreq(n: int, d: float = ...) -> Tensor:
     """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-def fftn(x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+def fftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
     """NumPy's `fftn`: the transform along several axes, by default along all."""
 
 def fftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -589,13 +589,13 @@ def hypot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def if_(condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
     """One of two regions, chosen by a scalar."""
 
-def ifft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor:
+def ifft(x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
     """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
 def ifft_spectrum(real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
     """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
 
-def ifftn(x: TensorLike, s: Sequence[int] | None = ..., axes: int | Sequence[int] | None = ..., norm: str | None = ...) -> Tensor:
+def ifftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
     """NumPy's `ifftn`: the inverse of `fftn`."""
 
 def ifftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
@@ -1024,7 +1024,7 @@ def resize_nearest2x(x: TensorLike) -> Tensor:
 def reverse(x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The order of some axes reversed."""
 
-def rfft(x: TensorLike, n: int | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rfft(x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Discrete Fourier transform of real numbers."""
 
 def rfftfreq(n: int, d: float = ...) -> Tensor:
