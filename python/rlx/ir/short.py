@@ -34,6 +34,13 @@ def shown(value: object) -> str:
     return _LOOK.repr(value)
 
 
+def written(value: object, name: str) -> str:
+    """A number, a text, or a few of them, as in a call; another value by the name that is given for it."""
+    parts = list(value) if isinstance(value, (list, tuple)) else [value]
+    is_plain = len(parts) <= _PARTS and all(p is None or type(p) in (bool, int, float, str) for p in parts)
+    return _LOOK.repr(value) if is_plain else name
+
+
 def cut(text: str) -> str:
     """Text whose lines are of bounded length: of a longer one the beginning and the end."""
     if len(text) <= _LINE:
