@@ -18,6 +18,7 @@ from rlx.ops.other_names import CALLS
 from rlx.ops.vocabulary.spaces import WITHIN
 from tests.ops.references import random
 
+RLX: Any = rlx
 M, V, SQUARE = random("f32", (3, 4)), random("f32", (4,)), random("f32", (3, 3))
 
 
@@ -44,7 +45,7 @@ def _said(call: Callable[[Any, Any], Any]) -> str:
         (lambda g, m: m.clamp(min=0.0, max=1.0), "instead: g.clamp(x, low=0.0, high=1.0)"),
         (lambda g, m: g.searchsorted(m[0], m[1], right=True), "instead: g.searchsorted(x, v, side='right')"),
         (
-            lambda g, m: rlx.train.AdamW(["w"], lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1),
+            lambda g, m: RLX.train.AdamW(["w"], lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1),
             "instead: rlx.train.AdamW(learning_rate=0.0006, b1=0.9, b2=0.95, weight_decay=0.1)",
         ),
         (lambda g, m: m.at[0].add(value=1.0), "instead: x.at[index].add(values=1.0)"),
@@ -69,13 +70,13 @@ def test_every_wrong_keyword_is_named() -> None:
         (lambda g, m: g.scipy.special.gammaln(m), "g.lgamma(…)"),
         (lambda g, m: g.scipy.stats.norm.logpdf(m), WITHIN["norm.logpdf"]),
         (lambda g, m: g.random.normal(size=(3,)), "g.rng_normal(shape"),
-        (lambda g, m: rlx.random.split(rlx.random.key(0)), "seeds are integers"),
-        (lambda g, m: rlx.nn.functional.glu(m, dim=-1), "rlx.ops.glu(x, axis=-1)"),
-        (lambda g, m: rlx.nn.functional.interpolate(m), "rlx.ops.interpolate(x, "),
-        (lambda g, m: rlx.nn.utils.clip_grad_norm_(m), "rlx.train.TrainStep(…, clip_norm=1.0)"),
-        (lambda g, m: rlx.nn.initializers.he_normal(), "rlx.nn.init.he_normal"),
-        (lambda g, m: rlx.optim.AdamW(m), "rlx.train.AdamW"),
-        (lambda g, m: rlx.nn.gelu(m), "rlx.ops.gelu(x)"),
+        (lambda g, m: RLX.random.split(RLX.random.key(0)), "seeds are integers"),
+        (lambda g, m: RLX.nn.functional.glu(m, dim=-1), "rlx.ops.glu(x, axis=-1)"),
+        (lambda g, m: RLX.nn.functional.interpolate(m), "rlx.ops.interpolate(x, "),
+        (lambda g, m: RLX.nn.utils.clip_grad_norm_(m), "rlx.train.TrainStep(…, clip_norm=1.0)"),
+        (lambda g, m: RLX.nn.initializers.he_normal(), "rlx.nn.init.he_normal"),
+        (lambda g, m: RLX.optim.AdamW(m), "rlx.train.AdamW"),
+        (lambda g, m: RLX.nn.gelu(m), "rlx.ops.gelu(x)"),
         (lambda g, m: g.nn.Linear(3, 4), "rlx.nn.Linear"),
         (lambda g, m: g.lax, "the functions of jax.lax"),
         (lambda g, m: getattr(g, "lax"), "the functions of jax.lax"),  # noqa: B009
@@ -109,15 +110,20 @@ def test_results_have_names_and_are_tuples() -> None:
 
 
 def test_names_of_parameters_are_answered() -> None:
-    declared = rlx.nn.Linear(4, 5).parameters()
-    for ask in (lambda p: p.requires_grad, lambda p: p.numel(), lambda p: setattr(p, "grad", None)):
+    declared = RLX.nn.Linear(4, 5).parameters()
+    asks: tuple[Callable[[Any], Any], ...] = (
+        lambda p: p.requires_grad,
+        lambda p: p.numel(),
+        lambda p: setattr(p, "grad", None),
+    )
+    for ask in asks:
         with pytest.raises(AttributeError, match=r"name of a parameter.*instead: .*parameters\(\)\.items\(\)"):
             ask(next(iter(declared)))
     assert declared["weight"].shape.static == (5, 4) and list(declared) == ["weight", "bias"]
     with pytest.raises(AttributeError, match=r"instead: math\.prod\(parameter\.shape\.static\)"):
-        _ = declared["weight"].numel  # type: ignore[attr-defined]
+        _ = declared["weight"].numel
     with pytest.raises(rlx.Error, match=r"(?s)declared by its shape.*hint: rlx\.nn\.Parameter\(\(3, 4\)"):
-        rlx.nn.Parameter(M)
+        RLX.nn.Parameter(M)
 
 
 # A name, what its answer says in place of the user's own names, and what the peer computes.
