@@ -25,7 +25,6 @@ from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
-from rlx.ir.results import OF_OPS
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
@@ -368,7 +367,7 @@ def method_of(card: Card) -> Any:
     parameters = _parameters(card)
     takes_shape = "shape" in parameters
     operands = {operand.name for operand in card.spec.operands}
-    named = OF_OPS.get(card.name)
+    named = card.named
 
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rlx.ir.builder import Tensor
@@ -42,7 +42,3 @@ class SVDResult(NamedTuple):
     U: Tensor
     S: Tensor
     Vh: Tensor
-
-
-# The class of the results of an op; other ops with several give plain tuples.
-OF_OPS: dict[str, Any] = {"topk": TopKResult, "qr": QRResult, "eigh": EighResult, "svd": SVDResult}

@@ -9,7 +9,6 @@ from typing import Any
 
 from rlx.dialect.spec import REQUIRED, OpSpec, ValueSpec
 from rlx.ir.card import Card
-from rlx.ir.results import OF_OPS
 
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -126,8 +125,8 @@ def _result(card: Card) -> str:
     is_free = _builds(card) and type(card).build.__annotations__.get("return") == "Any" and len(results) > 1
     if is_free or any(v.arity == "variadic" for v in results):
         return "Any"
-    if card.name in OF_OPS:
-        return OF_OPS[card.name].__name__
+    if card.named is not None:
+        return card.named.__name__
     return "Tensor" if len(results) == 1 else f"tuple[{', '.join(['Tensor'] * len(results))}]"
 
 
