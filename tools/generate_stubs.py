@@ -44,6 +44,7 @@ _IMPORTS = (
     "",
     "from rlx.ir.builder import Tensor",
     "from rlx.ir.custom import CustomOp",
+    "from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult",
 )
 _TYPES = "from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window"
 

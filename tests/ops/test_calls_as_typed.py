@@ -19,7 +19,7 @@ def _names() -> dict[str, Any]:
     shapes = {
         **dict.fromkeys(("x", "y"), (2, 3, 4)),
         **{"m": (3, 4), "w": (4, 5), "v": (4,), "lg": (2, 5), "q": (1, 2, 4, 8)},
-        **{"img": (1, 3, 8, 8), "k": (6, 3, 3, 3), "b6": (6,)},
+        **{"img": (1, 3, 8, 8), "k": (6, 3, 3, 3), "b6": (6,), "sq": (3, 3)},
     }
     names = {name: g.input(name, dims) for name, dims in shapes.items()}
     for name, dims in {"i": (3,), "lab": (2,), "s": (), "ii": (3, 4)}.items():
@@ -33,14 +33,14 @@ def test_most_work_as_typed() -> None:
         try:
             exec(call, dict(names))
             working += 1
-        except (rlx.Error, AttributeError, TypeError):
+        except (rlx.Error, AttributeError, TypeError, ImportError):
             pass
-    assert working >= 0.58 * len(CALLS), f"{working} of {len(CALLS)}"
+    assert working >= 810, f"{working} of {len(CALLS)}"
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_works_or_is_answered(call: str) -> None:
     try:
         exec(call, _names())
-    except (rlx.Error, AttributeError, TypeError) as problem:
+    except (rlx.Error, AttributeError, TypeError, ImportError) as problem:
         assert any(answer in str(problem) for answer in ANSWERS), str(problem)

@@ -16,18 +16,20 @@ import pytest
 import rlx
 from rlx.ir.calls import ADVICE, CallError
 from rlx.ops import other_modules, other_names
-from rlx.ops.vocabulary import objects, table
+from rlx.ops.vocabulary import objects, spaces, table
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of
 from tests.ops.test_calls_as_typed import ANSWERS
 
 TABLES: dict[str, Mapping[str, str]] = {
     "calls": other_names.CALLS,
+    "within": spaces.WITHIN,
     "graphs": other_names.OF_GRAPHS,
     "modules": objects.MODULES,
     "functions": objects.FUNCTIONS,
     "optimisers": objects.OPTIMISERS,
     "steps": objects.STEPS,
     "sessions": objects.SESSIONS,
+    "parameters": objects.PARAMETERS,
     **{f"rlx.{name}": calls for name, calls in other_modules.MODULES.items()},
     "keywords": {f"{method}.{keyword}": advice for (method, keyword), advice in ADVICE.items()},
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import caller_location, describe
+from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult
 
 __all__ = [
     "cholesky",
@@ -34,35 +35,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
-
-
-class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class QRResult(NamedTuple):
-    """What `qr` gives."""
-
-    Q: Any
-    R: Any
-
-
-class EighResult(NamedTuple):
-    """What `eigh` gives."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class SVDResult(NamedTuple):
-    """What `svd` gives."""
-
-    U: Any
-    S: Any
-    Vh: Any
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -104,7 +76,7 @@ def det(x: Any, /) -> Any:
 
 def slogdet(x: Any, /) -> SlogdetResult:
     """The sign of the determinant of matrices, and the logarithm of its magnitude."""
-    return SlogdetResult(*builder(x).slogdet(x))
+    return builder(x).slogdet(x)
 
 
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
@@ -117,12 +89,12 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     """Orthonormal and triangular factors; the mode is "reduced" or "complete"."""
     if mode not in ("reduced", "complete"):
         raise ShapeError(f"mode {mode!r} is neither reduced nor complete", location=describe(caller_location()))
-    return QRResult(*builder(x).qr(x, full_matrices=mode == "complete"))
+    return builder(x).qr(x, full_matrices=mode == "complete")
 
 
 def eigh(x: Any, /) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric matrices."""
-    return EighResult(*builder(x).eigh(x))
+    return builder(x).eigh(x)
 
 
 def eigvalsh(x: Any, /) -> Any:
@@ -132,7 +104,7 @@ def eigvalsh(x: Any, /) -> Any:
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     """Singular values and singular vectors."""
-    return SVDResult(*builder(x).svd(x, full_matrices=full_matrices))
+    return builder(x).svd(x, full_matrices=full_matrices)
 
 
 def svdvals(x: Any, /) -> Any:

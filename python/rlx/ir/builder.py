@@ -367,6 +367,7 @@ def method_of(card: Card) -> Any:
     parameters = _parameters(card)
     takes_shape = "shape" in parameters
     operands = {operand.name for operand in card.spec.operands}
+    named = card.named
 
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)
@@ -376,6 +377,8 @@ def method_of(card: Card) -> Any:
             args = (*lifted, *args[len(lifted) :])
             kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
             result = card.build(self, *args, **kwargs)
+            if named is not None and is_tuple(result):
+                result = named(*result)
             for operand in lifted:
                 if isinstance(operand, Tensor):
                     operand.beside = None  # it may be the result
@@ -384,7 +387,7 @@ def method_of(card: Card) -> Any:
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise
-            raise _call_error(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
+            raise _call_error(self, card, problem, args, kwargs) from problem
         finally:
             if len(self._pending) > mark:
                 self._retire(mark)
@@ -418,8 +421,9 @@ def _lift(b: Builder, value: object) -> Any:
     return tensor
 
 
-def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str, Any]) -> Exception:
+def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
     """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
+    arguments = dict(zip(_parameters(card), args, strict=False)) | kwargs
     trace = problem.__traceback__
     misfit = isinstance(problem, TypeError) and trace is not None and trace.tb_next is None
     badly_called = misfit and ("unexpected keyword" in str(problem) or "were given" in str(problem))
@@ -434,7 +438,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str,
         message = str(problem).split(".build() ")[-1]
         if "positional argument" in message and "were given" in message:
             message = "got too many positional arguments"  # Python's message counts `self` and the builder too
-        return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location))
+        return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location), args, kwargs)
     if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
         message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
         return Error(message, location=describe(b.location), hint=place)

@@ -9,7 +9,8 @@ from typing import Any, Self, TypeVar, cast
 
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
-from rlx.ir.suggestions import suggestion
+from rlx.ir.short import written
+from rlx.ir.suggestions import similar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -107,16 +108,32 @@ _SYNONYMS = (
 # nothing more to say, with "graph", of functions of graphs, and with "" for the keyword, in place of other arguments. The ops
 # fill it.
 ADVICE: dict[tuple[str, str], str] = {}
+# What else is said of a keyword that has a counterpart, by method and keyword: what the method gives is another thing.
+NOTES: dict[tuple[str, str], str] = {}
 
 
-def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
-    """` (did you mean …?)` for a keyword that a method does not take: one of the same meaning first, then of like spelling."""
+# Keywords that stand for an argument with other values, or for several.
+_CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "unbiased": lambda value: {"ddof": int(bool(value))},
+    "betas": lambda value: {"b1": value[0], "b2": value[1]},
+    "right": lambda value: {"side": "right" if value else "left"},
+}
+
+
+# What a method does there where it says nothing of it, by method and a keyword that is that library's alone.
+_DEFAULTS: dict[tuple[str, str], dict[str, Any]] = {(name, "dim"): {"ddof": 1} for name in ("std", "var")}
+
+
+def keyword_meant(given: str, parameters: Sequence[str]) -> str:
+    """The parameter that is meant by a keyword that a method does not take: one of the same meaning first, then of like
+    spelling; empty if there is none.
+    """
     for names in _SYNONYMS:
         if given in names:
             for name in names:
                 if name in parameters:
-                    return suggestion(name, (name,))
-    return suggestion(given, parameters)
+                    return name
+    return similar(given, parameters)
 
 
 def by_name(method: str, parameters: Sequence[str]) -> str:
@@ -135,7 +152,8 @@ def order_hint(method: str, function: Callable[..., Any], given: int) -> str | N
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
     optional = [p for p in parameters[:given] if p.default is not inspect.Parameter.empty]
-    return by_name(method, [p.name for p in parameters]) if optional else None
+    advice = ADVICE.get((method.removeprefix("rlx."), "")) or by_name(method, [p.name for p in parameters])
+    return advice if optional else None
 
 
 def placed(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
@@ -160,25 +178,85 @@ class CallError(ShapeError):
     Attributes:
         reason: What Python says of the call.
         parameters: The names of what the method takes.
+        given: The arguments of the call, in order and by name.
     """
 
     reason: str = ""
     parameters: tuple[str, ...] = ()
+    given: tuple[Sequence[Any], Mapping[str, Any]] = ((), {})
 
     @classmethod
-    def of(cls, method: str, reason: str, parameters: Sequence[str], location: str | None) -> CallError:
-        """The error for a call of a method at the caller's line."""
-        unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
-        advice = ADVICE.get((method.removeprefix("rlx."), unexpected))  # "" where it is no keyword that is wrong
-        close = keyword_suggestion(unexpected, parameters) if unexpected and not advice else ""
-        if not advice and not close:
-            of = (
-                "graph" if list(parameters[:1]) == ["graph"] else ""
-            )  # what is said of all ops is not said of transforms
-            advice = ADVICE.get((of, unexpected)) if unexpected else by_name(method, parameters)
-        error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location, hint=advice)
-        error.reason, error.parameters = reason, tuple(parameters)
+    def of(
+        cls,
+        method: str,
+        reason: str,
+        parameters: Sequence[str],
+        location: str | None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        owner: str = "g.",
+    ) -> CallError:
+        """The error for a call of a method at the caller's line.
+
+        Args:
+            method: What it is called in the message.
+            reason: What Python says of the call.
+            parameters: The names of what it takes.
+            location: The caller's line.
+            args: The arguments in order.
+            kwargs: The arguments by name.
+            owner: What stands before its name in a call.
+        """
+        given = dict(kwargs or {})
+        first = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
+        name = method.removeprefix("rlx.")
+        unknown = [first, *(k for k in given if k not in (first, *parameters))] if first else []
+        meant = {k: "" if (name, k) in ADVICE else keyword_meant(k, parameters) for k in unknown}
+        without = {k: _advice(name, k, given.get(k), parameters) for k, other in meant.items() if not other}
+        said = [f"'{k}': {text}" if len(unknown) > 1 else text for k, text in without.items() if text]
+        if not unknown:
+            said = [ADVICE.get((name, "")) or by_name(method, parameters)]
+        if any(meant.values()) and list(parameters[:1]) not in (["graph"], ["function"]):
+            notes = "".join(f"; {NOTES[name, k]}" for k in meant if (name, k) in NOTES)
+            said.append(f"instead: {owner}{name}({_corrected(name, parameters, args, given, meant)}){notes}")
+        close = [f"'{k}' (did you mean '{other}'?)" if other else f"'{k}'" for k, other in meant.items()]
+        problem = f"got an unexpected keyword argument {', nor is there '.join(close)}" if close else reason
+        hint = "; ".join(said) or None
+        error = cls(f"{method}: {problem}; it takes {', '.join(parameters)}", location=location, hint=hint)
+        error.reason, error.parameters, error.given = reason, tuple(parameters), (args, given)
         return error
+
+
+def _advice(method: str, keyword: str, value: Any, parameters: Sequence[str]) -> str | None:
+    """What is said of a keyword that has no counterpart, with the value that it has in the call."""
+    of = "graph" if list(parameters[:1]) == ["graph"] else ""  # what is said of all ops is not said of transforms
+    advice = ADVICE.get((method, keyword)) or ADVICE.get((of, keyword))
+    shown = written(value, "")
+    return advice.replace("=…", f"={shown}") if advice and shown and value is not None else advice
+
+
+def _corrected(
+    method: str, parameters: Sequence[str], args: Sequence[Any], given: Mapping[str, Any], meant: Mapping[str, str]
+) -> str:
+    """The arguments of a call under the names that a method takes; those that have no counterpart are left out."""
+    named: dict[str, Any] = {}
+    for keyword in meant:
+        named |= _DEFAULTS.get((method, keyword), {})
+    for keyword, value in given.items():
+        if keyword not in meant:
+            named[keyword] = value
+        elif meant[keyword]:
+            named |= _converted(keyword, value, meant[keyword])
+    before = [(n, a) for n, a in zip(parameters, args, strict=False) if n not in named]
+    return ", ".join([*(written(a, n) for n, a in before), *(f"{n}={written(a, n)}" for n, a in named.items())])
+
+
+def _converted(keyword: str, value: Any, meant: str) -> dict[str, Any]:
+    try:
+        arguments = _CONVERTED[keyword](value)
+    except (KeyError, TypeError, IndexError):
+        arguments = {}
+    return arguments if meant in arguments else {meant: value}
 
 
 def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -200,7 +278,17 @@ def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwa
         names = [name for name in signature.parameters if name not in ("self", "cls")]
         unknown = next((name for name in kwargs if name not in names), None)  # which says more than what is missing
         reason = str(problem) if unknown is None else f"got an unexpected keyword argument '{unknown}'"
-        raise CallError.of(what, reason, names, describe(caller_location())) from None
+        args = args[len(signature.parameters) - len(names) :]
+        place, owner = describe(caller_location()), _owner(function)
+        raise CallError.of(what, reason, names, place, args, kwargs, owner) from None
+
+
+def _owner(function: Callable[..., Any]) -> str:
+    """What stands before the name of a function of this package in a call."""
+    owners = {"Operators": "x.", "Selection": "x.at[index]."}
+    if owner := owners.get(function.__qualname__.partition(".")[0]):
+        return owner
+    return "".join(f"{part}." for part in function.__module__.split(".")[:2] if part in ("rlx", "nn", "train"))
 
 
 def answered(function: Function) -> Function:

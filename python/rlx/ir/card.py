@@ -101,6 +101,8 @@ class Card:
     """
 
     spec: ClassVar[OpSpec]
+    # The named tuple of the results, for an op whose results other libraries give by name.
+    named: ClassVar[type[Any] | None] = None
     # Whether the attributes that are dimensions may be negative: positions or offsets, and not sizes.
     signed_sizes: ClassVar[bool] = False
 

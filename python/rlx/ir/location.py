@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,31 @@ def caller() -> tuple[str, int]:
             return _shown(name), frame.f_lineno
         frame = frame.f_back
     return "<unknown>", 0
+
+
+def asked_after(name: str) -> list[str]:
+    """What the caller's code asks of an attribute that it reads now: of `g.scipy.special.erf(x)`, `["special", "erf"]` after
+    `scipy`; nothing where the attribute is read in another way, as by `getattr`.
+    """
+    code = _code_of_caller()
+    if not code or code[0].argval != name:
+        return []
+    return [str(i.argval) for i in takewhile(lambda i: i.opname in ("LOAD_ATTR", "LOAD_METHOD"), code[1:])]
+
+
+def is_imported() -> bool:
+    """Whether the caller's code reads a name by `from … import …`."""
+    return any(i.opname == "IMPORT_FROM" for i in _code_of_caller()[:1])
+
+
+def _code_of_caller() -> list[dis.Instruction]:
+    """The caller's code from the instruction on that is carried out now."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return []
+    return [i for i in dis.get_instructions(frame.f_code) if i.offset >= frame.f_lasti and i.opname != "EXTENDED_ARG"]
 
 
 def _shown(name: str) -> str:

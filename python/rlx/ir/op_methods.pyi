@@ -5,6 +5,7 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.custom import CustomOp
+from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult
 from rlx.ops.operators import Operators
 from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
@@ -930,7 +931,7 @@ class TensorMethods(Operators):
     def tile(self, reps: int | Sequence[int]) -> Tensor:
         """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
-    def topk(self, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def topk(self, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
         """The k largest elements of the last axis, largest first."""
 
     def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
@@ -1330,7 +1331,7 @@ class OpMethods:
     def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
-    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:
         """Eigenvalues and eigenvectors of symmetric matrices."""
 
     def eigvalsh(self, a: TensorLike) -> Tensor:
@@ -1927,7 +1928,7 @@ class OpMethods:
     def q_matmul(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
-    def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:
         """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
 
     def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
@@ -2104,7 +2105,7 @@ class OpMethods:
     def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A strided box."""
 
-    def slogdet(self, a: TensorLike) -> tuple[Tensor, Tensor]:
+    def slogdet(self, a: TensorLike) -> SlogdetResult:
         """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
     def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
@@ -2173,7 +2174,7 @@ class OpMethods:
     def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
         """The sum of each window: `pool` of kind `sum`."""
 
-    def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> SVDResult:
         """Singular values and singular vectors of matrices."""
 
     def svdvals(self, a: TensorLike) -> Tensor:
@@ -2203,7 +2204,7 @@ class OpMethods:
     def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:
         """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
-    def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
         """The k largest elements of the last axis, largest first."""
 
     def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:

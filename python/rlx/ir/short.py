@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable
+from typing import Any
+
+from rlx.ir.guards import is_sequence
 
 _PARTS, _LENGTH = 8, 200
 _LINE, _END = 1000, 200  # characters of a line that is not cut, and of the end of one that is
@@ -32,6 +35,13 @@ _LOOK = _Look()
 def shown(value: object) -> str:
     """A value that a user passed, for a message: its `repr`, of which the middle is left out where it is long."""
     return _LOOK.repr(value)
+
+
+def written(value: Any, name: str) -> str:
+    """A number, a text, or a few of them, as in a call; another value by the name that is given for it."""
+    parts: list[Any] = list(value) if is_sequence(value) else [value]
+    is_plain = len(parts) <= _PARTS and all(p is None or type(p) in (bool, int, float, str) for p in parts)
+    return _LOOK.repr(value) if is_plain else name
 
 
 def cut(text: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
-from rlx.ir.calls import Answered
+from rlx.ir.calls import ADVICE, Answered
 from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
@@ -20,7 +20,7 @@ from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
 from rlx.ir.suggestions import suggestion
 from rlx.nn import scope as scopes
-from rlx.nn.parameter import Buffer, Parameter
+from rlx.nn.parameter import Buffer, Parameter, ParameterName
 from rlx.nn.scope import Scope
 from rlx.ops.lift import tensor_like
 from rlx.ops.other_names import attribute_problem
@@ -88,7 +88,7 @@ class Module(Answered):
         found: dict[str, Parameter] = {}
         for name, member in self._walk():
             if isinstance(member, Parameter) and first.setdefault(id(member), name) == name:
-                found[name] = member
+                found[ParameterName(name)] = member
         return found
 
     @property
@@ -267,7 +267,9 @@ class Module(Answered):
             trace = problem.__traceback__
             if trace is None or trace.tb_next is not None:
                 raise
-            error = Error(str(problem).rpartition("forward() ")[2], location=describe(caller_location()))
+            reason = str(problem).rpartition("forward() ")[2]
+            hint = ADVICE.get(("forward", reason.partition("keyword argument '")[2].rstrip("'")))
+            error = Error(reason, location=describe(caller_location()), hint=hint)
             raise _in_module(error, self._name(path), path) from None
         finally:
             scope.training, scope.path = outer, around

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.given import described
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
 from rlx.ir.short import shown
 from rlx.nn import init
 from rlx.nn.init import Initializer
+from rlx.ops.other_names import attribute_problem
+from rlx.ops.vocabulary.objects import PARAMETERS
 
 
 class Parameter:
@@ -26,6 +30,12 @@ class Parameter:
     """
 
     def __init__(self, shape: Any, init: Initializer = init.zeros, dtype: Any = None):
+        if isinstance(shape, Tensor) or (isinstance(shape, np.ndarray) and shape.ndim != 1):
+            raise Error(
+                f"a parameter is declared by its shape, got {described(shape)}",
+                location=describe(caller_location()),
+                hint="rlx.nn.Parameter((3, 4), init=rlx.nn.init.normal(0.02)); init=lambda key, shape: array for given values",
+            )
         self.shape = Shape(shape, dtype)
         if not self.shape.is_static:
             place = describe(caller_location())
@@ -49,8 +59,31 @@ class Parameter:
             raise Error(f"the initialiser of '{name}' gave {list(values.shape)} for {self.shape}")
         return values.astype(self.shape.dtype.numpy)
 
+    def __getattr__(self, name: str) -> Any:
+        raise attribute_problem(f"a {type(self).__name__}", name, PARAMETERS, vars(self))
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape}>"
+
+
+class ParameterName(str):
+    """The name of a parameter, as `Module.parameters()` has it: what is asked of a parameter is answered."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self._problem(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise self._problem(name)
+
+    def _problem(self, name: str) -> AttributeError:
+        return AttributeError(
+            f"{str(self)!r} is the name of a parameter and has no '{name}'; instead: for name, parameter in "
+            "module.parameters().items()"
+        )
 
 
 class Buffer(Parameter):

@@ -5,6 +5,7 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.custom import CustomOp
+from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult
 from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
 def abs(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -355,7 +356,7 @@ def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: TensorLike |
 def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
     """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
-def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+def eigh(a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:
     """Eigenvalues and eigenvectors of symmetric matrices."""
 
 def eigvalsh(a: TensorLike) -> Tensor:
@@ -952,7 +953,7 @@ def q_conv2d(x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier
 def q_matmul(x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Product of 8-bit matrices: as sums, requantised or as floats."""
 
-def qr(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+def qr(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:
     """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
 
 def quantile(x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
@@ -1129,7 +1130,7 @@ def sinh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def slice(x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A strided box."""
 
-def slogdet(a: TensorLike) -> tuple[Tensor, Tensor]:
+def slogdet(a: TensorLike) -> SlogdetResult:
     """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
 def smooth_l1_loss(prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
@@ -1198,7 +1199,7 @@ def sum(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool =
 def sum_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
     """The sum of each window: `pool` of kind `sum`."""
 
-def svd(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+def svd(a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> SVDResult:
     """Singular values and singular vectors of matrices."""
 
 def svdvals(a: TensorLike) -> Tensor:
@@ -1228,7 +1229,7 @@ def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...)
 def tile(x: TensorLike, reps: int | Sequence[int]) -> Tensor:
     """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
-def topk(x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+def topk(x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
     """The k largest elements of the last axis, largest first."""
 
 def trace(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:

@@ -72,7 +72,7 @@ def entry_of(value: Any) -> Any:
         if tensor.dtype.is_bool:
             raise ShapeError(
                 "a tensor of booleans would give a shape that depends on values",
-                hint="choose with g.where, which keeps the shape",
+                hint="choose with g.where, which keeps the shape: g.sum(g.where(mask, x, 0)) / g.sum(mask) is a mean",
             )
         if not tensor.dtype.is_integer:
             raise ShapeError(f"a tensor that indexes is of integers, not {tensor.dtype}")

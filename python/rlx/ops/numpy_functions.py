@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,14 @@ _IGNORED: dict[str, tuple[Any, ...]] = {
     "axisb": (-1,),
     "axisc": (-1,),
 }
+# The running form of a function of two operands.
+_ACCUMULATED = {
+    "add": "cumsum",
+    "multiply": "cumprod",
+    "maximum": "cummax",
+    "minimum": "cummin",
+    "logaddexp": "logcumsumexp",
+}
 _PLAIN = (str, bool, int, type(None))
 
 
@@ -47,12 +56,18 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
     name = function.__name__
     if method == "reduce":
         reductions = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-        reductions |= {"logical_and": "all", "logical_or": "any"}
+        reductions |= {"logical_and": "all", "logical_or": "any", "logaddexp": "logsumexp"}
         if name in reductions:
             kwargs.setdefault("axis", 0)
             return _called(b, f"numpy.{name}.reduce", reductions[name], inputs, kwargs)
-    if method == "outer" and name == "multiply":
-        return _called(b, "numpy.multiply.outer", "tensordot", (*inputs, 0), kwargs)
+    if method == "accumulate" and name in _ACCUMULATED:
+        kwargs.setdefault("axis", 0)
+        return _called(b, f"numpy.{name}.accumulate", _ACCUMULATED[name], inputs, kwargs)
+    if method == "outer" and len(inputs) == 2:
+        first, second = common(b, *inputs)
+        return ufunc(
+            b, function, "__call__", (b.reshape(first, (*first.shape.dims, *(1,) * second.rank)), second), kwargs
+        )
     if method != "__call__":
         raise _missing(f"numpy.{name}.{method}", "")
     return _called(b, f"numpy.{name}", METHOD_OF.get(name, name), inputs, kwargs)
@@ -158,6 +173,10 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
     kwargs = {key: value for key, value in kwargs.items() if key not in neutral}
     if "dtype" in kwargs and "dtype" not in inspect.signature(surface.methods()[name]).parameters:
         args = (b.cast(args[0], kwargs.pop("dtype")), *args[1:])  # what is computed in another dtype
+    if name in ("cumsum", "cumprod") and len(args) == 1 and kwargs.get("axis") is None:
+        args, kwargs = (b.ravel(args[0]), 0), {k: v for k, v in kwargs.items() if k != "axis"}
+    listed = [p.annotation == "TensorLike" for p in inspect.signature(surface.methods()[name]).parameters.values()][1:]
+    args = tuple(b.constant(a) if isinstance(a, list) and t else a for a, t in zip_longest(args, listed[: len(args)]))
     return getattr(b, name)(*args, **kwargs)
 
 

@@ -239,7 +239,8 @@ class Operators:
         raise Error(
             "tensors are values and are never changed",
             location=describe(self.builder.location),
-            hint="x = x.at[index].set(value) is a new one, and so are .add, .multiply, .min and .max",
+            hint="x = x.at[index].set(value) is a new one, and so are .add, .multiply, .min and .max; with a mask "
+            "x = g.where(mask, value, x)",
         )
 
     @property

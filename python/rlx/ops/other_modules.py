@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from importlib import import_module
 
+from rlx.ir.location import asked_after, is_imported
 from rlx.ir.suggestions import suggestion
 from rlx.ops import other_names, surface
 from rlx.ops.vocabulary import modules, training, transforms
@@ -17,16 +20,47 @@ MODULES = {
     "nn.init": modules.INITIALISERS,
     "train": _TRAINING,
 }
+# Modules of other libraries, and the module here that has what they have.
+_PLACES = {
+    "initializers": "nn.init",
+    **dict.fromkeys(("optim", "optimizers", "lr_scheduler", "schedules", "utils", "optax"), "train"),
+}
 
 
-def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error for a name that a module has not: what stands in its place, or a name of like spelling."""
+def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
+    """The error for a name that a module has not: what stands in its place, or a name of like spelling.
+
+    It is an `ImportError` in `from module import name`, where Python has a text of its own in the place of another error's.
+    """
     names = list(known)
+    call = _within(name) or _known(module.partition(".")[2], name, names) or _elsewhere(name)
+    said = f"module '{module}' has no attribute '{name}'{f'; instead: {call}' if call else suggestion(name, names)}"
+    return ImportError(said, name=module) if is_imported() else AttributeError(said)
+
+
+def _within(name: str) -> str:
+    """What is said of what the caller asks of a module of another library, see `other_names.within`."""
+    if name not in _PLACES:
+        return _of_ops(other_names.within(name, surface.methods()))
+    asked, place = asked_after(name), _PLACES[name]
+    return _known(place, asked[-1], dir(import_module(f"rlx.{place}"))) if asked else ""
+
+
+def _known(place: str, name: str, names: Iterable[str]) -> str:
+    """What a module has in the place of a name: what its table says, the function of tensors, or a name in other letters."""
+    module = ".".join(filter(None, ("rlx", place)))
+    if name in names:
+        return f"{module}.{name}"
+    methods = surface.methods()
+    if not MODULES[place].get(name) and place == "nn" and name in methods:
+        return other_names.called("rlx.ops", name, methods[name])
     same = next((n for n in names if n.casefold() == name.casefold()), None)
-    call = MODULES[module.partition(".")[2]].get(name) or (f"{module}.{same}" if same else _elsewhere(name))
-    return AttributeError(
-        f"module '{module}' has no attribute '{name}'{f'; instead: {call}' if call else suggestion(name, names)}"
-    )
+    return MODULES[place].get(name) or (f"{module}.{same}" if same else "")
+
+
+def _of_ops(call: str) -> str:
+    """A call of a method of a graph, as one of a function of `rlx.ops`."""
+    return re.sub(r"\bg\.", "rlx.ops.", call)
 
 
 def _elsewhere(name: str) -> str:
@@ -36,4 +70,4 @@ def _elsewhere(name: str) -> str:
             return table[name]
     methods = surface.methods()
     call = other_names.called("rlx.ops", name, methods[name]) if name in methods else ""
-    return call or other_names.call_for(name, methods).replace("g.", "rlx.ops.")
+    return call or _of_ops(other_names.call_for(name, methods))

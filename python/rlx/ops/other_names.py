@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any
 
+from rlx.ir.location import asked_after
 from rlx.ir.suggestions import suggestion
 from rlx.ops.vocabulary import elementwise, layers, shapes, tensors
 from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.calls`
 from rlx.ops.vocabulary import options as options
+from rlx.ops.vocabulary.spaces import SPACES, WITHIN
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {
@@ -94,8 +96,23 @@ def problem(owner: str, name: str, known: Iterable[str], methods: Mapping[str, A
         known: The names that are there.
         methods: The methods of graphs.
     """
-    call = call_for(name, methods)
+    call = within(name, methods) or call_for(name, methods)
     return AttributeError(f"{owner} has no '{name}'{f'; instead: {call}' if call else suggestion(name, known)}")
+
+
+def within(name: str, methods: Mapping[str, Any]) -> str:
+    """The call for what the caller asks of a module of another library: of `g.scipy.special.erf`, that for `erf`; empty if it
+    asks for nothing in it, or for nothing that is known.
+    """
+    path = [name, *asked_after(name)] if name in SPACES else []
+    if len(path) < 2 or path[-1] in SPACES:
+        return ""
+    if call := WITHIN.get(".".join(path[-2:])):
+        return call
+    if path[-1][0].isupper():
+        return f"rlx.nn.{path[-1]}" if "nn" in path else ""
+    of_random = elementwise.RANDOM.get(path[-1], "") if "random" in path else ""
+    return of_random or call_for(path[-1], methods)
 
 
 def call_for(name: str, methods: Mapping[str, Any]) -> str:

@@ -125,6 +125,8 @@ def _result(card: Card) -> str:
     is_free = _builds(card) and type(card).build.__annotations__.get("return") == "Any" and len(results) > 1
     if is_free or any(v.arity == "variadic" for v in results):
         return "Any"
+    if card.named is not None:
+        return card.named.__name__
     return "Tensor" if len(results) == 1 else f"tuple[{', '.join(['Tensor'] * len(results))}]"
 
 

@@ -43,7 +43,8 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
         except CallError as problem:  # it speaks of the op, which takes the kind as well
             if problem.parameters[:1] != ("kind",):
                 raise
-            raise CallError.of(name, problem.reason, problem.parameters[1:], problem.location) from None
+            own, (in_order, by_name) = problem.parameters[1:], problem.given
+            raise CallError.of(name, problem.reason, own, problem.location, in_order[1:], by_name) from None
 
     method.__name__ = name
     method.__qualname__ = f"Graph.{name}"
@@ -110,7 +111,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
         unknown = [k for k in kwargs if k not in names]
         if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
             reason = f"got an unexpected keyword argument {unknown[0]!r}"
-        return CallError.of(name, reason, names, place)
+        return CallError.of(name, reason, names, place, args, kwargs)
     others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
     what = f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}"
     return ShapeError(f"{name}: {what}", location=place, hint=order_hint(name, function, len(args)))

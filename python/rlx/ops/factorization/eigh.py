@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
+from rlx.ir.results import EighResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization import jacobi
@@ -17,6 +18,8 @@ from rlx.ops.reduction.reduce import FLOATS
 
 class Eigh(Factorization, op="eigh"):
     """Rotations from both sides (Jacobi)."""
+
+    named = EighResult
 
     work = 60
 

@@ -12,6 +12,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import product
 from rlx.ir.errors import ShapeError
+from rlx.ir.results import SlogdetResult
 from rlx.ops import rules
 from rlx.ops.factorization.matrices import as_floats, order_of
 from rlx.ops.lift import broadcast, common
@@ -56,13 +57,14 @@ def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @helper
-def slogdet(b: Builder, a: Any) -> tuple[Tensor, Tensor]:
+def slogdet(b: Builder, a: Any) -> SlogdetResult:
     """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude.
 
     Of singular matrices these are 0 and -∞, which has no derivative: it is NaN or infinite there; that of `det` is not.
     """
     diagonal, sign = _diagonal_and_sign(b, as_floats(b, a))
-    return b.stop_gradient(b.prod(b.sign(diagonal), axes=-1) * sign), b.sum(b.log(b.abs(diagonal)), axes=-1)
+    signs = b.stop_gradient(b.prod(b.sign(diagonal), axes=-1) * sign)
+    return SlogdetResult(signs, b.sum(b.log(b.abs(diagonal)), axes=-1))
 
 
 @helper

@@ -10,6 +10,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
+from rlx.ir.results import QRResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
@@ -20,6 +21,8 @@ from rlx.ops.surface import helper
 
 
 class Qr(Factorization, op="qr"):
+    named = QRResult
+
     def infer(self, a: Shape) -> tuple[Shape, Shape]:
         rows, columns = order_of(a, square=False)
         batch, inner = a.dims[:-2], min(rows, columns)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
+from rlx.ir.results import SVDResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization import jacobi
@@ -18,6 +19,8 @@ from rlx.ops.reduction.reduce import FLOATS
 
 class Svd(Factorization, op="svd"):
     """Rotations of the columns until they are orthogonal (Hestenes), of the square factor of long matrices."""
+
+    named = SVDResult
 
     work = 60
 

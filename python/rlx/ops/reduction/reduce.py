@@ -12,6 +12,7 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import i32
 from rlx.ir.errors import ShapeError
+from rlx.ir.results import TopKResult
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
 from rlx.ops.shape.index import put_back
@@ -361,6 +362,8 @@ def _smallest(b: Builder, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class Topk(Card, op="topk"):
+    named = TopKResult
+
     def infer(self, x: Shape, *, k: int) -> tuple[Shape, Shape]:
         if x.rank < 1:
             raise ShapeError("expected rank 1 or more")

@@ -117,32 +117,45 @@ broadcasted_iota : g.iota(shape, axis=…)
 range : g.arange(start, stop + step, step)
 logspace : 10 ** g.linspace(start, stop, n)
 geomspace : g.exp(g.linspace(np.log(start), np.log(stop), n))
-indices mgrid ogrid : g.iota(shape, axis=…), g.meshgrid(…)
+indices : g.stack([g.iota(shape, axis=k) for k in range(len(shape))])
+mgrid ogrid : g.meshgrid(a, b, indexing='ij') of g.arange(n) for each axis
 ix_ : g.meshgrid(…) of the indices, with indexing='ij'
 tril_indices triu_indices mask_indices : g.tril(x) and g.triu(x), or np.tril_indices(n) as an index
 tril_indices_from triu_indices_from : g.tril(x) and g.triu(x), or np.tril_indices(n) as an index
 diag_indices diag_indices_from : g.diagonal(x), or i = g.arange(n) and x[i, i]
-vander : x[:, None] ** g.arange(n)
-hann_window hamming_window hanning hamming blackman bartlett kaiser : g.constant(np.hanning(n)), as f32
-bartlett_window blackman_window kaiser_window : g.constant(np.hanning(n + 1)[:-1]), as f32, np.blackman, np.bartlett …
+vander : x[:, None] ** g.arange(n)[::-1], with increasing=True x[:, None] ** g.arange(n)
+hanning : g.constant(np.hanning(n), rlx.f32)
+hamming : g.constant(np.hamming(n), rlx.f32)
+blackman : g.constant(np.blackman(n), rlx.f32)
+bartlett : g.constant(np.bartlett(n), rlx.f32)
+kaiser : g.constant(np.kaiser(n, beta), rlx.f32)
+hann_window : g.constant(np.hanning(n + 1)[:-1], rlx.f32)
+hamming_window : g.constant(np.hamming(n + 1)[:-1], rlx.f32)
+blackman_window : g.constant(np.blackman(n + 1)[:-1], rlx.f32)
+bartlett_window : g.constant(np.bartlett(n + 1)[:-1], rlx.f32)
+kaiser_window : g.constant(np.kaiser(n + 1, 12.0)[:-1], rlx.f32)
 hilbert invhilbert pascal invpascal hadamard helmert dft fiedler : g.constant(array), which scipy.linalg makes
 toeplitz hankel circulant companion leslie convolution_matrix fiedler_companion : x[i - j] with an array of indices
 """)
 
 RANDOM = table("""
-rand uniform random random_sample ranf : g.rng_uniform(shape, seed=…)
-rand_like uniform_like : g.rng_uniform(x.shape, seed=…)
-randn normal standard_normal gaussian truncated_normal : g.rng_normal(shape, seed=…)
-randn_like normal_like : g.rng_normal(x.shape, seed=…)
-randint integers random_integers randint_like : g.random_bits(seed, shape) % n
+rand random random_sample ranf : g.rng_uniform(shape, seed=0)
+uniform : g.rng_uniform(shape, seed=0, low=0.0, high=1.0)
+rand_like uniform_like : g.rng_uniform(x.shape, seed=0)
+randn standard_normal : g.rng_normal(shape, seed=0)
+normal gaussian : g.rng_normal(shape, seed=0, mean=0.0, std=1.0)
+truncated_normal : 2**0.5 * g.erfinv(0.9545 * g.rng_uniform(shape, seed=0, low=-1, high=1)) between -2 and 2
+randn_like normal_like : g.rng_normal(x.shape, seed=0)
+randint integers random_integers randint_like : low + g.cast(g.random_bits(seed, shape) % (high - low), rlx.i32)
 bits bytes rng_bit_generator : g.random_bits(seed, shape)
 bernoulli : g.rng_uniform(shape, seed) < p
 binomial : g.sum(g.rng_uniform((n, *shape), seed) < p, axis=0)
 rademacher : g.where(g.rng_uniform(shape, seed) < 0.5, -1.0, 1.0)
-categorical : g.sample(logits)
-multinomial : g.sample(g.log(probabilities)), which draws one of each row
+categorical : g.sample(logits, seed=0)
+multinomial : g.sample(g.log(probabilities), seed=0), which draws one of each row
 choice : x[g.argsort(g.rng_uniform(x.shape, seed))[:n]] without replacement
-permutation randperm shuffle permuted : g.argsort(g.rng_uniform((n,), seed=…))
+randperm : g.argsort(g.rng_uniform((n,), seed=0))
+permutation shuffle permuted : i = g.argsort(g.rng_uniform((n,), seed=0)); g.take(x, i, axis)
 exponential standard_exponential : -g.log(1 - g.rng_uniform(shape, seed))
 gumbel : -g.log(-g.log(g.rng_uniform(shape, seed)))
 laplace : u = g.rng_uniform(shape, seed) - 0.5; -g.sign(u) * g.log1p(-2 * g.abs(u))
@@ -157,7 +170,8 @@ orthogonal : g.qr(g.rng_normal((n, n), seed))[0]
 chisquare standard_gamma dirichlet poisson standard_t vonmises wald zipf f : rlx.jax_function of jax.random, or NumPy
 negative_binomial hypergeometric logseries noncentral_chisquare noncentral_f : rlx.jax_function of jax.random, or NumPy
 multivariate_hypergeometric ball maxwell double_sided_maxwell generalized_normal : rlx.jax_function of jax.random
-gumbel_softmax : g.softmax(x - g.log(-g.log(g.rng_uniform(x.shape, seed=…))))
+gumbel_softmax : y = g.softmax((x - g.log(-g.log(g.rng_uniform(x.shape, seed=0)))) / tau); with hard=True \
+g.one_hot(g.argmax(y, -1), n, y.dtype) + y - g.stop_gradient(y)
 manual_seed seed set_state set_rng_state default_rng PRNGKey key : a seed for each call: g.rng_normal(shape, seed=0)
 get_state get_rng_state initial_seed spawn fold_in bit_generator : seeds are integers: g.rng_normal(shape, seed=7)
 wrap_key_data key_data key_impl key_dtype : seeds are integers: g.rng_normal(shape, seed=7)

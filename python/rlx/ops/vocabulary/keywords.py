@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rlx.ir.calls import ADVICE
+from rlx.ir.calls import ADVICE, NOTES
 from rlx.ops.vocabulary import table
 
 # Keywords that have no counterpart in any method, and what to write in their place.
 OF_ALL = table("""
-out inplace copy overwrite_input overwrite_a overwrite_b donate : tensors are values: use what it returns
+out inplace copy overwrite_input overwrite_a overwrite_b donate : leave it out: tensors are values, use what it returns
 dtype preferred_element_type acc promote_integers out_dtype index_dtype accumulator_dtype output_dtype new_dtype : \
 x.astype(dtype) converts the operand before, or the result after
 where mask : g.where(mask, a, b) chooses before, or after: what is left out may be 0 in a sum
@@ -21,7 +21,8 @@ generator key rng random_state : seed=0, of the functions that take one
 size_average reduce : reduction='mean', 'sum' or 'none'
 precision : rlx.Session().compile(g, precision=…)
 axis_name axis_index_groups spmd_axis_name : leave it out: a graph computes on one device
-mode : leave it out: indices out of range are clamped; g.remainder(i, n) wraps them
+mode : leave it out: indices out of range are clamped; g.remainder(i, n) wraps them, g.where((i >= 0) & (i < n), values, 0) \
+leaves others out
 unique_indices indices_are_sorted assume_unique sparse_grad is_sorted stable is_stable kind sorter sparse : leave it out: it \
 changes no result
 fill_value : g.where(mask, x, fill_value) of what it gives
@@ -46,7 +47,7 @@ enable_gqa : leave it out: keys and values may have fewer heads
 scale_grad_by_freq padding_idx max_norm norm_type : g.embedding(table, indices) of a table that is changed before
 transpose adjoint trans left unitriangular : a.mT of the matrix before
 pivot : g.lu(a) pivots
-right : side='right'
+
 out_int32 : x.astype(rlx.i64) of what it gives
 nan : g.nan_to_num(x, nan=…)
 equal_nan : g.where(g.isnan(x), 0, x) before
@@ -77,15 +78,17 @@ ADVICE.update(
         ("GRU", "batch_first"): "leave it out: x is [B, S, input_size]",
         ("MultiHeadAttention", "batch_first"): "leave it out: x is [B, S, embed_dim]",
         ("Linear", "device"): "leave it out: rlx.Session(device) says where a graph runs",
-        ("Conv2d", "padding_mode"): "rlx.ops.pad(x, padding, mode='reflect') before it",
+        ("Conv2d", "padding_mode"): "leave it out for zeros; rlx.ops.pad(x, padding, mode='reflect') before it",
+        (
+            "BatchNorm",
+            "track_running_stats",
+        ): "leave it out: module(x, training=True) takes the statistics of the batch",
         ("Adam", "weight_decay"): "rlx.train.AdamW(learning_rate, weight_decay=…)",
-        ("Adam", "betas"): "rlx.train.Adam(learning_rate, b1=0.9, b2=0.999)",
-        ("AdamW", "betas"): "rlx.train.AdamW(learning_rate, b1=0.9, b2=0.999)",
         (
             "vmap",
             "",
         ): "rlx.vmap(graph, batched={'x': 0}, size=8); of a Python function, rlx.jit(f).graph_for(…) is a graph",
-        ("vmap", "in_axes"): "rlx.vmap(graph, batched={'x': 0}, size=8), by the names of arguments",
+        ("vmap", "in_axes"): "rlx.vmap(rlx.jit(f).graph_for(x), batched={'x': 0}, size=8), by the names of arguments",
         ("param", "init"): "g.param(name, shape, value=array), or set_params of the compiled graph",
         ("set_outputs", ""): "g.set_outputs([a, b]), or g.set_outputs({'a': a, 'b': b})",
         (
@@ -101,11 +104,38 @@ ADVICE.update(
         ("rfft", "n"): "g.rfft(g.pad(x, …)), or of a slice",
         ("fft", "n"): "g.fft(g.pad(x, …)), or of a slice",
         ("leaky_relu", "alpha"): "g.leaky_relu(x, negative_slope=0.1)",
+        ("index_add", "alpha"): "g.index_add(x, indices, alpha * values, axis=0)",
+        **dict.fromkeys(
+            [(n, "order") for n in ("reshape", "ravel", "flatten")],
+            "leave it out; order='F' is g.transpose(g.reshape(g.transpose(x), shape[::-1]))",
+        ),
+        **dict.fromkeys(
+            [("softmax", k) for k in ("where", "mask")],
+            "g.where(mask, g.softmax(g.where(mask, x, -np.inf), axis), 0)",
+        ),
+        **dict.fromkeys(
+            (("grad", "argnums"), ("grad", "argnames")),
+            "rlx.jit(f).grad(wrt=['a', 'b'])(a, b) of a Python function, by the names of its arguments",
+        ),
+        **dict.fromkeys(
+            [(n, k) for n in ("jacrev", "jacfwd", "hessian") for k in ("argnums", "argnames")],
+            "rlx.jacrev(rlx.jit(f).graph_for(a, b), wrt=['a']) of a Python function, by the names of its arguments",
+        ),
+        **dict.fromkeys(
+            (("max", "where"), ("min", "where")), "g.max(g.where(mask, x, -np.inf), axis), and np.inf for g.min"
+        ),
+        **dict.fromkeys((("sum", "where"), ("prod", "where")), "g.sum(g.where(mask, x, 0), axis), and 1 for g.prod"),
+        ("mean", "where"): "g.sum(g.where(mask, x, 0), axis) / g.sum(mask, axis)",
         ("index_add", ""): "g.index_add(x, indices, values, axis)",
         ("LayerNorm", "elementwise_affine"): "rlx.nn.LayerNorm(4, affine=False)",
         ("Embedding", "padding_idx"): "its row is trained like others; set it to 0 in params",
         ("MultiHeadAttention", "dropout"): "rlx.nn.Dropout(rate) behind it",
         ("MultiHeadAttention", "qkv_features"): "rlx.nn.MultiHeadAttention(embed_dim, num_heads)",
+        **dict.fromkeys(
+            (("forward", "need_weights"), ("forward", "average_attn_weights")),
+            "leave it out: the result is the tensor alone, without the weights of attention",
+        ),
+        ("forward", "is_causal"): "rlx.nn.MultiHeadAttention(embed_dim, num_heads, causal=True)",
         ("stft", ""): "g.stft(x, frame_length=n_fft, hop=hop_length, window=None)",
         **dict.fromkeys((("matmul", "transpose_b"), ("matmul", "transpose_a")), "g.matmul(a, b.mT)"),
         ("topk", "sorted"): "leave it out: g.topk(x, k) sorts",
@@ -124,12 +154,11 @@ ADVICE.update(
             "",
         ): "g.index_add and g.put_along_axis(x, indices, values, axis, reduction='add') add along an axis",
         ("gather", "dim"): "PyTorch's is g.take_along_axis(x, index, axis)",
-        ("split", "dim"): "parts of a size: g.chunk(x, chunks, axis), or at borders: g.split(x, [2, 4], axis)",
-        **dict.fromkeys(
-            (("max", "dim"), ("min", "dim")), "g.max(x, axis=…) for values, g.argmax(x, axis=…) for positions"
-        ),
-        ("sort", "dim"): "g.sort(x, axis=…) for values, g.argsort(x, axis=…) for positions",
-        ("median", "dim"): "g.median(x, axis=…), which gives the values alone, and between two their mean",
+        (
+            "split",
+            "dim",
+        ): "at borders, the sums of the sizes: g.split(x, np.cumsum(sizes)[:-1], axis=…), or in equal parts g.chunk(x, chunks, \
+axis=…)",
         ("logsumexp", "b"): "g.logsumexp(x + g.log(b), axis)",
         **dict.fromkeys((("add", "alpha"), ("sub", "alpha")), "x + alpha * y"),
         ("pad", "constant_values"): "g.pad(x, padding, value=3.0)",
@@ -141,7 +170,8 @@ ADVICE.update(
         ("group_norm", ""): "g.group_norm(x, scale, bias, num_groups=3), without weights g.group_norm(x, num_groups=3)",
         ("isin", ""): "g.isin(x, test, invert=True)",
         **dict.fromkeys(
-            (("cumsum", ""), ("cumprod", "")), "g.cumsum(x, axis, exclusive=True), g.flip for the other direction"
+            (("cumsum", ""), ("cumprod", "")),
+            "g.cumsum(x, axis=0), of all elements in a row g.cumsum(g.ravel(x), axis=0)",
         ),
         ("cumsum", "reverse"): "g.flip(g.cumsum(g.flip(x, axis), axis), axis)",
         ("cumprod", "reverse"): "g.flip(g.cumprod(g.flip(x, axis), axis), axis)",
@@ -156,7 +186,11 @@ ADVICE.update(
         (
             "dot_general",
             "dimension_numbers",
-        ): "g.dot_general(a, b, lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)",
+        ): "g.dot_general(a, b, lhs_contracting=[2], rhs_contracting=[2], lhs_batch=[0], rhs_batch=[0])",
+        (
+            "dot_general",
+            "",
+        ): "g.dot_general(a, b, lhs_contracting=[2], rhs_contracting=[2], lhs_batch=[0], rhs_batch=[0])",
         ("matrix_rank", "tol"): "g.sum(g.svdvals(a) > tol, axis=-1), or rtol=… of the greatest",
         ("matrix_rank", ""): "g.matrix_rank(a, rtol=…), a share of the greatest singular value",
         ("zeros", ""): "g.zeros((2, 3)): the shape is one argument",
@@ -182,5 +216,16 @@ ADVICE.update(
         ("checkpoint", ""): "with g.checkpoint(): … holds the ops that are computed again",
         ("softplus", "threshold"): "it needs none: g.softplus(x, beta=1.0) does not overflow",
         **{("", keyword): said for keyword, said in OF_ALL.items()},
+    }
+)
+
+# Where the method gives another thing than the one that has the keyword.
+NOTES.update(
+    {
+        **dict.fromkeys((("max", "dim"), ("min", "dim")), "the values alone: g.argmax and g.argmin give the positions"),
+        ("sort", "dim"): "the values alone: g.argsort gives the positions",
+        ("median", "dim"): "the values alone, and between two their mean",
+        **dict.fromkeys((("cummax", "dim"), ("cummin", "dim")), "the values alone"),
+        ("lstsq", "rcond"): "the solution alone",
     }
 )

@@ -8,7 +8,7 @@ MATRICES = table("""
 mm bmm mv matvec vecmat batch_matmul smm spmm dsmm hspmm : g.matmul(a, b), or a @ b
 multi_dot chain_matmul : a @ b @ c
 ger : g.outer(a, b)
-addmm baddbmm addmv sspaddmm saddmm : bias + a @ b
+addmm baddbmm addmv sspaddmm saddmm : beta * bias + alpha * (a @ b), whose numbers are 1 where none are given
 addr : x + g.outer(a, b)
 addbmm : x + g.sum(a @ b, axis=0)
 ragged_dot ragged_dot_general grouped_mm : g.grouped_matmul(x, w, indices)
@@ -17,7 +17,7 @@ einsum_path : g.einsum(subscripts, a, b), which orders them itself
 dist : g.norm(a - b)
 cdist : g.norm(g.expand_dims(a, -2) - g.expand_dims(b, -3), axis=-1)
 pdist : g.pairwise_distance of pairs, or g.norm(g.expand_dims(a, -2) - g.expand_dims(a, -3), axis=-1)
-vector_norm : g.norm(x, ord, axis)
+vector_norm : g.norm(x, ord, axis), of several axes g.norm(g.flatten(x, start_axis), ord, axis=-1)
 frobenius_norm : g.matrix_norm(x, 'fro')
 nuclear_norm : g.matrix_norm(x, 'nuc')
 renorm : x * g.minimum(maxnorm / g.norm(x, p, axis, keepdims=True), 1)
@@ -36,7 +36,7 @@ cholesky_ex : g.cholesky(a)
 pinverse : g.pinv(a)
 orgqr householder ormqr qr_multiply geqrf : g.householder_product(a, factors), or q, r = g.qr(a)
 cholesky_solve cho_solve cho_factor : g.solve(a, b), or g.cholesky(a) and g.triangular_solve(l, b)
-solve_triangular : g.triangular_solve(a, b)
+solve_triangular : g.triangular_solve(a, b, lower=False), and lower=True of lower matrices
 tensorsolve : g.reshape(g.solve(g.reshape(a, (n, n)), g.ravel(b)), shape)
 tensorinv : g.reshape(g.inv(g.reshape(a, (n, n))), shape)
 solve_sylvester : g.solve(g.kron(g.eye(m), a) + g.kron(b.T, g.eye(n)), g.ravel(q.T))
@@ -47,13 +47,15 @@ irfft2 irfftn : g.irfft(g.ifftn(x, axes=(-2,)), length=n)
 hfft hfft2 hfftn : g.irfft(g.conjugate(x), length=n) * n
 ihfft ihfft2 ihfftn : g.conjugate(g.rfft(x)) / n
 istft : g.irfft(frames, length=n), and g.index_add for the sum of what overlaps
-convolve : g.conv(x[None, None], g.flip(w)[None, None], padding=w.size - 1)[0, 0]
+convolve : g.conv(x[None, None], g.flip(g.constant(w))[None, None], padding=n - 1)[0, 0], with n weights; padding='same' \
+and 0 for the modes 'same' and 'valid'
 correlate : g.conv(x[None, None], w[None, None])
 """)
 
 LAYERS = table("""
 dense bilinear : g.matmul(x, w) + b, g.einsum('bi,oij,bj->bo', x, w, y)
-layernorm standardize : g.layer_norm(x, scale, bias)
+layernorm : g.layer_norm(x, scale, bias)
+standardize : g.layer_norm(x, axis=-1, eps=1e-5)
 rmsnorm : g.rms_norm(x)
 groupnorm : g.group_norm(x)
 lrn : g.local_response_norm(x, size)
@@ -75,7 +77,9 @@ depth_to_space : g.pixel_shuffle(x, upscale_factor)
 space_to_depth : g.pixel_unshuffle(x, downscale_factor)
 im2col : g.unfold(x, kernel)
 col2im : g.fold(x, output_size, kernel)
-multi_head_attention multihead_attention dot_product_attention multi_head_attention_forward : g.attention(q, k, v, num_heads=…)
+dot_product_attention : g.swapaxes(g.scaled_dot_product_attention(q, k, v, attn_mask, is_causal=…), 1, 2) of q, k and v as \
+[B, N, T, H]: g.swapaxes(q, 1, 2)
+multi_head_attention multihead_attention multi_head_attention_forward : g.attention(q, k, v, num_heads=…)
 rnn rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell : g.scan(lambda h, x: …, h, xs), or g.lstm(…), g.gru(…)
 lstm_cell : g.lstm(x, h, c, w_input, w_hidden, bias) of one step
 gru_cell : g.gru(x, h, w_input, w_hidden, bias_input, bias_hidden) of one step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rlx.ops.vocabulary import table
 
 LAYERS = table("""
-MaxPool1d MaxPool2d MaxPool3d : a function in Sequential: lambda x: rlx.ops.max_pool(x, kernel)
-AvgPool1d AvgPool2d AvgPool3d Pool : a function in Sequential: lambda x: rlx.ops.avg_pool(x, kernel)
+MaxPool1d MaxPool2d MaxPool3d : a function in Sequential: lambda x: rlx.ops.max_pool(x, kernel, stride=None, padding=0)
+AvgPool1d AvgPool2d AvgPool3d Pool : a function in Sequential: lambda x: rlx.ops.avg_pool(x, kernel, stride=None, padding=0)
 AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptivePool : lambda x: rlx.ops.adaptive_avg_pool(x, size)
 AdaptiveMaxPool1d AdaptiveMaxPool2d AdaptiveMaxPool3d : lambda x: rlx.ops.adaptive_max_pool(x, size)
 FractionalMaxPool2d FractionalMaxPool3d : lambda x: rlx.ops.adaptive_max_pool(x, size)
@@ -40,7 +40,7 @@ CTCLoss : a rlx.ops.scan over the frames of the logits: there is no op for it
 CosineSimilarity : rlx.ops.cosine_similarity(first, second, axis)
 PairwiseDistance : rlx.ops.pairwise_distance(first, second)
 MultiheadAttention Attention SelfAttention : rlx.nn.MultiHeadAttention(embed_dim, num_heads)
-functional : rlx.ops: rlx.ops.relu(x) …
+functional : import rlx.ops as F: F.relu(x), F.softmax(x, axis=-1), F.cross_entropy(logits, target) …
 initializers : rlx.nn.init: rlx.nn.init.he_normal(), rlx.nn.init.truncated_normal(std=0.02) …
 TransformerEncoderLayer TransformerEncoder Transformer TransformerDecoderLayer TransformerDecoder : the blocks of graphs \
 at HIR, such as g.transformer_encoder_block, or rlx.nn.MultiHeadAttention in a module
@@ -50,7 +50,7 @@ LSTMCell GRUCell RNNCell OptimizedLSTMCell : rlx.nn.LSTM, rlx.nn.GRU of a sequen
 PixelShuffle : lambda x: rlx.ops.pixel_shuffle(x, upscale_factor)
 PixelUnshuffle : lambda x: rlx.ops.pixel_unshuffle(x, downscale_factor)
 ChannelShuffle : lambda x: rlx.ops.channel_shuffle(x, groups)
-Upsample UpsamplingNearest2d UpsamplingBilinear2d : lambda x: rlx.ops.resize(x, size=…)
+Upsample UpsamplingNearest2d UpsamplingBilinear2d : lambda x: rlx.ops.resize(x, scale=(2.0, 2.0), mode='nearest'), or size=…
 Fold : lambda x: rlx.ops.fold(x, output_size, kernel)
 Unfold : lambda x: rlx.ops.unfold(x, kernel)
 Dense LazyLinear LinearGeneral Einsum : rlx.nn.Linear(in_features, out_features)

@@ -75,3 +75,16 @@ get_inputs get_outputs : graph.inputs and graph.outputs
 device devices : rlx.Session('cpu') …, and rlx.Device
 grad : compile(rlx.grad(graph, wrt=['w']))
 """)
+
+PARAMETERS = table("""
+numel nelement size : math.prod(parameter.shape.static), and module.num_parameters of all
+requires_grad requires_grad_ is_leaf : isinstance(parameter, rlx.nn.Buffer) if it is not trained, wrt=[…] of \
+rlx.train.TrainStep
+data detach numpy cpu clone item tolist mean sum std norm : module.init(seed=0)[name], an array: a parameter is a declaration
+grad backward register_hook retain_grad : rlx.jit(lambda params, x: …).grad(), or rlx.grad(graph, wrt=[…])
+fill_ zero_ copy_ normal_ uniform_ add_ mul_ sub_ set_ : init=… of rlx.nn.Parameter, or a changed dict of module.init(seed=0)
+dtype : parameter.shape.dtype
+ndim dim rank : parameter.shape.rank
+to cuda half float double : nothing: rlx.Session(device) compiles for a device, dtype=… of the layer
+value get_value get_raw_value : module.init(seed=0)[name]
+""")

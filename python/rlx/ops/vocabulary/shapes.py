@@ -6,8 +6,8 @@ from rlx.ops.vocabulary import table
 
 REDUCING = table("""
 aminmax : g.min(x, axis=…) and g.max(x, axis=…)
-var_mean : g.var(x, axis=…) and g.mean(x, axis=…)
-std_mean : g.std(x, axis=…) and g.mean(x, axis=…)
+var_mean : g.var(x, axis=…, ddof=1) and g.mean(x, axis=…)
+std_mean : g.std(x, axis=…, ddof=1) and g.mean(x, axis=…)
 product reduce_prod : g.prod(x, axis=…)
 reduce_max pmax : g.max(x, axis=…)
 reduce_min pmin : g.min(x, axis=…)
@@ -23,11 +23,12 @@ nanargmin : g.argmin(g.where(g.isnan(x), np.inf, x), axis)
 nancumsum : g.cumsum(g.where(g.isnan(x), 0, x), axis)
 nancumprod : g.cumprod(g.where(g.isnan(x), 1, x), axis)
 nanmedian nanquantile nanpercentile : g.sort(x, axis), NaN last; of those, the ones at a share of g.sum(~g.isnan(x), axis)
-percentile : g.quantile(x, q / 100, axis=…)
+percentile : g.quantile(x, q / 100, axis=…), of several [0.25, 0.75]
 cumlogsumexp : g.logcumsumexp(x, axis)
-cumulative_trapezoid : g.cumsum((y[1:] + y[:-1]) / 2 * dx, 0)
-trapezoid trapz : g.sum((y[1:] + y[:-1]) / 2) * dx
-gradient : (x[2:] - x[:-2]) / 2 for differences, rlx.grad(g, wrt=[…]) for derivatives
+cumulative_trapezoid : g.cumsum(y[..., 1:] + y[..., :-1], -1) * dx / 2
+trapezoid trapz : g.sum(y[..., 1:] + y[..., :-1], axis=-1) * dx / 2
+gradient : g.concat([x[1:2] - x[:1], (x[2:] - x[:-2]) / 2, x[-1:] - x[-2:-1]], axis=0) / dx; \
+rlx.grad(g, wrt=[…]) for derivatives
 ediff1d : g.diff(g.ravel(x))
 top_k approx_max_k : g.topk(x, k)
 approx_min_k : g.topk(x, k, largest=False)
@@ -35,9 +36,9 @@ histc : g.histogram(x, bins=n, range=(low, high))
 histogram_bin_edges : g.histogram(x, bins=n, range=(low, high))[1]
 histogram2d histogramdd : g.bincount(g.ravel_multi_index([g.digitize(x, xs), g.digitize(y, ys)], dims), length=n)
 msort sort_complex : g.sort(x, axis=0)
-kthvalue : g.sort(x, axis=…) and an index
+kthvalue : g.narrow(g.sort(x, axis), axis, k - 1, 1), and of g.argsort(x, axis) for the position
 mode : g.argmax(g.bincount(x, length=n))
-bucketize : g.searchsorted(boundaries, x)
+bucketize : g.searchsorted(boundaries, x), with right=True side='right'
 lexsort : g.argsort(x, axis) of the last key, and so on to the first: it is stable
 sort_key_val : i = g.argsort(keys); keys[i], values[i]
 partition : g.sort(x, axis), or g.topk(x, k)
@@ -51,10 +52,10 @@ union1d : g.unique(g.concat([a, b]), size=n)
 intersect1d : g.where(g.isin(a, b), a, fill)
 setdiff1d : g.where(g.isin(a, b), fill, a)
 setxor1d : g.where(g.isin(a, b), fill, a) and g.where(g.isin(b, a), fill, b)
-cov : x = x - g.mean(x, axis=1, keepdims=True); x @ x.T / (x.shape[1] - 1)
-corrcoef : x = x - g.mean(x, axis=1, keepdims=True); g.normalize(x) @ g.normalize(x).T
+cov : x = x - g.mean(x, axis=1, keepdims=True); x @ x.T / (x.shape[1] - 1), of x.T where the variables are columns
+corrcoef : x = x - g.mean(x, axis=1, keepdims=True); g.normalize(x) @ g.normalize(x).T, of x.T where the variables are columns
 array_equiv : g.all(a == b)
-polyval : y = y * x + c for each coefficient
+polyval : g.sum(g.constant(coefficients) * x[..., None] ** g.arange(n)[::-1], axis=-1)
 polyadd polysub polymul polydiv polyint polyder poly polyfit roots : numpy.polynomial of arrays; of tensors g.lstsq(a, b)
 """)
 
@@ -65,10 +66,10 @@ vstack : g.concat([a, b], axis=0) of rank 2, g.stack([a, b]) of rank 1
 row_stack : g.stack([a, b]) of rank 1, g.concat([a, b], axis=0) of rank 2
 dstack : g.stack([a, b], axis=2) of rank 2
 column_stack : g.stack([a, b], axis=1) of rank 1, g.concat([a, b], axis=1) of rank 2
-append : g.concat([x, values], axis=…)
-insert : g.concat([x[:i], values, x[i:]], axis=0)
+append : g.concat([x, values], axis=…), of one number g.concat([g.ravel(x), g.constant([3.0])], axis=0)
+insert : g.concat([x[:i], values, x[i:]], axis=0), g.constant([3.0]) for one number
 delete : g.concat([x[:i], x[i + 1:]], axis=0)
-block : g.concat(xs, axis) of those
+block : g.concat([g.concat(row, axis=1) for row in rows], axis=0)
 block_diag : g.concat([g.pad(a, [(0, 0), (0, m)]), g.pad(b, [(0, 0), (n, 0)])], axis=0)
 hsplit : g.split(x, n, axis=1)
 vsplit : g.split(x, n, axis=0)
@@ -112,7 +113,7 @@ as_strided : x[i] with the indices i = start + g.arange(n)[:, None] * step + g.a
 INDEXING = table("""
 index_select index_take : g.gather(x, indices, axis=…)
 take_along_dim : g.take_along_axis(x, indices, axis)
-dynamic_index_in_dim : g.dynamic_slice_in_dim(x, i, 1, axis)
+dynamic_index_in_dim : g.dynamic_slice_in_dim(x, i, 1, axis), with keepdims=False g.take(x, i, axis)
 index_in_dim : x[i], or g.narrow(x, axis, i, 1)
 slice_in_dim : g.narrow(x, axis, start, limit - start)
 dynamic_update_index_in_dim : g.dynamic_update_slice_in_dim(x, g.expand_dims(update, axis), i, axis)
@@ -127,7 +128,9 @@ scatter_sub scatter_mul scatter_max scatter_min scatter_apply : x.at[indices].su
 select_scatter slice_scatter diagonal_scatter as_strided_scatter : x.at[…].set(values)
 set_item : x.at[index].set(values)
 segment_sum : g.scatter_add(data, segment_ids, num_segments)
-segment_max segment_min segment_prod : g.full(…).at[segment_ids].max(data), or .min, .multiply
+segment_max : g.full((num_segments, *data.shape.dims[1:]), -np.inf).at[segment_ids].max(data)
+segment_min : g.full((num_segments, *data.shape.dims[1:]), np.inf).at[segment_ids].min(data)
+segment_prod : g.ones((num_segments, *data.shape.dims[1:])).at[segment_ids].multiply(data)
 embedding_lookup : g.embedding(table, indices)
 embedding_bag : g.mean(g.embedding(table, indices), axis=1), g.sum or g.max
 """)

@@ -17,8 +17,27 @@ char : x.astype(rlx.i8)
 byte : x.astype(rlx.u8)
 bool : x.astype(rlx.bool_)
 cdouble chalf : x.astype(rlx.c64), the complex numbers that there are
-convert_element_type type_as : g.cast(x, dtype)
+convert_element_type : g.cast(x, dtype)
+type_as : g.cast(x, other.dtype)
 bitcast_convert_type getfield byteswap : g.bitcast(x, dtype)
+float32 : rlx.f32
+float64 : rlx.f64
+float16 : rlx.f16
+int8 : rlx.i8
+int16 : rlx.i16
+int32 : rlx.i32
+int64 : rlx.i64
+uint8 : rlx.u8
+uint32 : rlx.u32
+bool_ : rlx.bool_
+complex64 : rlx.c64
+inf : np.inf
+nan : np.nan
+pi : np.pi
+e : np.e
+newaxis : None, as in x[:, None]
+finfo iinfo : np.finfo(x.dtype.numpy), np.iinfo(x.dtype.numpy)
+distributions : g.sample(logits, seed=0) of classes, g.rng_normal(shape, seed=0, mean=…, std=…), g.rng_uniform(shape, seed=0)
 itemsize element_size : x.dtype.itemsize
 nbytes on_device_size_in_bytes : x.shape.size_bytes
 is_floating_point : x.dtype.is_float
@@ -91,9 +110,9 @@ linalg : g.solve(a, b), g.inv(a), g.det(a), g.cholesky(a), g.lu(a), g.qr(a), g.s
 lax : the functions of jax.lax by their own names: g.cumsum(x, axis), g.scan(…) …
 ops np jnp : the functions by their own names: g.exp(x) …
 special scipy : the functions by their own names: g.erf(x), g.logsumexp(x), g.digamma(x) …
-while_loop : g.while_(cond, body, *init)
-fori_loop : g.scan(body, init, None, length=n), or g.while_(cond, body, *init)
-switch case : g.if_(i == 0, first, g_of_the_rest, *args), one within the other
+while_loop : g.while_(cond, body, *init): cond and body take the parts, as lambda i, x: (i + 1, x * 0.5)
+fori_loop : g.scan(lambda c, i: (body(i, c), i), init, g.arange(start, stop))[0]
+switch case : g.if_(i <= 0, f0, lambda *a: g.if_(i <= 1, f1, f2, *a), *args)
 associative_scan : g.cumsum(x, axis), g.cumprod(x, axis), g.cummax(x, axis), or g.scan(body, init, xs)
 custom_root : g.while_(cond, body, *init), whose derivative g.custom_fn takes
 wait fork : nothing: a graph says what depends on what, and is run in parallel

@@ -49,7 +49,8 @@ print_environment_info show_config : rlx doctor on the command line
 
 VALUES = table("""
 numpy lax jnp functional special scipy linalg fft : rlx.ops: rlx.ops.sum(x) …
-save export dump : str(graph) is its text; compiled.save(path) writes a program
+save : module.save(path, params), step.save(path) of a TrainStep, compiled.save(path) of a program
+export dump : str(graph) is the text of rlx.jit(f).graph_for(x); compiled.save(path) writes a program
 load_state_dict state_dict : module.params_from(path_or_mapping), or compiled.set_params(…)
 random manual_seed seed PRNGKey key split : a seed for each call: rlx.ops.rng_normal(shape, seed)
 float8_e4m3fn float8_e5m2 float8_e4m3 : rlx.f16 or rlx.bf16: there are no floats of 8 bits
