@@ -204,7 +204,7 @@ def _transform(function: str, inverse: bool) -> Any:
             length = 2 * (sizes(x)[dim] - 1) if n is None else n
             return g.irfft(_resized(g, _as_complex(g, x), length // 2 + 1, dim), length, dim, norm)
         x = _resized(g, _ready(g, x), n, dim)
-        return g.rfft(x, None, dim, norm) if function == "rfft" else g.fft(x, None, dim, norm, inverse)
+        return g.rfft(x, dim, norm) if function == "rfft" else g.fft(x, dim, inverse, norm)
 
     return transform
 
