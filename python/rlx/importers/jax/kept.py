@@ -243,11 +243,12 @@ class _Derived:
         except Error as problem:
             if self._depth or isinstance(problem, UnsupportedError) or not name.startswith("custom_") or name == _SOLVE:
                 return {}  # JAX has none
-            decorator = name.removesuffix("_call")
-            raise Error(
-                f"the rule of a function under jax.{decorator} fails: {problem.message.partition(': ')[2]}",
-                hint="without the decorator, its derivative is that of what it computes",
-            ) from problem
+            decorator, message = name.removesuffix("_call"), problem.message.partition(": ")[2]
+            if "PyTreeDef" in message:  # where JAX looks up which value the rule took from outside
+                message = "it closes over a value that is traced; pass that as an argument"
+            return {
+                "no_derivative": f"its rule under jax.{decorator} fails: {message}"
+            }  # JAX has the values alone, too
 
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
