@@ -12,7 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,7 @@ def module_of(exported: Any) -> tuple[mlir.Module, Constants]:
             ) from problem
 
 
+@cache
 def _unlisted() -> list[Any]:
     """Primitives that `jax.extend` does not name, as they occur in traces."""
     jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
