@@ -70,9 +70,10 @@ def RLX_CustomFnOp : RLX_Op<"custom_fn", "function"> {
     `forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the
     results and a cotangent of each result, and yields a cotangent of each input.
     `jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.
-    Regions may read values from outside, which count as constants for the rules.
+    Regions may read values from outside, which count as constants for the rules. With `no_derivative` the function has none:
+    who asks for one is told this text.
   }];
-  let arguments = (ins Variadic<RLX_Tensor>:$inputs);
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs, OptionalAttr<StrAttr>:$no_derivative);
   let regions = (region SizedRegion<1>:$forward_region, AnyRegion:$vjp_region, AnyRegion:$jvp_region);
   let results = (outs Variadic<RLX_Tensor>:$results);
 }

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial, reduce
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from rlx.ir.errors import Error
@@ -97,6 +99,9 @@ def _make_context() -> Any:
         _read_locations_as_attributes()
         if (library := _stablehlo_library()) is not None:
             library.register_dialect(made)
+            for name in ("stablehlo", "chlo"):
+                if importlib.util.find_spec(f"{provider}.dialects.{name}") is None:
+                    provide_dialect(name, ModuleType(name))
         for callback in _on_context:
             callback(made)
     _context = made

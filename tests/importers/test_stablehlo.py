@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +314,24 @@ DEEP = "".join(
 def test_what_is_refused(text: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         rlx.from_stablehlo(text)
+
+
+def test_no_module_is_looked_up_for_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bindings look for Python classes of an op's dialect; a search that fails they would repeat for each op."""
+    asked: list[str] = []
+
+    class Finder:
+        def find_spec(self, name: str, *_: Any) -> None:
+            asked.append(name)
+
+    text = function(
+        "%0 = stablehlo.add %x, %x : tensor<2xf32>\n %1 = chlo.tan %0 : tensor<2xf32> -> tensor<2xf32>\n"
+        "return %1 : tensor<2xf32>"
+    )
+    rlx.from_stablehlo(text)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    rlx.from_stablehlo(text)
+    assert not asked
 
 
 def tree(width: int, depth: int, call: str, leaf: str = "") -> str:

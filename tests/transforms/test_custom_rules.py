@@ -334,6 +334,24 @@ def test_functions_that_are_none() -> None:
             g.custom_fn(given.pop("fwd"), x, **given)
 
 
+def test_a_function_without_a_derivative_says_why() -> None:
+    g = rlx.Graph()
+    x, y = g.input("x", (3,)), g.input("y", (3,))
+    g.set_outputs([g.sum(g.custom_fn(lambda x: g.sin(x), x, no_derivative="it is a table") * y)])
+    g = rlx.parse(str(g))
+    batched = rlx.vmap(g, {"x": 0}, 2)
+    for derive in (rlx.grad, rlx.jvp):
+        for graph in (g, batched) if derive is rlx.jvp else (g,):
+            with pytest.raises(
+                rlx.Error, match=r"(jvp|vjp) of rlx.custom_fn: the function has no derivative: it is a table"
+            ):
+                derive(graph, ["x"])
+    given = {"x": np.ones(3, np.float32), "y": np.ones(3, np.float32)}
+    np.testing.assert_allclose(rlx.evaluate(rlx.grad(g, "y"), given), [np.sin(given["x"])], rtol=1e-6)
+    with pytest.raises(rlx.Error, match="no_derivative is for a function without rules"):
+        g.custom_fn(lambda x: x, g.input("z", (3,)), vjp=lambda a, r, c: c[0], no_derivative="it is a table")
+
+
 class Total(rlx.CustomOp, name="tests.total"):
     """The sum of any number of tensors, of which the tests set the vjp."""
 

@@ -1245,11 +1245,13 @@ OPS = (
         'function',
         'mir',
         'A function with derivative rules of its own',
-        '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input.\n`jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.\nRegions may read values from outside, which count as constants for the rules.',
+        '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input.\n`jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.\nRegions may read values from outside, which count as constants for the rules. With `no_derivative` the function has none:\nwho asks for one is told this text.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
-        (),
+        (
+            AttributeSpec('no_derivative', 'str', None),
+        ),
         (
             ValueSpec('results', _DTYPES_7, 'variadic'),
         ),

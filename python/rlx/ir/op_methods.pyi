@@ -1268,7 +1268,7 @@ class OpMethods:
     def custom(self, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
         """An op that a user has registered."""
 
-    def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., shape: ShapeLike | None = ...) -> Any:
+    def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
         """A function with derivative rules of its own."""
 
     def deg2rad(self, x: TensorLike) -> Tensor:

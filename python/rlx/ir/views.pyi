@@ -535,6 +535,7 @@ class CustomFn(View):
     """A function with derivative rules of its own."""
 
     inputs: list[mlir.Value]
+    no_derivative: str | None
 
 class Checkpoint(View):
     """Ops whose values the backward pass computes again instead of keeping them."""

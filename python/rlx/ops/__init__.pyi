@@ -293,7 +293,7 @@ def cumsum_backward(dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: 
 def custom(op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
     """An op that a user has registered."""
 
-def custom_fn(fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., shape: ShapeLike | None = ...) -> Any:
+def custom_fn(fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
     """A function with derivative rules of its own."""
 
 def deg2rad(x: TensorLike) -> Tensor:

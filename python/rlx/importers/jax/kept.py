@@ -12,7 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,7 @@ def module_of(exported: Any) -> tuple[mlir.Module, Constants]:
             ) from problem
 
 
+@cache
 def _unlisted() -> list[Any]:
     """Primitives that `jax.extend` does not name, as they occur in traces."""
     jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
@@ -243,11 +244,12 @@ class _Derived:
         except Error as problem:
             if self._depth or isinstance(problem, UnsupportedError) or not name.startswith("custom_") or name == _SOLVE:
                 return {}  # JAX has none
-            decorator = name.removesuffix("_call")
-            raise Error(
-                f"the rule of a function under jax.{decorator} fails: {problem.message.partition(': ')[2]}",
-                hint="without the decorator, its derivative is that of what it computes",
-            ) from problem
+            decorator, message = name.removesuffix("_call"), problem.message.partition(": ")[2]
+            if "PyTreeDef" in message:  # where JAX looks up which value the rule took from outside
+                message = "it closes over a value that is traced; pass that as an argument"
+            return {
+                "no_derivative": f"its rule under jax.{decorator} fails: {message}"
+            }  # JAX has the values alone, too
 
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken

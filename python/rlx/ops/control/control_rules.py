@@ -9,7 +9,7 @@ from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
 from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops import rules
 from rlx.ops.elementwise import by_type
@@ -362,9 +362,12 @@ def _segmented(
 class CustomFnRules(Card):
     """The rules that the user gave; without them, the rules of the ops in the function."""
 
-    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+    def pushforward(
+        self, b: Builder, operands: Any, tangents: Any, *, no_derivative: str | None = None, regions: Any
+    ) -> Any:
         (inputs,), (input_tangents,) = operands, tangents
         forward, backward, rule = regions
+        _check_derivable(no_derivative)
         if rule is None and backward is None:
             return forward.run(inputs, input_tangents)
         results = _emitted_again(b, inputs, regions)
@@ -374,8 +377,11 @@ class CustomFnRules(Card):
         # The map of cotangents is the adjoint of the map of tangents.
         return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
 
-    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+    def pullback(
+        self, b: Builder, operands: Any, wanted: Any, *, no_derivative: str | None = None, regions: Any
+    ) -> Any:
         ((inputs,), (flags,)), (forward, backward, rule) = (operands, wanted), regions
+        _check_derivable(no_derivative)
         outside = [None] * len(forward.captures)
         if rule is None and backward is None:
             results, pull_back = forward.vjp(inputs, flags)
@@ -395,7 +401,9 @@ class CustomFnRules(Card):
 
         return results, pull
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, no_derivative: str | None = None, regions: Any
+    ) -> tuple[Tensor, ...]:
         (inputs,), (flags,) = operands, batched
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(inputs, flags, strict=True)]
 
@@ -404,7 +412,14 @@ class CustomFnRules(Card):
             result_flags = [True] * len(opview.yielded(body.block))
             return b.region(lambda *t: body(t, [True] * len(t), result_flags), arguments)
 
-        return b.emit("custom_fn", (full,), regions=[r and batched_region(r) for r in regions])
+        batched_regions = [r and batched_region(r) for r in regions]
+        return b.emit("custom_fn", (full,), regions=batched_regions, no_derivative=no_derivative)
+
+
+def _check_derivable(no_derivative: str | None) -> None:
+    """Raise an `Error` with this text, if there is one."""
+    if no_derivative is not None:
+        raise Error(f"the function has no derivative: {no_derivative}", hint="stop_gradient keeps derivatives from it")
 
 
 def _float(value: Tensor) -> Tensor | None:

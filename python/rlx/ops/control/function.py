@@ -24,18 +24,26 @@ from rlx.ops.shape.shape import EVERY
 
 
 class CustomFn(CustomFnRules, op="custom_fn"):
-    def infer(self, inputs: list[Shape], *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
+    def infer(
+        self, inputs: list[Shape], *, no_derivative: str | None = None, regions: Sequence[RegionShapes | None]
+    ) -> tuple[Shape, ...]:
         forward = present(regions[0], "forward_region")
         expect_arguments(forward, inputs, "forward_region")
         results = forward.results
         _check_rule("vjp_region", regions[1], [*inputs, *results, *results], inputs)
         _check_rule("jvp_region", regions[2], [*inputs, *inputs], results)
+        if no_derivative is not None and any(regions[1:]):
+            raise ShapeError("no_derivative is for a function without rules, but this one has some")
         return results
 
-    def evaluate(self, inputs: list[np.ndarray], *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
+    def evaluate(
+        self, inputs: list[np.ndarray], *, no_derivative: str | None = None, regions: Sequence[EvaluatedRegion]
+    ) -> tuple[np.ndarray, ...]:
         return tuple(regions[0](*inputs))
 
-    def decompose(self, b: Builder, inputs: list[Tensor], *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+    def decompose(
+        self, b: Builder, inputs: list[Tensor], *, no_derivative: str | None = None, regions: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
         return tuple(b.inline(regions[0], inputs))
 
     def build(
@@ -45,9 +53,10 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         *args: Any,
         vjp: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
+        no_derivative: str | None = None,
     ) -> Any:
         """`fwd(*args)`; `vjp(args, results, cotangents)` gives a cotangent of each argument; `jvp(args, tangents)` a tangent of
-        each result. The three groups are tuples.
+        each result. The three groups are tuples. `no_derivative` says why there is none, in place of rules.
         """
         for name, function in (("fwd", fwd), ("vjp", vjp), ("jvp", jvp)):
             if not callable(function) and (name == "fwd" or function is not None):
@@ -65,7 +74,7 @@ class CustomFn(CustomFnRules, op="custom_fn"):
             )
         if jvp is not None:
             rules[1] = b.region(lambda *t: _list(jvp(t[:count], t[count:]), "jvp"), [*shapes, *shapes])
-        return unpacked(b.emit("custom_fn", (inputs,), regions=[forward, *rules]))
+        return unpacked(b.emit("custom_fn", (inputs,), regions=[forward, *rules], no_derivative=no_derivative))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, 0)  # the cost is that of the ops in its region
@@ -82,7 +91,11 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         def captured(b: Any, x: Any, w: Any) -> Any:
             return b.custom_fn(lambda x: b.where(x == x, x, w), x)
 
+        def underived(b: Any, x: Any) -> Any:
+            return b.custom_fn(lambda x: b.where(x == x, x, x), x, no_derivative="nobody knows it")
+
         yield sample([(2, 3), (2, 3)], build=captured, dtypes=EVERY)
+        yield sample([(2, 3)], build=underived, dtypes=("f32",))
         yield sample([(2, 3)], build=squared, dtypes=("f32",))
         yield sample([("n", 3), (3, 2)], build=two, dtypes=("f32",))
 
