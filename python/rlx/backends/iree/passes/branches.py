@@ -4,7 +4,7 @@ IREE's code for `scf` ops outside of its kernels is wrong in some cases: if carr
 offset of a later step, and the sizes of the results of a choice inside of a loop are not known. Quirk: `scf-outside-kernels`.
 
 Its code for blocks with arguments is correct but for two cases. A branch that passes on the same buffer or the same fence
-several times may move the only reference away before the last time, which `_back` avoids (quirk: `moved-away`). A branch
+several times may move the only reference away before the last time, which `_branch` avoids (quirk: `moved-away`). A branch
 that passes on numbers of 32 and of 64 bits may overwrite one before it is read, so that all that loops pass on are of type
 `index` (quirk: `numbers-overwritten`).
 """
