@@ -114,3 +114,21 @@ def test_what_is_left_out_is_in_the_middle() -> None:
     assert cut(f"one\n{line}\nthree").split("\n")[::2] == ["one", "three"]
     assert cut(line).startswith("a" * 500) and cut(line).endswith("c" * 100) and "of 5600 characters" in cut(line)
     assert len(str(rlx.Error("x\n" * 10**6, hint="y" * 10**6, location="z" * 10**6))) < 10_000
+
+
+@pytest.mark.parametrize("value", [LONG["number"], np.array(None)], ids=["number", "an array that is no sequence"])
+def test_in_the_place_of_something_else(value: Any) -> None:
+    g = rlx.Graph()
+    x = g.input("x", (4, 4))
+    calls = (
+        lambda: x[value],
+        lambda: g.scan(value, x, x),
+        lambda: g.input("y", value),
+        lambda: g.set_outputs(value),
+        lambda: rlx.passes.run(graph(), value),
+        lambda: rlx.jvp(graph(), value),
+    )
+    for call in calls:
+        with pytest.raises(rlx.Error) as caught:
+            call()
+        assert len(str(caught.value)) < 1000

@@ -139,3 +139,19 @@ def test_branches_of_factorisations_pass_on_what_is_there(name: str, tmp_path: P
     g: Any = rlx.Graph("loops")
     g.set_outputs(getattr(g, name)(g.input("x", (4, 4))))
     assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)
+
+
+def test_blocks_that_the_compiler_joins_are_passed_no_condition(tmp_path: Path) -> None:
+    """Both branches of a choice end in the same blocks: loops over choices."""
+    g: Any = rlx.Graph("loops")
+    x, limit = g.input("x", (3, 2)), g.input("limit", (), "f32")
+
+    def steps(least: float) -> Callable[..., Any]:
+        def step(carries: Any, row: Any) -> Any:
+            following = g.if_(g.sum(carries[0]) > least, lambda a, b: (a + row, b), lambda a, b: (b, a * row), *carries)
+            return following, ()
+
+        return lambda *carries: g.scan(step, carries, x)[0]
+
+    g.set_outputs(list(g.if_(limit > 0.0, steps(0.0), steps(1.0), x, g.cumsum(x, 0))))
+    assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)

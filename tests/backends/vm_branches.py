@@ -1,7 +1,8 @@
 """What IREE gets of a graph, and what branches of its VM pass on, read from the disassembly of a program.
 
 A branch sets the registers of its target one by one. It is wrong if it reads one that it has set or moved away before, or
-moves away one that stays as an argument of the target. Quirks: `moved-away`, `numbers-overwritten`.
+moves away one that stays as an argument of the target; and with other registers it may be if it passes on numbers of both
+widths. Quirks: `moved-away`, `numbers-overwritten`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def _edges(line: str) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _is_wrong(moves: list[tuple[str, str]], arguments: set[str], used: set[str]) -> bool:
+    if _passes_both_widths(moves):
+        return True
     written: set[str] = set()
     moved: set[str] = set()
     every = {to for _, to in moves}
@@ -80,3 +83,11 @@ def _is_wrong(moves: list[tuple[str, str]], arguments: set[str], used: set[str])
                 return True
         written.add(to)
     return False
+
+
+def _passes_both_widths(moves: list[tuple[str, str]]) -> bool:
+    """Whether numbers of 32 and of 64 bits are passed on: which of them are overwritten depends on their registers."""
+    numbers = [(int(source[2:]), int(to[2:])) for source, to in moves if source[:2].lower() == "%i"]
+    wide = {(s, t) for s, t in numbers if s % 2 == t % 2 == 0 and (s + 1, t + 1) in numbers}
+    narrow = [n for n in numbers if n not in wide and (n[0] - 1, n[1] - 1) not in wide]
+    return bool(wide and narrow)

@@ -50,14 +50,23 @@ def random_elements(kind: str) -> np.ndarray:
     return np.frombuffer(RANDOM.bytes(COUNT * dtype.itemsize), dtype)
 
 
+def written(kind: str, value: Any) -> str:
+    """One element as MLIR writes it."""
+    if kind == "i1":
+        return str(bool(value)).lower()
+    if kind.startswith("complex"):
+        return f"({float(value.real)}, {float(value.imag)})"
+    return str(float(value) if "f" in kind else value)
+
+
 def module(constants: list[tuple[str, np.ndarray]], note: str = "") -> str:
     """The text of a module that gives constants."""
     types = [f"tensor<{a.size}x{kind}>" for kind, a in constants]
     lines = [
         f'  %{n} = stablehlo.constant dense<"0x{a.tobytes().hex().upper()}"> : {type_}'
         if len(set(a.tobytes())) > 1
-        else f"  %{n} = stablehlo.constant dense<{a[0]}> : {type_}"
-        for n, ((_, a), type_) in enumerate(zip(constants, types, strict=True))
+        else f"  %{n} = stablehlo.constant dense<{written(kind, a[0])}> : {type_}"
+        for n, ((kind, a), type_) in enumerate(zip(constants, types, strict=True))
     ]
     results = ", ".join(f"%{n}" for n in range(len(constants)))
     listed = ", ".join(types)
@@ -126,6 +135,18 @@ def test_constants_keep_every_bit(form: str, tmp_path: Path, monkeypatch: pytest
     check(outputs(path), constants)
     monkeypatch.undo()  # and they are the same where none is large
     check(outputs(source), constants)
+
+
+@pytest.mark.usefixtures("from_64_bytes_on")
+@pytest.mark.parametrize("number", range(4))
+def test_what_is_one_number_is_not_taken_for_a_mark(number: int) -> None:
+    """Of the dtypes of each width one alone has constants that are one number everywhere."""
+    constants = [(kind, random_elements(kind)) for kind in KINDS]
+    for width in (1, 2, 4, 8):
+        kinds = [kind for kind, (dtype, _) in KINDS.items() if np.dtype(dtype).itemsize == width]
+        kind = kinds[number % len(kinds)]
+        constants += [(kind, np.full(COUNT, value, KINDS[kind][0])) for value in (0, 1)]
+    check(outputs(artifact(module(constants))), constants)
 
 
 @pytest.mark.usefixtures("from_64_bytes_on")

@@ -195,6 +195,70 @@ def test_trees_of_the_newest_version() -> None:
     np.testing.assert_array_equal(got, [[10, 0.5], [0, 20.5], [10, 0.5], [30, 0.5], [10, 0.5]])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"tree_roots": [-1]}, {"nodes_truenodeids": [-2]}, {"nodes_falsenodeids": [9]}, {"leaf_targetids": [-1, 0]}),
+        *({"aggregate_function": -1}, {"post_transform": -1}, {"nodes_featureids": [4]}),
+        *({"nodes_splits": np.zeros(2, np.float32)}, {"leaf_weights": np.zeros(1, np.float32)}),
+    ],
+    ids=str,
+)
+def test_numbers_that_name_nothing_are_refused(changes: dict[str, Any]) -> None:
+    attributes = {
+        "nodes_featureids": [0],
+        "nodes_modes": np.zeros(1, np.uint8),
+        "nodes_splits": np.zeros(1, np.float32),
+        **{
+            f"nodes_{n}": [v] for n, v in (("truenodeids", 0), ("falsenodeids", 1), ("trueleafs", 1), ("falseleafs", 1))
+        },
+        "leaf_targetids": [0, 0],
+        "leaf_weights": np.ones(2, np.float32),
+        "tree_roots": [0],
+    }
+    for given in ({}, changes):
+        made = {**attributes, **given}
+        tensors = {n: onnx.numpy_helper.from_array(v, n) if isinstance(v, np.ndarray) else v for n, v in made.items()}
+        data = model("TreeEnsemble", X, 1, tensors, 5)
+        if not given:
+            rlx.from_onnx(data)
+            continue
+        with pytest.raises(rlx.ParseError, match="not written as ONNX says"):
+            rlx.from_onnx(data)
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "message"),
+    [
+        (
+            "LinearClassifier",
+            {"coefficients": [1.0] * 12, "intercepts": [0.0] * 3, "classlabels_ints": [1, 2]},
+            "3 scores",
+        ),
+        (
+            "SVMClassifier",
+            {
+                "coefficients": [1.0] * 2,
+                "rho": [0.0],
+                "support_vectors": [1.0] * 8,
+                "vectors_per_class": [3, -1],
+                "classlabels_ints": [1, 2],
+            },
+            "vectors_per_class",
+        ),
+        ("LabelEncoder", {"keys_floats": [0.0] * 5000, "values_floats": [0.0] * 5000}, "5000 keys"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(op: str, attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        rlx.from_onnx(model(op, DENSE, 1 if op == "LabelEncoder" else 2, attributes))
+
+
+def test_nan_is_no_category() -> None:
+    data = model("OneHotEncoder", X, 1, {"cats_int64s": [0, 1], "zeros": 1})
+    check("floats", rlx.evaluate(rlx.from_onnx(data), {"x": X}), run_by_onnxruntime(data, {"x": X}))
+
+
 def test_maps_are_their_columns() -> None:
     nodes = [helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["a", "b"])]
     read = helper.make_tensor_value_info("x", 1, [3, 2])
@@ -214,6 +278,13 @@ def test_maps_are_their_columns() -> None:
         ({"nodes_truenodeids": [1, 0, 0]}, "no trees|whose nodes"),
         ({"nodes_truenodeids": [9, 0, 0]}, "not written as ONNX says"),
         ({"classlabels_int64s": [1]}, "of 1 classes"),
+        ({"nodes_values": [0.5, 0.0]}, "attributes of nodes have different lengths"),
+        ({"nodes_featureids": [0]}, "not written as ONNX says"),
+        ({"nodes_featureids": [4, 0, 0]}, "number 4 of 4 features"),
+        ({"nodes_featureids": [-1, 0, 0]}, "number -1 of 4 features"),
+        ({"class_ids": [0, -1]}, "number -1 of 3 targets"),
+        ({"class_weights": [1.0]}, "attributes of leaves have different lengths"),
+        ({"base_values": [1.0, 2.0]}, "2 base values for 3 targets"),
     ],
 )
 def test_trees_that_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -35,7 +35,7 @@ def is_array(value: object) -> TypeIs[np.ndarray]:
 
 
 def is_iterable(value: object) -> TypeIs[Iterable[Any]]:
-    return isinstance(value, Iterable)
+    return isinstance(value, Iterable) and not (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
 def is_mapping(value: object) -> TypeIs[Mapping[Any, Any]]:

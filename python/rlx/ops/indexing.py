@@ -16,6 +16,7 @@ from rlx.ir.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import i32, i64
 from rlx.ir.eager import EagerTensor
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.short import shown
 from rlx.ops.lift import broadcast
 
 
@@ -195,7 +196,7 @@ def _position(entry: Dim, size: Dim, axis: int) -> Dim:
 
 
 def _outside(entry: int, size: int, axis: int) -> ShapeError:
-    return ShapeError(f"index {entry} is out of range for axis {axis} of size {size}")
+    return ShapeError(f"index {shown(entry)} is out of range for axis {axis} of size {size}")
 
 
 def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:

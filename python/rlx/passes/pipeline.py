@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rlx import mlir
 from rlx.ir.errors import PassError
 from rlx.ir.guards import is_iterable
+from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 from rlx.passes import native
 from rlx.passes.base import OptionError, Pass, find, load
@@ -254,7 +255,7 @@ class Pipeline:
         if isinstance(value, Pass):
             return cls([value])
         if not is_iterable(value):
-            raise PassError(f"a pipeline is text, passes or pipelines, not {value!r:.60}")
+            raise PassError(f"a pipeline is text, passes or pipelines, not {shown(value)}")
         elements = [e for v in value for e in (cls.of(v).elements if not isinstance(v, Pass) else [v])]
         return cls(elements, ",".join(map(str, elements)))
 

@@ -22,7 +22,7 @@ func.func @loop(%a: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: [[DEVICES:%.*]] = "hal.devices.count"
 // CHECK: [[ALWAYS:%.*]] = arith.cmpi ne, [[DEVICES]]
 // CHECK: [[OTHER:%.*]] = arith.addi [[DEVICES]]
-// CHECK: cf.cond_br [[ALWAYS]], [[HEAD:\^bb[0-9]+]](%c0, {{.*}}), [[HEAD]]([[OTHER]],
+// CHECK: cf.cond_br [[ALWAYS]], [[HEAD:\^bb[0-9]+]](%c0{{.*}}), [[HEAD]]([[OTHER]],
 func.func @two(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -30,6 +30,27 @@ func.func @two(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %y:2 = scf.for %n = %c0 to %c6 step %c1 iter_args(%c = %a, %d = %a) -> (tensor<4xf32>, tensor<4xf32>) {
     %new = arith.addf %c, %d : tensor<4xf32>
     scf.yield %d, %new : tensor<4xf32>, tensor<4xf32>
+  }
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// All branches of a function have the same condition: the compiler joins blocks that differ in it alone.
+// CHECK-LABEL: func.func @several
+// CHECK-NEXT: [[DEVICES:%.*]] = "hal.devices.count"
+// CHECK: [[ALWAYS:%.*]] = arith.cmpi ne, [[DEVICES]]
+// CHECK-NOT: hal.devices.count
+// CHECK-COUNT-3: cf.cond_br [[ALWAYS]]
+func.func @several(%a: tensor<4xf32>, %b: i1) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c6 = arith.constant 6 : index
+  %y:2 = scf.if %b -> (tensor<4xf32>, tensor<4xf32>) {
+    %z:2 = scf.for %n = %c0 to %c6 step %c1 iter_args(%c = %a, %d = %a) -> (tensor<4xf32>, tensor<4xf32>) {
+      scf.yield %d, %c : tensor<4xf32>, tensor<4xf32>
+    }
+    scf.yield %z#0, %z#1 : tensor<4xf32>, tensor<4xf32>
+  } else {
+    scf.yield %a, %a : tensor<4xf32>, tensor<4xf32>
   }
   return %y#0, %y#1 : tensor<4xf32>, tensor<4xf32>
 }

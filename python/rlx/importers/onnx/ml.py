@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.ml_scores import regressed, rows_of
-from rlx.importers.onnx.rules import imports, static_dims
+from rlx.importers.onnx.rules import bounded, imports, static_dims
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
+_MOST_KEYS = 4096  # that values are compared with, one by one
 
 
 def _per_feature(g: Any, values: Any) -> Tensor | float:
@@ -90,11 +91,12 @@ def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tens
 
 @imports(f"{_DOMAIN}.OneHotEncoder")
 def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1) -> Tensor:
-    """A column for each category; of what is none of them, zeros."""
+    """A column for each category; of what is none of them, as NaN is, zeros."""
     if not cats_int64s:
         raise UnsupportedError("of texts cannot be imported")
     kinds = g.constant(np.array(cats_int64s, np.int64))
-    return g.cast(g.eq(g.expand_dims(g.cast(x, "i64"), -1), kinds), "f32")
+    same = g.eq(g.expand_dims(g.cast(x, "i64"), -1), kinds)
+    return g.cast(g.logical_and(same, g.expand_dims(g.eq(x, x), -1)) if x.dtype.is_float else same, "f32")
 
 
 @imports(f"{_DOMAIN}.ZipMap")
@@ -124,6 +126,7 @@ def label_encoder(
     if values is None:
         floats = values_floats is not None
         values = np.array(values_floats if floats else values_int64s or (), np.float32 if floats else np.int64)
+    bounded(keys.size, "keys", _MOST_KEYS)
     if keys.dtype.kind not in "iuf" or values.dtype.kind not in "iuf" or not keys.size or keys.shape != values.shape:
         raise UnsupportedError("of what are not numbers cannot be imported")
     other = (

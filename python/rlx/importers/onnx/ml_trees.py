@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.ml_scores import KINDS, labels_of, regressed, rows_of, transformed, two_columns
-from rlx.importers.onnx.rules import bounded, described, imports, keywords_of
+from rlx.importers.onnx.rules import all_within, bounded, described, imports, keywords_of
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -34,6 +34,9 @@ class _Forest:
         yes: The child where the comparison holds.
         no: The other.
         roots: The first node of each tree.
+
+    Raises:
+        ValueError: Tables have different lengths, or a node is named that is not there.
     """
 
     features: np.ndarray
@@ -43,6 +46,13 @@ class _Forest:
     yes: np.ndarray
     no: np.ndarray
     roots: np.ndarray
+
+    def __post_init__(self) -> None:
+        tables = (self.features, self.limits, self.modes, self.missing, self.no)
+        if any(table.shape != self.yes.shape for table in tables):
+            raise ValueError("the attributes of nodes have different lengths")
+        for nodes in (self.yes, self.no, self.roots):
+            all_within(nodes, self.yes.size, "nodes")
 
     @property
     def depth(self) -> int:
@@ -64,7 +74,13 @@ class _Forest:
         raise UnsupportedError("whose nodes are no trees cannot be imported")
 
     def leaves(self, g: Any, x: Tensor) -> Tensor:
-        """The leaf that each row of `x` comes to in each tree, `[rows, trees]`."""
+        """The leaf that each row of `x` comes to in each tree, `[rows, trees]`.
+
+        Raises:
+            ValueError: A node looks at a feature that `x` does not have.
+        """
+        width = x.shape.dims[1]
+        all_within(self.features, width if isinstance(width, int) else None, "features")
         tables = [literal_or_weight(g, t, trainable=False) for t in (self.features, self.yes, self.no)]
         limits = g.cast(literal_or_weight(g, self.limits, trainable=False), x.dtype)
         (features, yes, no), holds = tables, self._test(g)
@@ -118,11 +134,12 @@ def _by_nodes(attributes: dict[str, Any]) -> tuple[_Forest, dict[tuple[int, int]
     for i in np.flatnonzero(~is_leaf).tolist():
         yes[i] = places[trees[i], attributes["nodes_truenodeids"][i]]
         no[i] = places[trees[i], attributes["nodes_falsenodeids"][i]]
-    features = np.where(is_leaf, 0, np.array(attributes["nodes_featureids"], np.int32))
+    features = np.array(attributes["nodes_featureids"], np.int32)
+    features[is_leaf] = 0
     limits = _numbers(attributes.get("nodes_values"), attributes.get("nodes_values_as_tensor"))
     missing = np.array(attributes.get("nodes_missing_value_tracks_true") or (0,) * count, bool)
     firsts = np.array(list(roots.values()), np.int32)
-    return _Forest(features.astype(np.int32), limits, codes, missing, yes, no, firsts), places
+    return _Forest(features, limits, codes, missing, yes, no, firsts), places
 
 
 def _code(mode: str) -> int:
@@ -133,12 +150,31 @@ def _code(mode: str) -> int:
 
 
 def _weights(count: int, targets: int, nodes: Any, ids: Any, weights: np.ndarray, how: str) -> np.ndarray:
-    """What each leaf gives each target, `[nodes, targets]`."""
+    """What each leaf gives each target, `[nodes, targets]`.
+
+    Raises:
+        ValueError: Not every weight has a node and a target.
+    """
     bounded(count * targets, "weights of leaves")
     start, add = {"MIN": (np.inf, np.minimum), "MAX": (-np.inf, np.maximum)}.get(how, (0.0, np.add))
     table = np.full((count, targets), start, weights.dtype)
-    add.at(table, (np.asarray(nodes, np.int64), np.asarray(ids, np.int64)), weights)
+    places = np.asarray(nodes, np.int64), np.asarray(ids, np.int64)
+    if any(place.shape != weights.shape for place in places):
+        raise ValueError("the attributes of leaves have different lengths")
+    all_within(places[1], targets, "targets")
+    add.at(table, places, weights)
     return table
+
+
+def _with_base(g: Any, result: Tensor, base: np.ndarray, targets: int) -> Tensor:
+    """What the trees give, and what is added to each target.
+
+    Raises:
+        ValueError: That is not one number for each.
+    """
+    if base.size not in (0, targets):
+        raise ValueError(f"{base.size} base values for {targets} targets")
+    return g.add(result, g.constant(base.astype(result.dtype.numpy))) if base.size else result
 
 
 def _aggregated(g: Any, x: Tensor, forest: _Forest, table: np.ndarray, how: str) -> Tensor:
@@ -193,8 +229,7 @@ def tree_ensemble_regressor(
     ids = [places[key] for key in zip(target_treeids, target_nodeids, strict=True)]
     table = _weights(forest.yes.size, n_targets, ids, target_ids, weights, aggregate_function)
     result = _aggregated(g, x, forest, table, aggregate_function)
-    base = _numbers(base_values, base_values_as_tensor)
-    result = g.add(result, g.constant(base.astype(result.dtype.numpy))) if base.size == n_targets else result
+    result = _with_base(g, result, _numbers(base_values, base_values_as_tensor), n_targets)
     return g.cast(regressed(g, result, post_transform), "f32")
 
 
@@ -231,9 +266,7 @@ def tree_ensemble_classifier(
     if count < 3 and (count < 2 or len(set(class_ids)) < 2 or base.size == 2):
         raise UnsupportedError(f"of {count} classes, by such scores, cannot be imported")
     table = _weights(forest.yes.size, count, ids, class_ids, weights, "SUM")
-    scores = _aggregated(g, x, forest, table, "SUM")
-    scores = g.add(scores, g.constant(base.astype(scores.dtype.numpy))) if base.size == count else scores
-    scores = g.cast(scores, "f32")
+    scores = g.cast(_with_base(g, _aggregated(g, x, forest, table, "SUM"), base, count), "f32")
     # Of two classes ONNX Runtime takes the second one where its score is positive.
     best = g.cast(g.gt(scores[:, 1], 0.0), "i32") if count == 2 else g.argmax(scores, 1)
     return labels_of(g, best, *labels, wanted), transformed(g, scores, post_transform)
@@ -280,9 +313,9 @@ def tree_ensemble(
         np.array(tree_roots, np.int32),
     )
     forest = _with_members(forest, membership_values)
-    how = _AGGREGATES[aggregate_function]
+    how, kind = dict(enumerate(_AGGREGATES))[aggregate_function], dict(enumerate(KINDS))[post_transform]
     table = _weights(forest.yes.size, n_targets, own, leaf_targetids, leaf_weights, how)
-    return g.cast(transformed(g, _aggregated(g, x, forest, table, how), KINDS[post_transform]), x.dtype)
+    return g.cast(transformed(g, _aggregated(g, x, forest, table, how), kind), x.dtype)
 
 
 def _with_members(forest: _Forest, members: np.ndarray | None) -> _Forest:

@@ -34,6 +34,8 @@ def linear_classifier(
     x, labels = g.cast(rows_of(g, x), "f32"), (classlabels_ints, classlabels_strings)
     classes = len(classlabels_ints or classlabels_strings or ())
     count = len(intercepts) if intercepts else classes
+    if count not in (1, classes):
+        raise ValueError(f"{count} scores for {classes} classes")
     weights = np.array(coefficients, np.float32).reshape(count, -1)
     scores = g.matmul(x, literal_or_weight(g, weights.T.copy()))
     scores = g.add(scores, g.constant(np.array(intercepts, np.float32))) if intercepts else scores
@@ -101,6 +103,8 @@ def svm_classifier(
             raise UnsupportedError("of two classes without support vectors cannot be imported")
         scores = g.add(kernel(g, x, weights.reshape(classes, -1), "LINEAR", None), float(rho[0]))
         return labels_of(g, g.argmax(scores, 1), *labels, wanted), transformed(g, scores, post_transform)
+    if len(vectors_per_class) != classes or min(vectors_per_class) < 0:
+        raise ValueError(f"vectors_per_class is a number of vectors for each class, not {vectors_per_class}")
     vectors = np.array(support_vectors, np.float32).reshape(sum(vectors_per_class), -1)
     products = kernel(g, x, vectors, kernel_type, kernel_params)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]

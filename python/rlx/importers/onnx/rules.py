@@ -148,6 +148,17 @@ def extent(g: Any, size: Dim, dtype: Any) -> Any:
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
 
 
+def all_within(numbers: np.ndarray, count: int | None, what: str) -> None:
+    """Check that numbers name some of so many things, or of any many where that is None.
+
+    Raises:
+        ValueError: One does not.
+    """
+    if numbers.size and (numbers.min() < 0 or (count is not None and numbers.max() >= count)):
+        wrong = numbers.min() if numbers.min() < 0 else numbers.max()
+        raise ValueError(f"number {wrong} of {'any' if count is None else count} {what}")
+
+
 def bounded(count: int, what: str, most: int = MOST_KNOWN) -> int:
     """A number of elements that are computed while a model is imported.
 

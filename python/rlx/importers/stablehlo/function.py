@@ -15,7 +15,7 @@ from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.large import Constants
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import shape_held
+from rlx.importers.stablehlo.types import as_held, shape_held
 from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
@@ -168,7 +168,7 @@ class _Import:
             for value in ending(block):
                 shape_held(value, function.location)  # raises for a tuple
             arguments = [
-                g.param(n, shape, value=params[n]) if n in params else g.input(n, shape)
+                g.param(n, shape, value=as_held(params[n])) if n in params else g.input(n, shape)
                 for n, shape in zip(names or _names(block.arguments), shapes, strict=True)
             ]
             results = self._inlined(g, function, arguments)

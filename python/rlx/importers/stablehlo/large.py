@@ -84,9 +84,11 @@ class Constants:
         return None
 
     def _of_mark(self, attribute: Any) -> Any:
-        """The bytes of a constant whose mark all elements of an attribute are."""
+        """The bytes of a constant whose mark all elements of an attribute are; no truth value is one."""
         count = math.prod(attribute.type.shape)
         if not self._marked or not attribute.is_splat or count * _WIDEST < LEAST:
+            return None
+        if attribute.type.element_type == mlir.ir.IntegerType.get_signless(1):
             return None
         mark = one_of(attribute)
         return self._marked.get((mark, count * len(mark)))

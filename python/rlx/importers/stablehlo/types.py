@@ -131,6 +131,13 @@ def _shape_held(type_: Any) -> Shape:
     return shape_of_type(mlir.ir.RankedTensorType.get(ranked.shape, signless)).with_dtype(held)
 
 
+def as_held(value: np.ndarray | None) -> np.ndarray | None:
+    """The value of a parameter in the dtype that holds it."""
+    if value is None or value.dtype not in (np.uint16, np.uint64):
+        return value
+    return value.astype(np.uint32) if value.dtype == np.uint16 else value.view(np.int64)
+
+
 def elements_held(attribute: Any) -> np.ndarray:
     """The elements of a dense attribute as they are held.
 

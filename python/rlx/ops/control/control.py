@@ -372,6 +372,8 @@ def check_takes(function: Any, count: int, name: str) -> None:
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
     """Whether a function takes `count` positional arguments."""
+    if not callable(function):
+        return False
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

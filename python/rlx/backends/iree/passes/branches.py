@@ -4,9 +4,9 @@ IREE's code for `scf` ops outside of its kernels is wrong in some cases: if carr
 offset of a later step, and the sizes of the results of a choice inside of a loop are not known. Quirk: `scf-outside-kernels`.
 
 Its code for blocks with arguments is correct but for two cases. A branch that passes on the same buffer or the same fence
-several times may move the only reference away before the last time, which `_back` avoids (quirk: `moved-away`). A branch
+several times may move the only reference away before the last time, which `_branch` avoids (quirk: `moved-away`). A branch
 that passes on numbers of 32 and of 64 bits may overwrite one before it is read, so that all that loops pass on are of type
-`index` (quirk: `numbers-overwritten`).
+`index`, and no condition is passed on (quirk: `numbers-overwritten`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass, create
 from rlx.ir.signature import bodies
+
+_COUNT = "hal.devices.count"
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,32 @@ def _branch(block: Any, target: Any, values: Sequence[Any]) -> None:
     It goes to the target whether a condition holds or not, with another number if it does not. The condition always holds,
     which the compiler does not know. Of what a branch passes on in both cases it moves only what the second one has.
     """
-    arith, cf, index = mlir.dialect("arith"), mlir.dialect("cf"), mlir.ir.IndexType.get()
+    cf, index = mlir.dialect("cf"), mlir.ir.IndexType.get()
     number = next((i for i, v in enumerate(values) if v.type == index), None)
     with mlir.ir.InsertionPoint(block):
         if number is None or not _are_several(values):
             cf.BranchOp(list(values), target)
             return
-        devices = create("hal.devices.count", [index]).result
-        is_some = arith.cmpi(arith.CmpIPredicate.ne, devices, _index(0))
+        always, other = _always(block.region.blocks[0])
         others = list(values)
-        others[number] = arith.addi(devices, _index(1))
-        cf.CondBranchOp(is_some, list(values), others, target, target)
+        others[number] = other
+        cf.CondBranchOp(always, list(values), others, target, target)
+
+
+def _always(entry: Any) -> tuple[Any, Any]:
+    """A condition that holds, and a number, of which the compiler knows nothing: the same ones for all of a function.
+
+    Where each branch has its own, the compiler joins blocks that differ in the condition alone, and passes that on to them: a
+    number of 32 bits.
+    """
+    arith, index = mlir.dialect("arith"), mlir.ir.IndexType.get()
+    first = entry.operations[0].operation
+    if first.name != _COUNT:
+        with first.location, mlir.ir.InsertionPoint.at_block_begin(entry):
+            devices = create(_COUNT, [index]).result
+            return arith.cmpi(arith.CmpIPredicate.ne, devices, _index(0)), arith.addi(devices, _index(1))
+    made = {use.owner.name: use.owner.results[0] for use in first.results[0].uses}
+    return made["arith.cmpi"], made["arith.addi"]
 
 
 def _are_several(values: Sequence[Any]) -> bool:
