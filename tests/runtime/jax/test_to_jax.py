@@ -107,7 +107,12 @@ def test_second_derivatives_of_what_solves_are_jaxs() -> None:
 
 
 def test_rules_of_cotangents_are_kept() -> None:
-    _judge(["custom_vjp", "custom_vjp_of_constants"], [lambda fun: jax.grad(loss(fun)), lambda fun: batched(jax.grad(loss(fun)))], 3e-3, 3e-4)
+    _judge(
+        ["custom_vjp", "custom_vjp_of_constants"],
+        [lambda fun: jax.grad(loss(fun)), lambda fun: batched(jax.grad(loss(fun)))],
+        3e-3,
+        3e-4,
+    )
 
 
 def test_a_loop_without_reverse_mode_has_forward_mode() -> None:
