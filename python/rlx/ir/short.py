@@ -6,8 +6,6 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
-from rlx.ir.guards import is_sequence
-
 _PARTS, _LENGTH = 8, 200
 _LINE, _END = 1000, 200  # characters of a line that is not cut, and of the end of one that is
 _VALUE = 120  # characters of a value in a message
@@ -39,6 +37,8 @@ def shown(value: object) -> str:
 
 def written(value: Any, name: str) -> str:
     """A number, a text, or a few of them, as in a call; another value by the name that is given for it."""
+    from rlx.ir.guards import is_sequence  # it loads NumPy, which not all that has errors does
+
     parts: list[Any] = list(value) if is_sequence(value) else [value]
     is_plain = len(parts) <= _PARTS and all(p is None or type(p) in (bool, int, float, str) for p in parts)
     return _LOOK.repr(value) if is_plain else name
