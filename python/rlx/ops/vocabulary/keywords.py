@@ -101,8 +101,6 @@ ADVICE.update(
             "donate_argnums",
         ): "leave it out: arguments are never changed; g.input(name, shape, donate=True) of a graph",
         ("scaled_dot_product_attention", "dropout_p"): "g.dropout of what it gives",
-        ("rfft", "n"): "g.rfft(g.pad(x, …)), or of a slice",
-        ("fft", "n"): "g.fft(g.pad(x, …)), or of a slice",
         ("leaky_relu", "alpha"): "g.leaky_relu(x, negative_slope=0.1)",
         ("index_add", "alpha"): "g.index_add(x, indices, alpha * values, axis=0)",
         **dict.fromkeys(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx import mlir
@@ -12,36 +11,26 @@ from rlx.backends.iree.passes.sizes import dynamic_sizes
 
 def copied(value: Any) -> Any:
     """A copy that the compiler cannot remove, because it does not know that the condition is true."""
-    is_true = _true()
-    return _filled(value, [value], lambda element, _: _selected(is_true, element, 0))
-
-
-def _true() -> Any:
-    """A scalar that is true, which the compiler does not know."""
-    return hidden(_number(mlir.ir.IntegerType.get_signless(1), 1))
-
-
-def _selected(condition: Any, value: Any, other: int) -> Any:
-    return mlir.dialect("arith").select(condition, value, _number(value.type, other))
-
-
-def _number(element: Any, value: int) -> Any:
-    ir, arith = mlir.ir, mlir.dialect("arith")
-    if isinstance(element, ir.ComplexType):
-        part = element.element_type
-        parts = [ir.FloatAttr.get(part, float(value)), ir.FloatAttr.get(part, 0.0)]
-        return mlir.dialect("complex").constant(element, ir.ArrayAttr.get(parts))
-    if isinstance(element, ir.FloatType):
-        return arith.constant(element, ir.FloatAttr.get(element, float(value)))
-    # A single bit that is set is -1 as a signed number.
-    stored = -value if getattr(element, "width", 64) == 1 else value
-    return arith.constant(element, ir.IntegerAttr.get(element, stored))
-
-
-def _filled(like: Any, inputs: Sequence[Any], body: Callable[..., Any]) -> Any:
-    """A tensor of the type of another. `body` emits an element from the elements of `inputs` and an undefined element."""
-    type_, sizes = like.type, iter(dynamic_sizes(like))
+    ir, arith, type_, sizes = mlir.ir, mlir.dialect("arith"), value.type, iter(dynamic_sizes(value))
+    bit = ir.IntegerType.get_signless(1)
+    is_true = hidden(
+        arith.constant(bit, ir.IntegerAttr.get(bit, -1))
+    )  # a single bit that is set is -1 as a signed number
     dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
     out = mlir.dialect("tensor").empty(dims, type_.element_type)
-    identity = mlir.ir.AffineMap.get_identity(type_.rank)
-    return elementwise([(v, identity) for v in inputs], [out], lambda block: [body(*block.arguments)])[0]
+    identity = ir.AffineMap.get_identity(type_.rank)
+
+    def selected(block: Any) -> list[Any]:
+        element = block.arguments[0]
+        return [arith.select(is_true, element, _zero(element.type))]
+
+    return elementwise([(value, identity)], [out], selected)[0]
+
+
+def _zero(element: Any) -> Any:
+    ir, arith = mlir.ir, mlir.dialect("arith")
+    if isinstance(element, ir.ComplexType):
+        part = ir.FloatAttr.get(element.element_type, 0.0)
+        return mlir.dialect("complex").constant(element, ir.ArrayAttr.get([part, part]))
+    zero = ir.FloatAttr.get(element, 0.0) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
+    return arith.constant(element, zero)
