@@ -85,7 +85,7 @@ def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
     least, most = -(w.format.bias + w.format.fraction + 2.0), w.format.bias + 2.0
     bounded = s.select(s.compare("gt", x, s.constant(least)), x, s.constant(least))  # a NaN is that too
     bounded = s.select(s.compare("lt", bounded, s.constant(most)), bounded, s.constant(most))
-    whole = s.math.roundeven(bounded)
+    whole = s.nearest(bounded)
     fraction = s.sub(bounded, whole)
     value = s.math.fma(fraction, horner(s, fraction, _exp2_series(s.dtype.name)), s.constant(1.0))
     # 2^n in two factors: n reaches beyond the exponents of the format on both sides.

@@ -37,9 +37,9 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     result = exp_pair(s, *_scaled_log(s, size, b))
     result = s.select(s.compare("eq", size, one), one, result)
     w = Words(s)
-    whole = s.compare("eq", s.math.roundeven(b), b)
+    whole = s.compare("eq", s.math.floor(b), b)
     half = s.mul(b, s.constant(0.5))
-    odd = s.arith.andi(whole, s.compare("ne", s.math.roundeven(half), half))
+    odd = s.arith.andi(whole, s.compare("ne", s.math.floor(half), half))
     result = w.with_sign_flipped(result, s.select(odd, w.sign(a), w.constant(0)))
     negative = s.arith.andi(s.compare("lt", a, zero), s.compare("lt", size, infinity))
     undefined = s.arith.andi(negative, s.arith.xori(whole, constant(1, whole.type)))
@@ -155,7 +155,7 @@ def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
 
 def exp_rest(s: Scalars, high: mlir.Value, low: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
     """How often log 2 fits into high + low, as a float, and what is left: at most half of it, as a sum of two floats."""
-    count = s.math.roundeven(s.mul(high, s.constant(1 / math.log(2))))
+    count = s.nearest(s.mul(high, s.constant(1 / math.log(2))))
     ln2_high, ln2_low = ln2_pair(s)
     rest = s.math.fma(s.neg(count), ln2_high, high)
     small = s.math.fma(s.neg(count), ln2_low, low)

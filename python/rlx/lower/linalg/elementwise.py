@@ -15,6 +15,7 @@ from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
 from rlx.lower.libm import complex_functions, functions, trigonometry
 from rlx.lower.libm.scalars import Scalars, storage_type
+from rlx.lower.libm.words import Words
 from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
 from rlx.lower.linalg.rules import Lowered, lowers
 
@@ -193,11 +194,21 @@ def _gelu_approx(s: Scalars, x: mlir.Value) -> mlir.Value:
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), bracket))
 
 
+def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """The nearest whole number, the even one of two: what a sum with 2^fraction keeps.
+
+    IREE computes `math.roundeven` by some twenty operations on bits.
+    """
+    size, least_whole = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
+    rounded = s.sub(s.add(size, least_whole), least_whole)
+    return s.math.copysign(s.select(s.compare("lt", size, least_whole), rounded, size), x)
+
+
 _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "neg": lambda s, x: s.neg(x),
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
-    "round": lambda s, x: s.math.roundeven(x),
+    "round": _round,
     "sigmoid": _sigmoid,
     "silu": _silu,
     "gelu": _gelu,
