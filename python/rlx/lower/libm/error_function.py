@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from rlx import mlir
-from rlx.lower.libm.coefficients import ERF_FAR, ERF_NEAR, ERF_P, ERF_Q, ERFC_SCALED
+from rlx.lower.libm.coefficients import ERF_FAR, ERF_NEAR, ERF_P, ERF_Q, ERF_SPLIT, ERF_TOP, ERFC_SCALED
 from rlx.lower.libm.powers import exp_of_rest, exp_rest
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import horner
@@ -14,8 +14,6 @@ from rlx.lower.libm.words import Words, with_sign_of
 # `erf(x)/x` is 1.13 at most: less 1 it has less of a quotient's rounding.
 _EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
 
-# From here on the function is 1 in f32.
-_ONE = 3.92
 # From here on the complement is 0.
 _ZERO = {"f32": 10.5, "f64": 27.5}
 
@@ -32,13 +30,21 @@ def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _by_polynomials(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erf(size)` in f32, a third of the time of what has to keep the digits of the complement; a NaN goes through `far`."""
-    one = s.constant(1.0)
-    bounded = _at_most(s, size, 1.0)
-    near = s.math.fma(bounded, horner(s, s.mul(bounded, bounded), ERF_NEAR), bounded)
-    place = s.math.fma(_at_most(s, size, 4.0), s.constant(2 / 3), s.constant(-5 / 3))
-    far = s.select(s.compare("gt", size, s.constant(_ONE)), one, _at_most(s, horner(s, place, ERF_FAR), 1.0))
-    return s.select(s.compare("lt", size, one), near, far)
+    """`erf(size)` in f32, a third of the time of what has to keep the digits of the complement; a NaN goes through.
+
+    Both polynomials are one whose place and coefficients are selected: a selection is less than a step of a second one.
+    """
+    near = s.compare("lt", size, s.constant(ERF_SPLIT))
+    x = _at_most(s, size, ERF_TOP)
+    scale = 2 / (ERF_TOP - ERF_SPLIT)
+    place = s.math.fma(x, s.constant(scale), s.constant(-1 - scale * ERF_SPLIT))
+    place = s.select(near, s.mul(x, x), place)
+    pairs = zip(ERF_NEAR, ERF_FAR, strict=True)
+    *coefficients, value = (s.select(near, s.constant(a), s.constant(b)) for a, b in pairs)
+    for coefficient in reversed(coefficients):
+        value = s.math.fma(value, place, coefficient)
+    square = s.mul(value, value)
+    return s.select(near, s.math.fma(value, x, x), s.math.fma(s.neg(square), square, s.constant(1.0)))
 
 
 def _at_most(s: Scalars, x: mlir.Value, limit: float) -> mlir.Value:

@@ -105,7 +105,7 @@ def _exp2_series(dtype: str) -> tuple[float, ...]:
 def log2(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The logarithm to base 2, exact for powers of 2; NaN below 0."""
     exponent, m = split(s, x)
-    return _special_logs(s, x, _of_base(s, exponent, s.constant(0.0), short_log(s, m), 1 / LN2))
+    return _special_logs(s, x, _of_base(s, exponent, None, short_log(s, m), 1 / LN2))
 
 
 def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
@@ -119,11 +119,12 @@ def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
     )
 
 
-def _of_base(s: Scalars, base: mlir.Value, base_low: mlir.Value, log: _Pair, factor: Fraction) -> mlir.Value:
-    """`base + base_low + factor·log`, where the base is 0 or larger than the rest."""
+def _of_base(s: Scalars, base: mlir.Value, base_low: mlir.Value | None, log: _Pair, factor: Fraction) -> mlir.Value:
+    """`base + base_low + factor·log`, where the base is 0 or larger than the rest; without a `base_low` it is exact."""
     high, low = product(s, log, Words(s).parts(factor))
     total = s.add(base, high)
-    return s.add(total, s.add(s.add(s.sub(base, total), high), s.add(low, base_low)))
+    low = low if base_low is None else s.add(low, base_low)
+    return s.add(total, s.add(s.add(s.sub(base, total), high), low))
 
 
 def _special_logs(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:

@@ -100,7 +100,7 @@ def short_log(s: Scalars, m: mlir.Value) -> _Pair:
     f = s.sub(m, one)
     r = s.div(f, s.add(m, one))
     z = s.mul(r, r)
-    curve = s.mul(s.add(z, z), horner(s, z, (1 / 3, *_log_series(s.dtype.name))))
+    curve = s.mul(z, horner(s, z, [2 * c for c in (1 / 3, *_log_series(s.dtype.name))]))
     half = s.mul(s.mul(s.constant(0.5), f), f)
     high = s.sub(f, half)
     return high, s.math.fma(r, s.add(half, curve), s.sub(s.sub(f, high), half))
