@@ -155,3 +155,20 @@ def test_blocks_that_the_compiler_joins_are_passed_no_condition(tmp_path: Path) 
 
     g.set_outputs(list(g.if_(limit > 0.0, steps(0.0), steps(1.0), x, g.cumsum(x, 0))))
     assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)
+
+
+def test_blocks_that_the_compiler_joins_lose_no_tensor(tmp_path: Path) -> None:
+    """A choice in a choice by the same condition: some branches give what is there, one gives what kernels compute."""
+    g: Any = rlx.Graph("choices")
+    a, bits, y = g.input("a", (1,), "f64"), g.input("bits", (1,), "bool"), g.input("y", (2, 2))
+    words, b = g.input("words", (1, 2), "u8"), g.input("b", (1,), "f64")
+    holds, factor = g.input("holds", (), "bool"), g.input("factor", (), "f64")
+    total = g.sum(y)
+
+    def otherwise() -> tuple[Any, ...]:
+        x, w, z = g.if_(holds, lambda: (a, words, y), lambda: (a * factor, words, g.reverse(y, [0])))
+        return x, bits, w, z
+
+    x, _, _, z = g.if_(holds, lambda: (b, bits, words, y), otherwise)
+    g.set_outputs([x, z, total])
+    assert not wrong_branches(compile_module(lowered(g), target("cpu"), timeout_s=60).vmfb, tmp_path)

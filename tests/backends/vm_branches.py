@@ -1,7 +1,7 @@
 """What IREE gets of a graph, and what branches of its VM pass on, read from the disassembly of a program.
 
 A branch sets the registers of its target one by one. It is wrong if it reads one that it has set or moved away before, or
-moves away one that stays as an argument of the target; and with other registers it may be if it passes on numbers of both
+moves away one that the target reads as well; and with other registers it may be if it passes on numbers of both
 widths. Quirks: `moved-away`, `numbers-overwritten`.
 """
 
@@ -23,6 +23,7 @@ from rlx.passes.runner import run_on_module
 
 _TOOL = Path(iree._runtime_libs.__file__).parent / "iree-dump-module"
 _BRANCH = re.compile(r"\s+vm\.(cond_br|br)\b")
+_LABEL = re.compile(r"\^bb(\d+):")
 _TARGET = re.compile(r"\^bb(\d+)\(([^)]*)\)")
 
 
@@ -50,11 +51,40 @@ def _wrong(lines: list[str]) -> list[str]:
     branches = [line for line in lines if _BRANCH.match(line)]
     others = "\n".join(line for line in lines if not _BRANCH.match(line)).lower()
     used = set(re.findall(r"%[ir]\d+", others)) | {f"%i{int(low) + 1}" for low in re.findall(r"%i(\d+):", others)}
+    read = _read_references(lines)
     edges = [(line, block, moves) for line in branches for block, moves in _edges(line)]
-    arguments: dict[str, set[str]] = {}
-    for _, block, moves in edges:
-        arguments.setdefault(block, set()).update(to for _, to in moves)
-    return [line for line, block, moves in edges if _is_wrong(moves, arguments[block], used)]
+    return [line for line, block, moves in edges if _is_wrong(moves, read[block], used)]
+
+
+def _read_references(lines: list[str]) -> dict[str, set[str]]:
+    """The registers of references that each block, or a block after it, reads before it sets them."""
+    blocks: dict[str, list[str]] = {}
+    for line in lines:
+        if label := _LABEL.match(line):
+            blocks[label[1]] = []
+        elif blocks:
+            blocks[list(blocks)[-1]].insert(0, line)
+    read: dict[str, set[str]] = {name: set() for name in blocks}
+    while True:
+        found = {name: _read_before(block, read) for name, block in blocks.items()}
+        if found == read:
+            return read
+        read = found
+
+
+def _read_before(block: list[str], read: dict[str, set[str]]) -> set[str]:
+    """What a block, the last line first, reads of what was set before it."""
+    needed: set[str] = set()
+    for line in block:
+        text = line.lower()
+        for block_read, moves in _TARGET.findall(text):
+            needed |= read[block_read] - set(re.findall(r"->(%r\d+)", moves))
+        mentioned = set(re.findall(r"(?<!->)%r\d+", text))
+        is_set = set(re.findall(r"%r\d+", text.partition(" = ")[0])) if " = " in text else set()
+        if "vm.discard.refs" in text:
+            is_set, mentioned = mentioned, set()
+        needed = (needed - is_set) | (mentioned - is_set) | set(re.findall(r"%r\d+", text.partition(" = ")[2]))
+    return needed
 
 
 def _edges(line: str) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -67,7 +97,7 @@ def _edges(line: str) -> list[tuple[str, list[tuple[str, str]]]]:
     return found[:1] if len(found) == 2 and found[0][0] == found[1][0] else found
 
 
-def _is_wrong(moves: list[tuple[str, str]], arguments: set[str], used: set[str]) -> bool:
+def _is_wrong(moves: list[tuple[str, str]], read: set[str], used: set[str]) -> bool:
     if _passes_both_widths(moves):
         return True
     written: set[str] = set()
@@ -79,7 +109,7 @@ def _is_wrong(moves: list[tuple[str, str]], arguments: set[str], used: set[str])
             return True
         if source.startswith("%R"):
             moved.add(register)
-            if register in arguments and register not in every:
+            if register in read and register not in every:
                 return True
         written.add(to)
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import inspect
 import re
 import warnings
@@ -176,4 +176,4 @@ def test_answers_compute_what_the_peers_compute() -> None:
         if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=2e-4, atol=2e-5):
             wrong.append(f"{name}: {call}")
     assert not wrong, "\n".join(wrong)
-    assert len(compared) >= 35, compared
+    assert len(compared) >= (35 if importlib.util.find_spec("torch") else 25), compared

@@ -121,3 +121,23 @@ func.func @unread(%x: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
   }
   return %0#0 : tensor<2xf32>
 }
+
+// -----
+// What has no elements is a constant, wherever it comes from.
+// CHECK-LABEL: func.func @empty
+// CHECK: [[E:%.*]] = rlx.constant() {value = dense<> : tensor<0x2xf32>}
+// CHECK: [[R:%.*]] = rlx.constant() {value = dense<> : tensor<0x2xf32>}
+// CHECK: [[Y:%.*]]:2 = rlx.if
+// CHECK-NOT: rlx.binary
+// CHECK: rlx.yield [[E]], %arg0
+// CHECK: return [[R]], [[Y]]#1
+func.func @empty(%x: tensor<2xf32>, %e: tensor<0x2xf32>, %p: tensor<i1>) -> (tensor<0x2xf32>, tensor<2xf32>) {
+  %y:2 = rlx.if(%p) : (tensor<i1>) -> (tensor<0x2xf32>, tensor<2xf32>) then {
+    %s = rlx.binary(%e, %x) {kind = "add"} : (tensor<0x2xf32>, tensor<2xf32>) -> tensor<0x2xf32>
+    %t = rlx.activation(%x) {kind = "tanh"} : tensor<2xf32>
+    rlx.yield %s, %t : tensor<0x2xf32>, tensor<2xf32>
+  } else {
+    rlx.yield %e, %x : tensor<0x2xf32>, tensor<2xf32>
+  }
+  return %y#0, %y#1 : tensor<0x2xf32>, tensor<2xf32>
+}

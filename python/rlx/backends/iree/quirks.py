@@ -223,6 +223,12 @@ QUIRKS = (
         ("lower/libm/functions.py", "lower/libm/trigonometry.py", "lower/libm/powers.py", "lower/libm/scalars.py"),
     ),
     Quirk(
+        "slow-rounding",
+        "`math.roundeven` becomes some twenty operations on bits, where `math.floor` is one instruction",
+        ("lower/libm/scalars.py", "lower/linalg/elementwise.py"),
+        not_shown=_SLOW,
+    ),
+    Quirk(
         "small-halves",
         "without F16C, an f32 that is smaller than the normal numbers of f16 is rounded to 0",
         (f"{_PASSES}/emulate.py",),

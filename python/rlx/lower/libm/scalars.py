@@ -180,10 +180,7 @@ class Scalars:
         return self.arith.cmpf(self.arith.CmpFPredicate.UNO, a, a)
 
     def nearest(self, a: mlir.Value) -> mlir.Value:
-        """The whole number nearest to a float whose ulp is at most a half; the larger one of two.
-
-        IREE computes `math.roundeven` by some twenty operations on bits, `math.floor` by one instruction.
-        """
+        """The whole number nearest to a float whose ulp is at most a half; the larger one of two (`slow-rounding`)."""
         return self.math.floor(self.add(a, self.constant(0.5)))
 
     # --- conversion -------------------------------------------------------------------------------

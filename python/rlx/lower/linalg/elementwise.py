@@ -195,10 +195,7 @@ def _gelu_approx(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """The nearest whole number, the even one of two: what a sum with 2^fraction keeps.
-
-    IREE computes `math.roundeven` by some twenty operations on bits.
-    """
+    """The nearest whole number, the even one of two: what a sum with 2^fraction keeps (`slow-rounding`)."""
     size, least_whole = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
     rounded = s.sub(s.add(size, least_whole), least_whole)
     return s.math.copysign(s.select(s.compare("lt", size, least_whole), rounded, size), x)

@@ -29,7 +29,8 @@ class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idemp
 
     A branch whose condition is known replaces its `if`, and a condition is known inside of its branches. A `while` whose
     condition is false at first, and a `scan` without steps that stacks nothing, give what they start from; a `scan` of one
-    step is its body. A carry that every step gives back as it was is what it starts from, for every reader.
+    step is its body. A carry that every step gives back as it was is what it starts from, for every reader. A tensor without
+    elements is a constant.
     """
 
     max_elements: int = option(4096, "the largest constant that is followed, in elements", least=0)
@@ -66,8 +67,11 @@ class _Propagation:
             known: The constants around it; those of the block are added.
         """
         ops = [view.operation for view in block.operations][::-1]
+        self._replace_empty(block.arguments, ops[-1])
         while ops:
             op = ops.pop()
+            if op.name != "rlx.constant" and self._replace_empty(op.results, op):
+                self.dead.append(op)
             if not len(op.regions):
                 self._evaluate(op, known)
                 continue
@@ -94,6 +98,15 @@ class _Propagation:
         self.dead.append(op)  # where nobody reads it any more
 
     # --- constants --------------------------------------------------------------------------------
+
+    def _replace_empty(self, values: Iterable[mlir.Value], op: mlir.Operation) -> bool:
+        """Replace tensors without elements by constants in front of an op. Whether there are any."""
+        empty = [v for v in values if opview.is_used(v) and (s := shape_of(v)).is_static and s.num_elements == 0]
+        for value in empty:
+            shape = shape_of(value)
+            constant = builder_before(op, self.note).constant(np.empty(shape.static, shape.dtype.numpy))
+            self.replace(value, constant.value)
+        return bool(empty)
 
     def _evaluate(self, op: mlir.Operation, known: _Known) -> None:
         """Add the results of an op without regions to what is known, if its operands are."""

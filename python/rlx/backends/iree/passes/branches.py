@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create
+from rlx.backends.iree.passes.base import IreePass, create, hidden
 from rlx.ir.signature import bodies
 
 _COUNT = "hal.devices.count"
@@ -76,26 +76,35 @@ def _branch(block: Any, target: Any, values: Sequence[Any]) -> None:
         if number is None or not _are_several(values):
             cf.BranchOp(list(values), target)
             return
-        always, other = _always(block.region.blocks[0])
+        arith, devices = mlir.dialect("arith"), _devices(block.owner)
         others = list(values)
-        others[number] = other
+        others[number] = arith.addi(devices, _index(1))
+        always = arith.cmpi(arith.CmpIPredicate.ne, devices, _index(0))
         cf.CondBranchOp(always, list(values), others, target, target)
 
 
-def _always(entry: Any) -> tuple[Any, Any]:
-    """A condition that holds, and a number, of which the compiler knows nothing: the same ones for all of a function.
+def _devices(function: Any) -> Any:
+    """A number above 0 of which the compiler knows nothing: from a function that is called nowhere else.
 
-    Where each branch has its own, the compiler joins blocks that differ in the condition alone, and passes that on to them: a
-    number of 32 bits.
+    The compiler joins blocks that differ in nothing but what their ops take, and branches to them by passing that on.
     """
-    arith, index = mlir.dialect("arith"), mlir.ir.IndexType.get()
+    ir, module, entry = mlir.ir, function.operation.parent, function.regions[0].blocks[0]
+    index = ir.IndexType.get()
+    attributes = {
+        "sym_name": ir.StringAttr.get("devices"),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get([index], [index])),
+        "inlining_policy": ir.Attribute.parse("#util.inline.never"),
+    }
+    identity = create("util.func", attributes=attributes, regions=1, ip=ir.InsertionPoint(module.regions[0].blocks[0]))
+    with ir.InsertionPoint(identity.regions[0].blocks.append(index)) as place:
+        create("util.return", operands=[hidden(place.block.arguments[0])])
+    callee = ir.FlatSymbolRefAttr.get(ir.SymbolTable(module).insert(identity).value)
     first = entry.operations[0].operation
     if first.name != _COUNT:
-        with first.location, mlir.ir.InsertionPoint.at_block_begin(entry):
-            devices = create(_COUNT, [index]).result
-            return arith.cmpi(arith.CmpIPredicate.ne, devices, _index(0)), arith.addi(devices, _index(1))
-    made = {use.owner.name: use.owner.results[0] for use in first.results[0].uses}
-    return made["arith.cmpi"], made["arith.addi"]
+        with first.location, ir.InsertionPoint.at_block_begin(entry):
+            first = create(_COUNT, [index])
+    return create("util.call", [index], [first.results[0]], {"callee": callee}).result
 
 
 def _are_several(values: Sequence[Any]) -> bool:
