@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,13 @@ OPTIMIZERS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("model", [_flax, _equinox])
-@drawn("how", [f"{optimizer}-{device}" for optimizer in OPTIMIZERS for device in ("cpu", "xla")])
-def test_losses_and_parameters_are_those_of_optax(model: Any, how: str) -> None:
-    optimizer, device = how.split("-")
-    params, loss = model()
+MODELS = {"flax": _flax, "equinox": _equinox}
+
+
+@drawn("how", ["-".join(names) for names in product(MODELS, OPTIMIZERS, ("cpu", "xla"))], of_each=1)
+def test_losses_and_parameters_are_those_of_optax(how: str) -> None:
+    model, optimizer, device = how.split("-")
+    params, loss = MODELS[model]()
     ours, theirs = OPTIMIZERS[optimizer]
     random = np.random.default_rng(0)
     batches = [
