@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from rlx import Error
 from rlx.models.embedder import SentenceEmbedder
+from tests.drawing import drawn
 from tests.models.numpy_bert import sentence_vector
 from tests.models.tiny_bert import CONFIG
 
@@ -28,7 +29,7 @@ def check(embedder: SentenceEmbedder, vectors: np.ndarray, ids: list[list[int]])
     assert vectors.dtype == np.float32
 
 
-@pytest.mark.parametrize("length", [1, 5, 8, LONGEST])
+@drawn("length", [1, 5, 8, LONGEST], of_each=2)
 def test_one_sentence(tiny: SentenceEmbedder, length: int) -> None:
     ids = [[CLS, *(4 + i % 20 for i in range(length - 1))]]
     check(tiny, tiny.embed_ids(ids), ids)

@@ -82,7 +82,7 @@ OPTIMIZERS: dict[str, tuple[Any, Any]] = {
 MODELS = {"flax": _flax, "equinox": _equinox}
 
 
-@drawn("how", ["-".join(names) for names in product(MODELS, OPTIMIZERS, ("cpu", "xla"))], of_each=1)
+@drawn("how", ["-".join(names) for names in product(MODELS, OPTIMIZERS, ("cpu", "xla"))])
 def test_losses_and_parameters_are_those_of_optax(how: str) -> None:
     model, optimizer, device = how.split("-")
     params, loss = MODELS[model]()

@@ -79,7 +79,7 @@ def _judge(names: list[str], transforms: list[Any], rtol: float, atol: float) ->
         np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol, err_msg=str(names))
 
 
-@drawn("share", range(NUM_SHARES), of_each=2)
+@drawn("share", range(NUM_SHARES))
 def test_values_and_batches_are_jaxs(share: int) -> None:
     names = shares(CASES, NUM_SHARES, str)[share]
     _judge(names, [lambda function: function, batched], 3e-4, 3e-5)
@@ -89,7 +89,7 @@ def test_values_and_batches_are_jaxs(share: int) -> None:
 TWO_MODES = [n for n in SMOOTH if n not in ("while", "custom_vjp", "custom_vjp_of_constants")]
 
 
-@drawn("share", range(NUM_SHARES), of_each=2)
+@drawn("share", range(NUM_SHARES))
 def test_derivatives_are_jaxs(share: int) -> None:
     names = shares(TWO_MODES, NUM_SHARES, str)[share]
     _judge(names, [lambda fun: jax.grad(loss(fun)), along, lambda fun: batched(jax.grad(loss(fun)))], 3e-3, 3e-4)
@@ -101,7 +101,7 @@ def test_second_derivatives_are_jaxs(name: str) -> None:
     _judge([name], [second], 1e-2, 5e-3)
 
 
-@drawn("name", ["solve", "inv", "det", "expm"], of_each=1)
+@drawn("name", ["solve", "inv", "det", "expm"])
 def test_second_derivatives_of_what_solves_are_jaxs(name: str) -> None:
     """JAX stops derivatives at the matrices that it factors for a solve, whose own rule is needed in both orders."""
     _judge([name], [second], 1e-2, 5e-3)
