@@ -27,7 +27,7 @@ def _assert_close(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 
 
-@drawn("name", CASES, of_each=40)
+@drawn("name", CASES, of_each=25)
 def test_a_function_is_what_jax_computes(name: str) -> None:
     function, arguments = CASES[name]
     g = rlx.from_jax(function, *arguments)
@@ -36,7 +36,7 @@ def test_a_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
 
 
-@drawn("name", list(CASES), of_each=12)
+@drawn("name", list(CASES), of_each=8)
 def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
     function, arguments = CASES[name]
     g = rlx.from_jax(function, *arguments)
@@ -79,7 +79,7 @@ SMOOTH = [
 ]
 
 
-@drawn("name", SMOOTH, of_each=14)
+@drawn("name", SMOOTH, of_each=8)
 def test_gradients_are_jaxs(name: str) -> None:
     """Of the sum of squares of all real results, by the first argument; loops of a known number of steps are among them."""
     function, arguments = CASES[name]
