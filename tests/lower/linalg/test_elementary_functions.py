@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 
+import rlx
 from rlx.lower.libm.series import economised
+from tests.conformance.compiled import compile_graphs
 from tests.drawing import drawn
 from tests.lower.linalg.helpers import assert_ulps, case, run
 from tests.ops.references import of_mpmath
@@ -118,6 +121,17 @@ def test_angles_of_points(dtype):
     exact = np.arctan2(y.astype(_WIDER[dtype]), x.astype(_WIDER[dtype]))
     assert_ulps(result, exact, 1.0, y, x)
     assert np.array_equal(np.signbit(result)[result == 0], np.signbit(exact)[result == 0])
+
+
+@drawn("dtype", ["f16", "bf16", "f32", "f64"])
+def test_no_function_is_looked_for_in_a_library(dtype: str) -> None:
+    """On a CPU that has no instruction for a whole number next to another one, nor for f16."""
+    g: Any = rlx.Graph("functions")
+    x, y = g.input("x", (40,), dtype), g.input("y", (40,), dtype)
+    functions = [g.activation(kind, x) for kind in _FUNCTIONS]
+    g.set_outputs([*functions, *(g.binary(kind, x, y) for kind in ("pow", "atan2", "rem"))])
+    (program,) = compile_graphs([g], level="x86-64")
+    assert program.problem is None
 
 
 # --- erf, through gelu ------------------------------------------------------------------------

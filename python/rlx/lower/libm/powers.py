@@ -37,15 +37,22 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     result = exp_pair(s, *_scaled_log(s, size, b))
     result = s.select(s.compare("eq", size, one), one, result)
     w = Words(s)
-    whole = s.compare("eq", s.math.floor(b), b)
-    half = s.mul(b, s.constant(0.5))
-    odd = s.arith.andi(whole, s.compare("ne", s.math.floor(half), half))
+    whole = _is_whole(s, b)
+    even = _is_whole(s, s.mul(b, s.constant(0.5)))
+    odd = s.arith.andi(whole, s.arith.xori(even, constant(1, even.type)))
     result = w.with_sign_flipped(result, s.select(odd, w.sign(a), w.constant(0)))
     negative = s.arith.andi(s.compare("lt", a, zero), s.compare("lt", size, infinity))
     undefined = s.arith.andi(negative, s.arith.xori(whole, constant(1, whole.type)))
     undefined = either(undefined, either(s.is_nan(a), s.is_nan(b)))
     result = s.select(undefined, nan, result)
     return s.select(either(s.compare("eq", b, zero), s.compare("eq", a, one)), one, result)
+
+
+def _is_whole(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """Whether a float is a whole number: whether a sum with 2^fraction keeps it, or it is not below that."""
+    size, least = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
+    kept = s.compare("eq", s.sub(s.add(size, least), least), size)
+    return s.arith.ori(kept, s.compare("ge", size, least))
 
 
 def _scaled_log(s: Scalars, size: mlir.Value, factor: mlir.Value) -> _Pair:
