@@ -194,6 +194,11 @@ def _gelu_approx(s: Scalars, x: mlir.Value) -> mlir.Value:
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), bracket))
 
 
+def _ceil(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """The least whole number not below; of f64 by `math.floor` (`library-functions`)."""
+    return s.neg(s.math.floor(s.neg(x))) if s.dtype.name == "f64" else s.math.ceil(x)
+
+
 def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The nearest whole number, the even one of two: what a sum with 2^fraction keeps (`slow-rounding`)."""
     size, least_whole = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
@@ -206,6 +211,7 @@ _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
     "round": _round,
+    "ceil": _ceil,
     "sigmoid": _sigmoid,
     "silu": _silu,
     "gelu": _gelu,
