@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 import re
 from collections.abc import Callable
@@ -84,6 +85,12 @@ def _() -> bool:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(branches, "_branch", plain)
         return bool(wrong_branches(compile_module(lowered(graph), target("cpu"), timeout_s=60).vmfb, Path(folder)))
+
+
+@probe("many-bindings")
+def _() -> bool:
+    inputs = {f"x{i}": (floats(3), (3,)) for i in range(40)}
+    return needs("rlx-iree-bindings", lambda g, *xs: [functools.reduce(g.add, xs)], **inputs)
 
 
 @probe("scf-outside-kernels")

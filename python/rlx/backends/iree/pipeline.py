@@ -27,6 +27,7 @@ def lowering_passes(target: Target) -> str:
         "rlx-iree-scatter",
         "rlx-iree-splats",
         "rlx-iree-materialise",
+        "rlx-iree-bindings",
         QuantisedProducts(target.has_byte_products),
         "rlx-iree-loop-slices",
         "rlx-iree-in-place-updates",

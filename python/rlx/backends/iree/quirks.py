@@ -192,6 +192,12 @@ QUIRKS = (
         "that",
         (f"{_PASSES}/round_products.py", "backends/iree/targets.py"),
     ),
+    Quirk(
+        "many-bindings",
+        "elementwise ops become one kernel however many tensors they read and write, and a program of which a kernel has more "
+        "than 32 cannot be loaded",
+        (f"{_PASSES}/bindings.py",),
+    ),
     # --- single ops -----------------------------------------------------------------------------
     Quirk("complex-padding", "`tensor.pad` of complex numbers crashes the compiler", ("lower/linalg/loops.py",)),
     Quirk(

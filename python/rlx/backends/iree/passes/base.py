@@ -92,6 +92,13 @@ def every(module: Any, condition: Callable[[Any], bool]) -> list[Any]:
     return matching
 
 
+def is_elementwise(op: Any) -> bool:
+    """Whether an op computes each element of one tensor from elements of others."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    return all("parallel" in str(i) for i in op.attributes["iterator_types"])
+
+
 def maker_of(value: Any) -> Any:
     """The op that defines a value; None for an argument of a block."""
     return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None

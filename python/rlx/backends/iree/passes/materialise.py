@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, every, in_memory, keep_in_memory, maker_of, replace_uses
+from rlx.backends.iree.passes.base import (
+    IreePass,
+    every,
+    in_memory,
+    is_elementwise,
+    keep_in_memory,
+    maker_of,
+    replace_uses,
+)
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 # Functions that are one or two instructions; all others are expensive.
@@ -57,7 +65,7 @@ def _is_used_by_several_products(op: Any) -> bool:
     For example, in the training of a feed-forward layer, a GELU would be computed for the product of the forward pass and again
     for the gradient of the weight.
     """
-    if not _is_elementwise(op) or len(op.operands) != 2 or _is_complex(op.results[0]):
+    if not is_elementwise(op) or len(op.operands) != 2 or _is_complex(op.results[0]):
         return False
     names = (inner.operation.name for inner in op.regions[0].blocks[0].operations)
     expensive = any(name.startswith("math.") and name not in _CHEAP for name in names)
@@ -112,7 +120,7 @@ def _elementwise_users(op: Any) -> set[Any]:
 
 
 def _keeps_tiles(op: Any) -> bool:
-    return op.name in (*_VIEWS, "linalg.transpose") or (_is_elementwise(op) and not list(_extracts(op)))
+    return op.name in (*_VIEWS, "linalg.transpose") or (is_elementwise(op) and not list(_extracts(op)))
 
 
 # --- elements of slices, at computed positions --------------------------------------------------
@@ -198,12 +206,6 @@ def _is_argument_or_parameter(value: Any) -> bool:
 
 def _is_product(op: Any) -> bool:
     return op.name.startswith("linalg.") and mlir.dialect("linalg").isa_contraction_op(op)
-
-
-def _is_elementwise(op: Any) -> bool:
-    if op.name != "linalg.generic" or len(op.results) != 1:
-        return False
-    return all("parallel" in str(i) for i in op.attributes["iterator_types"])
 
 
 def _is_complex(value: Any) -> bool:
