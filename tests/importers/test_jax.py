@@ -213,3 +213,9 @@ def test_unsigned_integers_that_rlx_does_not_have_may_be_parameters(dtype: Any, 
             assert [np.asarray(w).dtype for w in g.weights.values()] == [held]
             found = np.asarray(rlx.evaluate(g, {"arg0": x})[0])
             np.testing.assert_array_equal(found.astype(dtype), (x > 0) * (whole >> 3))
+
+
+def test_keys_with_white_space_stay_names() -> None:
+    x = np.ones(3, np.float32)
+    g = rlx.from_jax(lambda d, t, y: d["a b"] * y + d["c"] + t[0, 1], {"a b": x, "c": x}, {(0, 1): x}, x)
+    assert [i.name for i in g.inputs] == ['arg0["a_b"]', 'arg0["c"]', "arg1[(0,_1)]", "arg2"]

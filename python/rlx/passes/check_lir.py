@@ -28,6 +28,11 @@ INSTEAD = {
 }
 
 
+_WITHOUT_BRANCHES = (
+    'compile(…, passes="rlx-lower-control-flow"), or --passes=rlx-lower-control-flow, leaves no branches'
+)
+
+
 @dataclass(frozen=True)
 class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     """Check that a target takes every op and every tensor of a module, and declare the module LIR.
@@ -61,11 +66,10 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         if messages:
             if kinds := list(self._kinds(functions)):
                 messages.append("and not these kinds of ops:\n" + "\n".join(kinds))
-            usual = (
-                "give it a decomposition, or a rule of the target's lowering"
-                if refused
-                else "cast to a dtype that it has, outside of the program; leave out empty tensors"
-            )
+            usual = "cast to a dtype that it has, outside of the program; leave out empty tensors"
+            if refused:
+                branches = any(f"rlx.{name}\n" in f"{refused}\n" for name in ("if", "while", "scan"))
+                usual = _WITHOUT_BRANCHES if branches else "give it a decomposition, or a rule of the target's lowering"
             raise UnsupportedError("\n".join(messages), hint=self._hint(usual))
         set_stage(module, "lir")
 

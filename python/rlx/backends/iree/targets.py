@@ -314,7 +314,10 @@ _FAMILIES = {
             ("local-sync", "local-task"),
             (*_COMMON, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"),
             (("--iree-opt-level=O2",), _NO_OPTIMISATION),
-            notes=("an interpreter: portable and slow",),
+            notes=(
+                "an interpreter: portable and slow",
+                "casts of floats to integers round, and what is NaN may be a number",
+            ),
         ),
         "default",
     ),

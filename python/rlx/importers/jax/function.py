@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -176,9 +177,10 @@ def _names(jax: Any, args: Sequence[Any], positions: Sequence[int]) -> list[str]
 
 
 def _step(key: Any) -> str:
-    """One step of a path: `["w"]`, `[0]` or `.bias`."""
+    """One step of a path: `["w"]`, `[0]` or `.bias`. Names have no white space: that of a key is `_`."""
     for attribute, form in (("name", ".{}"), ("idx", "[{}]")):
         if hasattr(key, attribute):
             return form.format(getattr(key, attribute))
     value = key.key
-    return f"[{json.dumps(value, ensure_ascii=False)}]" if isinstance(value, str) else f"[{value!r}]"
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return "[" + re.sub(r"\s+", "_", text) + "]"
