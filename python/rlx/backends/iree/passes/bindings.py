@@ -34,7 +34,7 @@ class Bindings(IreePass, name="rlx-iree-bindings"):
 
 def _split_chains(module: Any) -> None:
     read: dict[Any, frozenset[Any]] = {}  # by each value, if it is computed where it is used
-    for op in every(module, lambda op: op.name in _VIEWS or is_elementwise(op)):
+    for op in every(module, _is_fused):
         found = _read_by(op, read)
         while len(found) > _MOST:
             inside = (v for v in op.operands if v in read and _is_only_read(v))
@@ -47,6 +47,10 @@ def _split_chains(module: Any) -> None:
         read.update(dict.fromkeys(op.results, found))
 
 
+def _is_fused(op: Any) -> bool:
+    return op.name in _VIEWS or is_elementwise(op)
+
+
 def _read_by(op: Any, read: dict[Any, frozenset[Any]]) -> frozenset[Any]:
     """What a kernel that computes an op reads, and what it may have to write besides, since others read it."""
     found: set[Any] = set()
@@ -54,7 +58,7 @@ def _read_by(op: Any, read: dict[Any, frozenset[Any]]) -> frozenset[Any]:
         maker = maker_of(operand)
         if maker is None or maker.name not in _FREE:
             found |= read.get(operand, {operand})
-            if operand in read and len(list(operand.uses)) > 1:
+            if operand in read and any(not _is_fused(use.owner.operation) for use in operand.uses):
                 found.add(operand)
     return frozenset(found)
 
