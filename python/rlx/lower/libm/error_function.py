@@ -64,7 +64,7 @@ def erfc(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def _excess(s: Scalars, size: mlir.Value) -> mlir.Value:
     """`erf(x)/x - 1` up to a half."""
-    bounded = s.min(size, s.constant(0.5))
+    bounded = _at_most(s, size, 0.5)
     square = s.mul(bounded, bounded)
     return s.div(horner(s, square, _EXCESS), horner(s, square, ERF_Q))
 
@@ -72,7 +72,8 @@ def _excess(s: Scalars, size: mlir.Value) -> mlir.Value:
 def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     """`erfc(size)` from a half on."""
     one, w = s.constant(1.0), Words(s)
-    x = s.min(s.max(size, s.constant(0.5)), s.constant(_ZERO[s.dtype.name]))
+    least = s.constant(0.5)
+    x = _at_most(s, s.select(s.compare("gt", size, least), size, least), _ZERO[s.dtype.name])
     square = s.mul(x, x)
     square_low = s.math.fma(x, x, s.neg(square))
     count, r, r_low = exp_rest(s, s.neg(square), s.neg(square_low))
