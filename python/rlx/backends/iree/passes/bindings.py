@@ -26,7 +26,7 @@ class Bindings(IreePass, name="rlx-iree-bindings"):
 
     def apply(self, module: Any) -> None:
         _split_chains(module)
-        for op in every(module, lambda op: len(op.regions) and not op.name.startswith("linalg.")):
+        for op in every(module, lambda op: len(op.regions) > 0 and not op.name.startswith("linalg.")):
             for region in op.regions:
                 for block in region.blocks:
                     _split_scalars([inner.operation for inner in block.operations])
