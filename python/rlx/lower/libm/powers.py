@@ -15,7 +15,7 @@ from functools import cache
 from rlx import mlir
 from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.series import LN2, economised, horner
-from rlx.lower.libm.words import Words
+from rlx.lower.libm.words import Words, rounded
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -49,10 +49,8 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 
 def _is_whole(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """Whether a float is a whole number: whether a sum with 2^fraction keeps it, or it is not below that."""
-    size, least = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
-    kept = s.compare("eq", s.sub(s.add(size, least), least), size)
-    return s.arith.ori(kept, s.compare("ge", size, least))
+    size = s.math.absf(x)
+    return s.compare("eq", rounded(s, size), size)
 
 
 def _scaled_log(s: Scalars, size: mlir.Value, factor: mlir.Value) -> _Pair:

@@ -15,7 +15,7 @@ from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
 from rlx.lower.libm import complex_functions, functions, trigonometry
 from rlx.lower.libm.scalars import Scalars, storage_type
-from rlx.lower.libm.words import Words
+from rlx.lower.libm.words import rounded, with_sign_of
 from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
 from rlx.lower.linalg.rules import Lowered, lowers
 
@@ -200,10 +200,8 @@ def _ceil(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 
 def _round(s: Scalars, x: mlir.Value) -> mlir.Value:
-    """The nearest whole number, the even one of two: what a sum with 2^fraction keeps (`slow-rounding`)."""
-    size, least_whole = s.math.absf(x), s.constant(2.0 ** Words(s).format.fraction)
-    rounded = s.sub(s.add(size, least_whole), least_whole)
-    return s.math.copysign(s.select(s.compare("lt", size, least_whole), rounded, size), x)
+    """The nearest whole number, the even one of two (`slow-rounding`)."""
+    return with_sign_of(s, rounded(s, s.math.absf(x)), x)
 
 
 _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {

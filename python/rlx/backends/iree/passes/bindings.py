@@ -67,13 +67,11 @@ def _is_only_read(value: Any) -> bool:
     """Whether no op writes into a tensor: IREE would let it, though others read what is in memory."""
     for use in value.uses:
         reader, number = use.owner.operation, use.operand_number
-        if reader.name == "linalg.generic":
-            if number >= reader.attributes["operandSegmentSizes"][0]:
+        if reader.name in ("linalg.generic", "tensor.insert_slice"):
+            inputs = reader.attributes["operandSegmentSizes"][0] if reader.name == "linalg.generic" else 1
+            if number >= inputs:
                 return False
-        elif reader.name not in (*_VIEWS, "func.return", "scf.yield") and (reader.name, number) != (
-            "tensor.insert_slice",
-            0,
-        ):
+        elif reader.name not in (*_VIEWS, "func.return", "scf.yield"):
             return False
     return True
 

@@ -13,9 +13,7 @@ def copied(value: Any) -> Any:
     """A copy that the compiler cannot remove, because it does not know that the condition is true."""
     ir, arith, type_, sizes = mlir.ir, mlir.dialect("arith"), value.type, iter(dynamic_sizes(value))
     bit = ir.IntegerType.get_signless(1)
-    is_true = hidden(
-        arith.constant(bit, ir.IntegerAttr.get(bit, -1))
-    )  # a single bit that is set is -1 as a signed number
+    is_true = hidden(arith.constant(bit, ir.IntegerAttr.get(bit, -1)))  # -1: a signed number whose only bit is set
     dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
     out = mlir.dialect("tensor").empty(dims, type_.element_type)
     identity = ir.AffineMap.get_identity(type_.rank)

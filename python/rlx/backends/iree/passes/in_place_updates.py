@@ -15,7 +15,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.names import GETTER, SETTER, symbol_of
-from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden
+from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden, is_elementwise
 from rlx.backends.iree.passes.workgroups import overwriting, overwritten
 from rlx.ir import opview
 from rlx.ir.signature import bodies
@@ -217,13 +217,13 @@ def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
 
 
 def _is_elementwise(op: Any) -> bool:
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_elementwise(op):
         return False
     type_ = op.results[0].type
     if not type_.rank or not type_.has_static_shape or 0 in type_.shape or not _is_plain(type_.element_type):
         return False
-    iterators, maps = op.attributes["iterator_types"], [m.value for m in op.attributes["indexing_maps"]]
-    if any("parallel" not in str(i) for i in iterators) or maps[-1] != mlir.ir.AffineMap.get_identity(type_.rank):
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    if maps[-1] != mlir.ir.AffineMap.get_identity(type_.rank):
         return False
     (*_, out), *_ = [list(b.arguments) for b in op.regions[0].blocks]
     return not list(out.uses) and _is_closed(op.regions[0].blocks[0])
