@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import rlx
 from rlx.ir.listing import inspect_graph
@@ -50,3 +53,82 @@ def test_what_is_the_same_in_every_step_is_differentiated_once(loop: str) -> Non
     text = str(graph)
     rlx.grad(graph)
     assert str(graph) == text  # which is not changed
+
+
+def _halved(x: Any, start: Any = 1.0) -> Any:
+    """A number that is halved until it is small beside what does not change, and the number of steps."""
+    until = lambda c: c[0] * jnp.sum(c[1] ** 2) > 0.1  # noqa: E731
+    value, _, _, steps = lax.while_loop(until, lambda c: (c[0] * 0.5, c[1], c[2], c[3] + 1), (start, x, jnp.sin(x), 0))
+    return value, steps
+
+
+def _by_its_condition_alone(x: Any) -> Any:
+    return jnp.sum(x * _halved(x)[0])
+
+
+def _by_what_it_captures(x: Any) -> Any:
+    return jnp.sum(x * lax.while_loop(lambda t: t * jnp.sum(x**2) > 0.1, lambda t: t * 0.5, 1.0))
+
+
+def _with_the_derivative_stopped(x: Any) -> Any:
+    return jnp.sum(x * lax.stop_gradient(_halved(x, jnp.max(x))[0]))
+
+
+def _of_what_it_gives_on(x: Any) -> Any:
+    step = lambda c: (c[0] * 0.5, c[1])  # noqa: E731
+    value, same = lax.while_loop(lambda c: c[0] > 0.1, step, (jnp.ones(()), jnp.sin(x)))
+    return jnp.sum(same * value)
+
+
+def _in_the_steps_of_a_scan(x: Any) -> Any:
+    def step(carry: Any, _: Any) -> Any:
+        row, count = carry
+        value, steps = _halved(row)
+        return (row - lax.stop_gradient(value) * row, count + steps), jnp.sum(row**2)
+
+    (last, _), squares = lax.scan(step, (x, 0), None, length=3)
+    return jnp.sum(last) + jnp.sum(squares)
+
+
+def _in_a_branch(x: Any) -> Any:
+    return lax.cond(x[0] > 0, lambda: jnp.sum(x * _halved(x)[0]), lambda: jnp.sum(x))
+
+
+WITHOUT_A_BOUND = (
+    _by_its_condition_alone,
+    _by_what_it_captures,
+    _with_the_derivative_stopped,
+    _of_what_it_gives_on,
+    _in_the_steps_of_a_scan,
+    _in_a_branch,
+)
+
+
+@pytest.mark.parametrize("function", WITHOUT_A_BOUND)
+def test_what_a_loop_without_a_bound_does_not_change_has_a_gradient(function: Any) -> None:
+    """As JAX has it: where no cotangent comes to what the steps change, no number of steps has to be known."""
+    x = np.array([1.0, 2, 3], np.float32)
+    gradient = rlx.grad(rlx.from_jax(function, x), "arg0")
+    np.testing.assert_allclose(rlx.evaluate(gradient, {"arg0": x})[0], jax.grad(function)(x), rtol=1e-5)
+    rows = np.stack([x, x * 0.1])
+    (found,) = rlx.evaluate(rlx.vmap(gradient, {"arg0": 0}, 2), {"arg0": rows})
+    np.testing.assert_allclose(found, jax.vmap(jax.grad(function))(rows), rtol=1e-5)
+
+
+def _a_carry_that_moves(x: Any) -> Any:
+    return jnp.sum(lax.while_loop(lambda t: jnp.sum(t) > 0.1, lambda t: t * 0.5, x))
+
+
+def _carries_that_change_places(x: Any) -> Any:
+    swap = lambda c: (c[1], c[0], c[2] - 1)  # noqa: E731
+    return jnp.sum(lax.while_loop(lambda c: c[2] > 0, swap, (x, jnp.ones(3), jnp.sum(x)))[0])
+
+
+@pytest.mark.parametrize("function", [_a_carry_that_moves, _carries_that_change_places])
+def test_what_a_loop_without_a_bound_changes_has_none(function: Any) -> None:
+    x = np.array([1.0, 2, 3], np.float32)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+        jax.grad(function)(x)
+    with pytest.raises(rlx.Error, match=r"test_loops.py:\d+:\d+: .*rlx.while.*without max_iterations") as caught:
+        rlx.grad(rlx.from_jax(function, x), "arg0")
+    assert "rlx.stop_gradient" in str(caught.value)

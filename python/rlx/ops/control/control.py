@@ -18,7 +18,8 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
 from rlx.ir.shape import Shape
-from rlx.ops.control.control_rules import IfRules, ScanRules, WhileRules
+from rlx.ops.control.control_rules import IfRules
+from rlx.ops.control.loop_rules import ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
 from rlx.ops.shape.shape import EVERY
 
