@@ -5,7 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 
 from rlx import mlir
-from rlx.lower.libm.coefficients import ERF_FAR, ERF_NEAR, ERF_P, ERF_Q, ERF_SPLIT, ERF_TOP, ERFC_SCALED
+from rlx.lower.libm.coefficients import (
+    ERF_FAR,
+    ERF_NEAR,
+    ERF_P,
+    ERF_Q,
+    ERF_SPLIT,
+    ERF_TOP,
+    ERFC_SCALED,
+    ERFC_SHIFT,
+    ERFC_SHORT,
+    ERFC_SLOPE,
+)
 from rlx.lower.libm.powers import exp_of_rest, exp_rest
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import horner
@@ -15,7 +26,7 @@ from rlx.lower.libm.words import Words, with_sign_of
 _EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
 
 # From here on the complement is 0.
-_ZERO = {"f32": 10.5, "f64": 27.5}
+_ZERO, _SHORT_ZERO = 27.5, 10.5
 
 
 def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
@@ -56,8 +67,10 @@ def _at_most(s: Scalars, x: mlir.Value, limit: float) -> mlir.Value:
 def erfc(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`1 - erf(x)`, with all digits where it is small."""
     one, size = s.constant(1.0), s.math.absf(x)
-    near = s.math.fma(s.neg(x), _excess(s, size), s.sub(one, x))
-    complement = _complement(s, size)
+    short = s.dtype.name == "f32"
+    excess = horner(s, s.mul(x, x), ERF_NEAR) if short else _excess(s, size)
+    near = s.math.fma(s.neg(x), excess, s.sub(one, x))
+    complement = _short_complement(s, size) if short else _complement(s, size)
     far = s.select(s.compare("lt", x, s.constant(0.0)), s.sub(s.constant(2.0), complement), complement)
     return s.select(s.is_nan(x), x, s.select(s.compare("lt", size, s.constant(0.5)), near, far))
 
@@ -70,10 +83,10 @@ def _excess(s: Scalars, size: mlir.Value) -> mlir.Value:
 
 
 def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
-    """`erfc(size)` from a half on."""
-    one, w = s.constant(1.0), Words(s)
+    """`erfc(size)` of f64 from a half on."""
+    one = s.constant(1.0)
     least = s.constant(0.5)
-    x = _at_most(s, s.select(s.compare("gt", size, least), size, least), _ZERO[s.dtype.name])
+    x = _at_most(s, s.select(s.compare("gt", size, least), size, least), _ZERO)
     square = s.mul(x, x)
     square_low = s.math.fma(x, x, s.neg(square))
     count, r, r_low = exp_rest(s, s.neg(square), s.neg(square_low))
@@ -81,8 +94,8 @@ def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     decay = s.add(one, r)
     decay_low = s.add(s.add(s.sub(one, decay), r), curve)
     place = s.sub(one, s.div(s.constant(7.0), s.add(x, s.constant(3.0))))
-    first, *others = ERFC_SCALED[s.dtype.name]
-    base, base_low = w.parts(Fraction(first))
+    first, *others = ERFC_SCALED
+    base, base_low = Words(s).parts(Fraction(first))
     tail = s.mul(place, horner(s, place, others))
     scaled = s.add(base, tail)
     scaled_low = s.add(s.add(s.sub(base, scaled), tail), base_low)
@@ -93,7 +106,31 @@ def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     quotient = s.mul(scaled, inverse)
     rest = s.sub(s.math.fma(s.neg(quotient), under, scaled), s.sub(s.mul(quotient, under_low), scaled_low))
     low = s.math.fma(decay_low, quotient, s.mul(decay, s.mul(rest, inverse)))
+    return _times_power_of_two(s, s.math.fma(decay, quotient, low), count)
+
+
+def _short_complement(s: Scalars, size: mlir.Value) -> mlir.Value:
+    """`erfc(size)` of f32 from a half on, with an error of less than two units in the last place."""
+    one, bound = s.constant(1.0), s.constant(_SHORT_ZERO)
+    x = s.select(s.compare("lt", size, bound), size, bound)
+    square = s.mul(x, x)
+    count, r, r_low = exp_rest(s, s.neg(square), s.neg(s.math.fma(x, x, s.neg(square))))
+    r, curve = exp_of_rest(s, r, r_low)
+    under = s.add(x, one)
+    inverse = s.div(one, under)
+    scaled = horner(s, s.math.fma(inverse, s.constant(ERFC_SLOPE), s.constant(ERFC_SHIFT)), ERFC_SHORT)
+    quotient = s.mul(scaled, inverse)
+    under_low = s.sub(x, s.sub(under, one))
+    rest = s.math.fma(s.neg(quotient), under_low, s.math.fma(s.neg(quotient), under, scaled))
+    rest = s.mul(rest, inverse)
+    rest = s.math.fma(rest, r, rest)
+    value = s.add(quotient, s.math.fma(quotient, r, s.math.fma(quotient, curve, rest)))
+    return _times_power_of_two(s, value, count)
+
+
+def _times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir.Value:
+    """`value·2^count`, which may be a denormal: in two steps, each of which is a power that the format has."""
+    w = Words(s)
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
-    value = s.math.fma(decay, quotient, low)
     return s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q, ERFC_SCALED
+from rlx.lower.libm.coefficients import (
+    ERF_P,
+    ERF_Q,
+    ERFC_P,
+    ERFC_Q,
+    ERFC_SCALED,
+    ERFC_SHIFT,
+    ERFC_SHORT,
+    ERFC_SLOPE,
+)
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -45,11 +54,19 @@ def erfc(emit: Emitter, x: Lowered) -> Lowered:
     # XLA would make one exponential of two, of a sum that is rounded.
     main = _exp(emit, emit.neg(emit.mul(few, few)))
     decay = emit.mul(emit.kept(main), _exp(emit, rest))
-    place = emit.sub(emit.like(x, 1), emit.div(emit.like(x, 7), emit.add(bounded, 3.0)))
-    scaled = emit.div(horner(emit, place, ERFC_SCALED[x.dtype.name]), emit.add(emit.mul(bounded, 2.0), 1.0))
-    complement = emit.mul(decay, scaled)
+    complement = emit.mul(decay, _scaled(emit, bounded))
     outer = emit.select(emit.compare("lt", x, 0.0), emit.sub(emit.like(x, 2), complement), complement)
     return emit.select(emit.compare("lt", size, 0.5), emit.sub(emit.like(x, 1), erf(emit, x)), outer)
+
+
+def _scaled(emit: Emitter, x: Lowered) -> Lowered:
+    """`exp(x²)·erfc x` from a half on."""
+    one = emit.like(x, 1)
+    if x.dtype.name == "f32":
+        inverse = emit.div(one, emit.add(x, 1.0))
+        return emit.mul(horner(emit, emit.add(emit.mul(inverse, ERFC_SLOPE), ERFC_SHIFT), ERFC_SHORT), inverse)
+    place = emit.sub(one, emit.div(emit.like(x, 7), emit.add(x, 3.0)))
+    return emit.div(horner(emit, place, ERFC_SCALED), emit.add(emit.mul(x, 2.0), 1.0))
 
 
 def _exp(emit: Emitter, x: Lowered) -> Lowered:
