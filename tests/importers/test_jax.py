@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 
 import rlx
 from tests.drawing import drawn
@@ -155,6 +156,28 @@ def test_a_loop_with_a_known_number_of_steps_is_a_scan() -> None:
     assert "rlx.while" in g.text()
 
 
+def _shown(**options: Any) -> Any:
+    """A function that shows what it computes, in a loop, a branch and a derivative."""
+
+    def shown(x: Any) -> Any:
+        jax.debug.print("{x}", x=x, **options)
+        jax.debug.callback(lambda _: None, x, **options)
+        return x * x
+
+    def function(x: Any) -> Any:
+        x, _ = jax.lax.scan(lambda c, _: (shown(c), None), x, None, length=2)
+        x = jax.lax.cond(x[0] > 0, shown, lambda v: v, x)
+        return jax.vmap(shown)(x) + jax.grad(lambda v: jnp.sum(shown(v)))(x)
+
+    return function
+
+
+def test_what_only_shows_a_value_is_left_out() -> None:
+    x = f(3)
+    g = rlx.from_jax(_shown(), x)
+    np.testing.assert_allclose(rlx.evaluate(g, {"arg0": x})[0], _shown()(x), rtol=1e-6)
+
+
 NO_POSITIONS: tuple[Any, ...] = (None, 1.5, "x", [None], [[0]], {"a": 1})
 NO_FUNCTION: Any = 5
 
@@ -170,7 +193,11 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=1), "param_argnums 1 name no argument"),
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=0, static_argnums=0), "name the same argument"),
         (lambda: rlx.from_jax(lambda x: x, {"a": "text"}, param_argnums=0), "no array, but str"),
-        (lambda: rlx.from_jax(jnp.linalg.eig, f(3, 3)), "eig"),
+        (lambda: rlx.from_jax(jnp.linalg.eig, f(3, 3)), "the primitive eig of JAX cannot be imported"),
+        (lambda: rlx.from_jax(jax.scipy.linalg.schur, f(3, 3)), "the primitive schur of JAX cannot be imported"),
+        (lambda: rlx.from_jax(lambda x: jax.pure_callback(np.sin, x, x), f(3)), "calls back into Python"),
+        (lambda: rlx.from_jax(lambda x: io_callback(np.sin, x, x), f(3)), "calls back into Python"),
+        (lambda: rlx.from_jax(_shown(ordered=True), f(3)), "effects in an order"),
         (lambda: rlx.from_jax(jnp.linalg.qr, f(3, 3).astype(np.complex64)), "qr of complex matrices"),
         *(
             (lambda option=option, value=value: rlx.from_jax(lambda x: x, f(2), **{option: value}), "are the positions")

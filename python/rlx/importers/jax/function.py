@@ -100,7 +100,7 @@ def traced(
         with tracing():
             called = opened(jax, called.function, args)
     closed_over = {f"constant{n}": value for n, value in enumerate(called.closed_over)}
-    problem: UnsupportedError | None = None
+    problem: Error | None = None
     for platform in platforms():
         try:
             kept = Kept()
@@ -110,8 +110,10 @@ def traced(
             known = closed_over if params is None else params
             graph = from_module(module, "main", largest_literal, [*names, *closed_over], known, kept, constants)
             return graph, called.out_tree or exported.out_tree
-        except UnsupportedError as found:
+        except Error as found:
             problem = problem or found
+            if not isinstance(problem, UnsupportedError):
+                break
     assert problem is not None
     raise problem
 

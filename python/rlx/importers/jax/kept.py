@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -49,6 +50,9 @@ _DERIVED = (
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _BY_COTANGENTS = ("custom_vjp_call",)
+# They show a value and give none; an artifact has nobody to show it to.
+_SHOWN = ("debug_print", "debug_callback")
+_WITHOUT_RULE = re.compile(r"translation rule for primitive '(\w+)' not found")
 _RULES = "_override_lowering_rules"  # how `jax.export` takes lowerings of primitives
 # A derivative holds calls of its own, as that of igamma one of igamma: from this derivative on they have none of JAX's.
 # RLX's own derivatives of factorisations are as good. That of a solve is not: JAX stops derivatives at what it factors for one.
@@ -85,12 +89,16 @@ def tracing() -> Generator[None]:
     """
     try:
         yield
-    except NotImplementedError as problem:
-        raise UnsupportedError(f"JAX cannot export the function: {problem}") from problem
     except Exception as problem:
         kind, message = type(problem).__name__, str(problem).strip().partition("\n")[0]
         place = place_of(problem, "jax", "jaxlib", "contextlib")
-        raise Error(f"JAX cannot trace the function: {kind}: {message}", location=place) from problem
+        if primitive := _WITHOUT_RULE.search(message):
+            message = f"the primitive {primitive[1]} of JAX cannot be imported"
+        elif "EmitPythonCallback" in message:
+            message = "what calls back into Python (pure_callback, io_callback) cannot be imported"
+        elif not isinstance(problem, NotImplementedError):
+            raise Error(f"JAX cannot trace the function: {kind}: {message}", location=place) from problem
+        raise UnsupportedError(message, location=place) from problem
 
 
 class Kept:
@@ -118,9 +126,17 @@ class Kept:
             )
         with tracing():
             allowed = [export.DisabledSafetyCheck.custom_call(CALL)]
-            rules = tuple((p, self._lowered) for p in self._primitives())
-            exported = export.export(function, platforms=[platform], disabled_checks=allowed, **{_RULES: rules})
-            return exported(*args)
+            rules = (
+                *((p, self._lowered) for p in self._primitives()),
+                *((p, _left_out) for p in _unlisted() if p.name in _SHOWN),
+            )
+            exporting = export.export(function, platforms=[platform], disabled_checks=allowed, **{_RULES: rules})
+            exported = exporting(*args)
+        if exported.ordered_effects:
+            raise UnsupportedError(
+                "effects in an order cannot be imported", hint="jax.debug.print without ordered=True"
+            )
+        return exported
 
     def _primitives(self) -> list[Any]:
         """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
@@ -157,6 +173,13 @@ def module_of(exported: Any) -> tuple[mlir.Module, Constants]:
             ) from problem
 
 
+def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
+    """The lowering rule of what shows a value: nothing, in its order among such."""
+    if context.tokens_in.effects():
+        context.set_tokens_out(context.tokens_in)
+    return ()
+
+
 @cache
 def _unlisted() -> list[Any]:
     """Primitives that `jax.extend` does not name, as they occur in traces."""
@@ -167,6 +190,8 @@ def _unlisted() -> list[Any]:
         return lax.custom_linear_solve(lambda v: v, b, lambda _, v: v, symmetric=True)
 
     def of_all(v: Any) -> Any:
+        jax.debug.print("{}", v)
+        jax.debug.callback(print, v)
         return lax.clamp(v, v, v), jnp.round(v), lax.bitcast_convert_type(v, np.float32), solved(v)
 
     traced = jax.make_jaxpr(of_all)(x)
