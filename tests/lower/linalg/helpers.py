@@ -60,12 +60,12 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
     return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
 
 
-def run(cases: Sequence[Case]) -> list[tuple[np.ndarray, ...]]:
-    """Compile all cases at once, and run each: its results."""
+def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray, ...]]:
+    """Compile all cases at once, for the CPU of this machine or an older one, and run each: its results."""
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)
-    lower(module, _cpu())
-    executable = Executable(compile_module(module_text(module), _cpu(), timeout_s=300).vmfb)
+    lower(module, _cpu(arch))
+    executable = Executable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
         arguments = [_tensor_type(a.shape) for a in graph.arguments]
@@ -125,9 +125,11 @@ def assert_ulps(result: np.ndarray, exact: np.ndarray, limit: float, *operands: 
 
 
 @cache
-def _cpu() -> Target:
-    """The machine that the tests run on, without the rungs that would hide a failure of the first one."""
-    chosen = target("cpu")
+def _cpu(arch: str | None = None) -> Target:
+    """The machine that the tests run on, or its CPU taken for another one, without the rungs that would hide a failure of the
+    first one.
+    """
+    chosen = target("cpu", arch)
     return replace(chosen, ladder=chosen.ladder[:1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from rlx import mlir
@@ -27,6 +28,8 @@ _EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
 
 # From here on the complement is 0.
 _ZERO, _SHORT_ZERO = 27.5, 10.5
+# Up to here `erf x = _SLOPE·x` in f64.
+_TINY, _SLOPE = 1e-300, 2 / math.sqrt(math.pi)
 
 
 def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
@@ -35,6 +38,8 @@ def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
     if s.dtype.name == "f32":
         return with_sign_of(s, _by_polynomials(s, size), x)
     near = s.math.fma(size, _excess(s, size), size)
+    # Without an instruction for it that is a product, which is 0 where it is below the normal numbers.
+    near = s.select(s.compare("lt", size, s.constant(_TINY)), s.mul(size, s.constant(_SLOPE)), near)
     far = s.sub(s.constant(1.0), _complement(s, size))
     value = s.select(s.compare("lt", size, s.constant(0.5)), near, far)
     return s.select(s.is_nan(x), x, with_sign_of(s, value, x))
