@@ -25,7 +25,7 @@ Bindings = Mapping[str, int]
 _ODD = (3, 5, 7, 9, 11, 13)
 _LARGE = (33, 18, 20, 22, 24, 26)
 # Shares of an op's cases, of which a run of the tests that take long has one.
-_SHARES = 20
+_SHARES = 30
 
 
 @dataclass(frozen=True)

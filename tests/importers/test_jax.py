@@ -37,7 +37,7 @@ def test_a_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.evaluate(g, _inputs(g, arguments)), wanted)
 
 
-@drawn("name", list(CASES), of_each=8)
+@drawn("name", list(CASES), of_each=5)
 def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
     function, arguments = CASES[name]
     g = rlx.from_jax(function, *arguments)
@@ -80,7 +80,7 @@ SMOOTH = [
 ]
 
 
-@drawn("name", SMOOTH, of_each=8)
+@drawn("name", SMOOTH, of_each=5)
 def test_gradients_are_jaxs(name: str) -> None:
     """Of the sum of squares of all real results, by the first argument; loops of a known number of steps are among them."""
     function, arguments = CASES[name]

@@ -92,7 +92,7 @@ _MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-@drawn("name", list(_MODELS), of_each=3)
+@drawn("name", list(_MODELS), of_each=2)
 def test_a_model_gives_what_it_gives_in_pytorch(name: str) -> None:
     torch.manual_seed(0)
     model, kwargs = _MODELS[name]()

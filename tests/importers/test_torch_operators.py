@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 torch.set_num_threads(1)
 
 # The operators are dealt out in so many shares.
-_EVALUATED, _COMPILED = 60, 100
+_EVALUATED, _COMPILED = 100, 160
 
 
 def _share(kind: str, count: int, share: int) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 
 from rlx import Error
 from rlx.models import load
+from tests.drawing import drawn
 from tests.models.references import NAMES, reference, weights, write_model
 
 DECODERS = [name for name in NAMES if "num_key_value_heads" in reference(name)["config"]]
@@ -83,8 +84,10 @@ def test_dynamic_positions_need_a_length(tmp_path: Path) -> None:
 VALUES = (0, -1, 1 << 24, 1 << 70, 1.5, 1e-320, 1e300, float("nan"), "x", None, True, [], [1], {}, {"x": 1})
 
 
-@pytest.mark.parametrize(
-    "name", ["bert", "roberta", "distilbert", "mpnet", "modernbert", "vit", "llama_yarn", "gemma2", "qwen2"]
+@drawn(
+    "name",
+    ["bert", "roberta", "distilbert", "mpnet", "modernbert", "vit", "llama_yarn", "gemma2", "qwen2"],
+    of_each=4,
 )
 def test_fields_of_other_kinds(tmp_path: Path, name: str, seed: int) -> None:
     """Whatever a field is, the folder is refused by an `Error` or the field makes no difference that breaks a graph."""

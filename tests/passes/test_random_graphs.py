@@ -248,7 +248,7 @@ _PIPELINES = (
 _OF_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 
 
-@drawn("number", range(100), of_each=10)
+@drawn("number", range(100), of_each=6)
 def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
     made_from = graph_seed(seed, number)
     check(_Maker(made_from).g, made_from, *_PIPELINES)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
 
 # The operators are dealt out in so many shares, of which a run has one for each dtype, or for some.
-_EVALUATED, _SPECIAL, _GRADIENTS, _COMPILED = 32, 8, 24, 120
+_EVALUATED, _SPECIAL, _GRADIENTS, _COMPILED = 64, 12, 40, 240
 _MOST_COMPILED = 2
 _PART = 40
 # How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.

@@ -32,7 +32,7 @@ from tests.transforms.cases import direction, floats, reversible, takes
 
 # As for random graphs: an error may pass through several ops, and noise is to find the places where a result jumps.
 _FACTOR, _AMPLITUDE = 4.0, 8.0
-_PART, _SHARES = 48, 20
+_PART, _SHARES = 48, 30
 SECOND_ORDER = (
     "activation", "binary", "matmul", "conv", "softmax", "layer_norm", "attention", "reduce", "gather", "scatter_add",
     "cumprod", "dense_solve", "sort", "scan", "while", "if",

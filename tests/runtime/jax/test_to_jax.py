@@ -21,7 +21,7 @@ from jax import export  # noqa: E402
 from tests.importers.jax_functions import CASES, f  # noqa: E402
 from tests.importers.test_jax import SMOOTH  # noqa: E402
 
-NUM_SHARES = 20
+NUM_SHARES = 30
 
 
 class There:
