@@ -28,6 +28,7 @@ INSTEAD = {
 }
 
 
+_BRANCHES = ("if", "while", "scan")
 _WITHOUT_BRANCHES = (
     'compile(…, passes="rlx-lower-control-flow"), or --passes=rlx-lower-control-flow, leaves no branches'
 )
@@ -61,14 +62,14 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     def run(self, module: mlir.Module) -> None:
         self._check_dtypes()
         functions = bodies(module)
-        refused, unsupported = self._refused_ops(functions), self._without_support(functions)
-        messages = [text for text in (refused, unsupported) if text]
+        refused, unsupported = list(self._refused_ops(functions)), self._without_support(functions)
+        messages = [text for text in (self._text_of(refused), unsupported) if text]
         if messages:
             if kinds := list(self._kinds(functions)):
                 messages.append("and not these kinds of ops:\n" + "\n".join(kinds))
             usual = "cast to a dtype that it has, outside of the program; leave out empty tensors"
             if refused:
-                branches = any(f"rlx.{name}\n" in f"{refused}\n" for name in ("if", "while", "scan"))
+                branches = any(opview.name_of(op) in _BRANCHES for op in refused)
                 usual = _WITHOUT_BRANCHES if branches else "give it a decomposition, or a rule of the target's lowering"
             raise UnsupportedError("\n".join(messages), hint=self._hint(usual))
         set_stage(module, "lir")
@@ -101,18 +102,21 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         """The rules of the lowering that comes next, by the names of the ops that they lower."""
         return rules_of(self.for_) if self.for_ else {}
 
-    def _refused_ops(self, functions: list[mlir.FuncOp]) -> str:
-        """What is to be said of ops that the target does not take."""
+    def _refused_ops(self, functions: list[mlir.FuncOp]) -> Iterator[mlir.Operation]:
+        """The ops that the target does not take."""
         accepted = self.accepted
-        refused: list[str] = []
-        for function in functions:
-            for op in opview.operations(function.entry_block):
-                name = opview.name_of(op)
-                if name not in accepted and op.name not in opview.TERMINATORS:
-                    label = f"rlx.{name}" if registry.is_ours(op) else name
-                    refused.append(f"  {describe(op.location) or '<unknown>'}: {label}")
-        verb = "op has" if len(refused) == 1 else "ops have"
-        return f"{len(refused)} {verb} no lowering for {self._target}:\n" + "\n".join(refused) if refused else ""
+        for op in (op for function in functions for op in opview.operations(function.entry_block)):
+            if opview.name_of(op) not in accepted and op.name not in opview.TERMINATORS:
+                yield op
+
+    def _text_of(self, refused: list[mlir.Operation]) -> str:
+        """What is to be said of them."""
+        lines: list[str] = []
+        for op in refused:
+            name = opview.name_of(op)
+            lines.append(f"  {describe(op.location) or '<unknown>'}: {f'rlx.{name}' if registry.is_ours(op) else name}")
+        verb = "op has" if len(lines) == 1 else "ops have"
+        return f"{len(lines)} {verb} no lowering for {self._target}:\n" + "\n".join(lines) if lines else ""
 
     def _without_support(self, functions: list[mlir.FuncOp]) -> str:
         """What is to be said of dtypes, kinds and tensors that the target does not take."""

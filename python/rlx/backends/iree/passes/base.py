@@ -14,7 +14,8 @@ from rlx.passes.base import Pass
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
     mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
 
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice")
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+_VIEWS = (*RESHAPES, "tensor.extract_slice")
 
 
 class IreePass(Pass):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, every, is_elementwise, keep_in_memory, maker_of
+from rlx.backends.iree.passes.base import RESHAPES, IreePass, every, is_elementwise, keep_in_memory, maker_of
 
 # Those that a kernel writes come on top, and what other kernels read of what is computed on the way.
 _MOST = 16
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "tensor.concat")
+_VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.concat")
 _FREE = ("tensor.empty", "arith.constant", "linalg.fill")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import (
+    RESHAPES,
     IreePass,
     every,
     in_memory,
@@ -22,7 +23,6 @@ from rlx.backends.iree.passes.base import (
     replace_uses,
 )
 
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 # Functions that are one or two instructions; all others are expensive.
 _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil", "math.trunc")
 
@@ -79,7 +79,7 @@ def _products_of(value: Any) -> set[Any]:
         user = use.owner.operation
         if _is_product(user):
             products.add(user)
-        elif user.name in (*_VIEWS, "linalg.transpose"):
+        elif user.name in (*RESHAPES, "linalg.transpose"):
             products |= _products_of(user.results[0])
     return products
 
@@ -120,7 +120,7 @@ def _elementwise_users(op: Any) -> set[Any]:
 
 
 def _keeps_tiles(op: Any) -> bool:
-    return op.name in (*_VIEWS, "linalg.transpose") or (is_elementwise(op) and not list(_extracts(op)))
+    return op.name in (*RESHAPES, "linalg.transpose") or (is_elementwise(op) and not list(_extracts(op)))
 
 
 # --- elements of slices, at computed positions --------------------------------------------------
@@ -145,7 +145,7 @@ def _extracts(op: Any) -> Iterator[Any]:
 
 def _is_thin_slice(value: Any, reader: Any) -> bool:
     maker = maker_of(value)
-    while maker is not None and maker.name in (*_VIEWS, "tensor.extract_slice"):
+    while maker is not None and maker.name in (*RESHAPES, "tensor.extract_slice"):
         if maker.name == "tensor.extract_slice":
             source, result = maker.operands[0].type, maker.results[0].type
             if result.rank and result.shape[-1] == 1 != source.shape[-1]:
@@ -196,7 +196,7 @@ def _is_broadcast_product(op: Any) -> bool:
 def _is_argument_or_parameter(value: Any) -> bool:
     """Whether a value is an argument or a parameter, perhaps reshaped: these are packed when the program is loaded."""
     maker = maker_of(value)
-    while maker is not None and maker.name in _VIEWS:
+    while maker is not None and maker.name in RESHAPES:
         maker = maker_of(maker.operands[0])
     return maker is None or maker.name == "util.global.load"
 

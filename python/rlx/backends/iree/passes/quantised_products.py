@@ -15,6 +15,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import (
+    RESHAPES,
     IreePass,
     elementwise,
     every,
@@ -25,7 +26,6 @@ from rlx.backends.iree.passes.base import (
 )
 from rlx.passes.base import option
 
-_VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
 _OFFSET = 128
 
 
@@ -53,7 +53,7 @@ class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
 def _apart(op: Any, x: Any, unsigned: bool, shared: dict[Any, Any]) -> Any:
     """The activations of a product in memory, and moved where they are to be unsigned: once for all products of a block."""
     source = x
-    while (maker := maker_of(source)) is not None and maker.name in _VIEWS:
+    while (maker := maker_of(source)) is not None and maker.name in RESHAPES:
         source = maker.operands[0]
     key = (source, x.type, unsigned)
     if key not in shared or shared[key][1] != op.block:
