@@ -74,6 +74,26 @@ def _with_the_derivative_stopped(x: Any) -> Any:
     return jnp.sum(x * lax.stop_gradient(_halved(x, jnp.max(x))[0]))
 
 
+def _from_a_start_that_is_stopped(x: Any) -> Any:
+    start = lax.stop_gradient(x) * 2 + 1
+    return jnp.sum(x * lax.while_loop(lambda v: jnp.sum(v) < 30, lambda v: v * 1.5 + 1, start))
+
+
+def _from_a_start_of_steps(x: Any) -> Any:
+    return jnp.sum(x * lax.while_loop(lambda v: jnp.sum(v) < 30, lambda v: v * 1.5 + 1, jnp.floor(x)))
+
+
+def _by_a_stopped_capture(x: Any) -> Any:
+    same = lax.stop_gradient(x)
+    return jnp.sum(x * lax.while_loop(lambda v: jnp.sum(v) < 30, lambda v: v + same, jnp.zeros(3)))
+
+
+def _stopped_in_each_step(x: Any) -> Any:
+    step = lambda c: (c[0] + lax.stop_gradient(jnp.sin(c[1])), c[1])  # noqa: E731
+    value, same = lax.while_loop(lambda c: jnp.sum(c[0]) < 5, step, (jnp.zeros(3), x))
+    return jnp.sum(value * same)
+
+
 def _of_what_it_gives_on(x: Any) -> Any:
     step = lambda c: (c[0] * 0.5, c[1])  # noqa: E731
     value, same = lax.while_loop(lambda c: c[0] > 0.1, step, (jnp.ones(()), jnp.sin(x)))
@@ -98,6 +118,10 @@ WITHOUT_A_BOUND = (
     _by_its_condition_alone,
     _by_what_it_captures,
     _with_the_derivative_stopped,
+    _from_a_start_that_is_stopped,
+    _from_a_start_of_steps,
+    _by_a_stopped_capture,
+    _stopped_in_each_step,
     _of_what_it_gives_on,
     _in_the_steps_of_a_scan,
     _in_a_branch,

@@ -261,6 +261,10 @@ class Card:
         """
         return NotImplemented
 
+    def has_derivative(self, **attributes: Any) -> bool:
+        """Whether, with some attributes, a derivative goes through the op; else what it gives counts as a constant."""
+        return True
+
     def is_replaced(self, **attributes: Any) -> bool:
         """Whether, with some attributes, reverse mode replaces the op by what `reversible` gives, or uses `pullback`."""
         return True

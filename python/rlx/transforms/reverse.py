@@ -92,8 +92,10 @@ class Reverse:
         b = self.builder
         captured = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
         varied = any(t.value in self.varied for t in operands) or any(t.value in self.varied for t in captured)
-        if not varied or not any(map(scopes.has_tangent, op.results)):
-            if any(t.value in self._absent for t in (*operands, *captured)):
+        absent = any(t.value in self._absent for t in (*operands, *captured))
+        goes_on = any(map(scopes.has_tangent, op.results)) and (absent or scopes.has_derivative(op))
+        if not varied or not goes_on:
+            if absent:
                 raise checked.NotLinearError(f"rlx.{opview.name_of(op)} reads a tangent or cotangent")
             return known or scopes.copy(b, op, operands, scope)
         try:

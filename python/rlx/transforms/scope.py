@@ -105,6 +105,11 @@ def has_tangent(value: mlir.Value) -> bool:
     return shape_of(value).dtype.is_inexact
 
 
+def has_derivative(op: mlir.Operation) -> bool:
+    """Whether a derivative goes through an op."""
+    return not registry.is_ours(op) or opview.card_of(op).has_derivative(**opview.attributes_of(op))
+
+
 def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block:
     """A block with the decomposition of a composite op; its arguments replace the op's operands."""
     return _replacement(b, op, opview.card_of(op).decompose, scope)
@@ -206,6 +211,7 @@ def depends(
 
     for op in ops_of(block):
         local.update(op.results)
-        if any(map(is_reached, op.operands)) or (len(op.regions) and any(map(is_reached, captures(op)))):
+        of_reached = any(map(is_reached, op.operands)) or (len(op.regions) and any(map(is_reached, captures(op))))
+        if of_reached and (not floats or has_derivative(op)):
             reached.update(r for r in op.results if not floats or has_tangent(r))
     return [is_reached(v) for v in opview.yielded(block)]

@@ -124,9 +124,17 @@ def test_a_zero_keeps_its_sign():
 def test_angles_of_points(dtype):
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)
     y, x = (side.ravel() for side in np.meshgrid(special, special))
-    random = np.random.default_rng(5)
-    sides = [np.exp2(random.uniform(-60, 60, 4000)) * random.choice([-1, 1], 4000) for _ in range(2)]
-    y, x = (np.concatenate([a, b.astype(dtype)]) for a, b in zip((y, x), sides, strict=True))
+    random, limits = np.random.default_rng(5), np.finfo(dtype)
+    ranges = [(-60, 60), (limits.minexp, limits.maxexp - 1), (limits.minexp, limits.minexp + 3)]
+    sides = [
+        np.concatenate([np.exp2(random.uniform(*r, 4000)) * random.choice([-1, 1], 4000) for r in ranges])
+        for _ in range(2)
+    ]
+    small = np.exp2(random.uniform(limits.minexp, limits.minexp + 3, 4000)), np.exp2(random.uniform(-40, 0, 4000))
+    with np.errstate(over="ignore"):
+        y, x = (
+            np.concatenate([a, b.astype(dtype), c.astype(dtype)]) for a, b, c in zip((y, x), sides, small, strict=True)
+        )
     ((result,),) = run([case("binary", y, x, kind="atan2")], _ARCHS[dtype])
     exact = np.arctan2(y.astype(_WIDER[dtype]), x.astype(_WIDER[dtype]))
     assert_ulps(result, exact, 1.0, y, x)

@@ -109,9 +109,11 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     0 for 0/0 and π/4 for inf/inf. Above tan(π/8) it is π/4 more than the angle with the tangent
     (opposite - adjacent)/(opposite + adjacent).
     """
-    zero = s.constant(0.0)
-    limit = 2.0 ** (Words(s).format.bias - 1)
-    scale = s.select(s.compare("gt", adjacent, s.constant(limit)), s.constant(0.5), s.constant(1.0))
+    zero, bias = s.constant(0.0), Words(s).format.bias
+    # So that no sum is infinite, and no difference of small numbers is a denormal, which may count as 0.
+    large, small = s.constant(2.0 ** (bias - 1)), s.constant(2.0 ** -(bias // 3))
+    scale = s.select(s.compare("gt", adjacent, large), s.constant(0.5), s.constant(1.0))
+    scale = s.select(s.compare("lt", adjacent, small), s.constant(2.0 ** (bias // 3 * 2)), scale)
     same, one = s.compare("eq", opposite, adjacent), s.constant(1.0)
     near = s.select(same, one, s.mul(adjacent, scale))
     far = s.select(same, one, s.mul(opposite, scale))
@@ -125,7 +127,11 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     under_lost = s.select(turned, s.sub(far, s.sub(total, near)), zero)
     rest = s.add(s.math.fma(s.neg(ratio), under, over), over_lost)
     rest = s.div(s.sub(rest, s.mul(ratio, under_lost)), under)
-    rest = s.select(s.compare("lt", s.math.absf(rest), one), rest, zero)  # NaN beside infinities
+    # NaN beside infinities; and of no use where it would be of numbers that may count as 0: the angle is the quotient there.
+    useful = s.arith.andi(
+        s.compare("lt", s.math.absf(rest), one), s.compare("gt", far, s.constant(2.0 ** -(bias // 2)))
+    )
+    rest = s.select(useful, rest, zero)
     square = s.mul(ratio, ratio)
     tail = s.mul(s.mul(ratio, square), horner(s, square, _atan_series(s.dtype.name)))
     tail = s.add(tail, s.math.fma(s.neg(square), rest, rest))

@@ -51,6 +51,9 @@ class Activation(Card, op="activation"):
                 return b.complex(b.round(b.real(x)), b.round(b.imag(x)))
         return b.emit("activation", (x,), kind=name)
 
+    def has_derivative(self, *, kind: str) -> bool:
+        return kind not in activation.STEPS
+
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:
         (x,), (dx,), (y,) = operands, tangents, results
         if kind == "abs" and x.dtype.is_complex:
@@ -348,6 +351,9 @@ class StopGradient(Card, op="stop_gradient"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         return b.emit("stop_gradient", (tensor_like(b, x, f32),))
+
+    def has_derivative(self) -> bool:
+        return False
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> None:
         return None
