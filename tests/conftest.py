@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,6 @@ settings.register_profile("rlx", deadline=None, database=None)
 settings.load_profile("rlx")
 
 _SEED = pytest.StashKey[int]()
-# Of glibc alone.
-_give_back_memory = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,10 +88,3 @@ def seed(pytestconfig: pytest.Config) -> int:
 def full(pytestconfig: pytest.Config) -> bool:
     """Whether all is to be run of what is drawn otherwise."""
     return bool(pytestconfig.getoption("--full"))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """After a file: RLX has the allocator keep what is freed, which in a process of thousands of tests is some gigabytes."""
-    if _give_back_memory is not None and (nextitem is None or nextitem.path != item.path):
-        _give_back_memory(0)

@@ -13,9 +13,11 @@ import pytest
 
 from rlx.backends.artifact import Artifact
 from tests.cli.calling import HELLO
+from tests.drawing import drawn
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 COMPILE = ("rlx.cli.main", "compile", "--no-cache", "hello.mlir", "-o", "out")
+TICKS = os.sysconf("SC_CLK_TCK") if os.name == "posix" else 1
 OPT = ("rlx.cli.opt", "--canonicalize", "--rlx-decompose", "hello.mlir", "-o", "out")
 
 
@@ -98,3 +100,34 @@ def test_an_interrupt_while_the_compiler_works(folder: Path) -> None:
     while list((folder / "tmp").iterdir()) and time.monotonic() < end:
         time.sleep(0.02)
     assert not list((folder / "tmp").iterdir()), "the compiler's folder is left"
+
+
+ENDLESS = """func.func @endless(%arg0: tensor<f32> {rlx.name = "x"}) -> (tensor<f32> {rlx.name = "y"}) {
+  %0 = rlx.while(%arg0) : tensor<f32> cond {
+  ^bb0(%arg1: tensor<f32>):
+    %1 = rlx.compare(%arg1, %arg1) {kind = "eq"} : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    rlx.yield %1 : tensor<i1>
+  } body {
+  ^bb0(%arg1: tensor<f32>):
+    %1 = rlx.activation(%arg1) {kind = "cos"} : tensor<f32>
+    rlx.yield %1 : tensor<f32>
+  }
+  return %0 : tensor<f32>
+}
+"""
+SECONDS_UNTIL_IT_RUNS = 3.0  # of processor time
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="looks at /proc")
+@drawn("option", ["--device=cpu", "--device=xla", "--evaluate"], weights={"--evaluate": 0.1})
+def test_an_interrupt_while_a_program_runs(folder: Path, option: str) -> None:
+    """Compiled code knows nothing of Python's handlers: the signal itself ends the process."""
+    (folder / "endless.mlir").write_text(ENDLESS)
+    process = start(folder, "rlx.cli.main", "run", "endless.mlir", "--input=x=f32=1", "--save=y=y.npy", option)
+    stat = Path(f"/proc/{process.pid}/stat")
+    while sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) < SECONDS_UNTIL_IT_RUNS * TICKS:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == (130 if option == "--evaluate" else -signal.SIGINT), (out, err)
+    assert not out and not err and not (folder / "y.npy").exists()

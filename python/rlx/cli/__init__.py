@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import sys
+from collections.abc import Generator
 from typing import Any
 
 INTERRUPTED = 130  # what a shell reports of a program that died of SIGINT
@@ -62,6 +63,17 @@ def heed_interrupts() -> None:
         with contextlib.suppress(Exception):  # the command itself says what is missing, if it needs it
             importlib.import_module(name)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def ended_by_interrupts() -> Generator[None]:
+    """Meanwhile an interrupt ends the process as a signal does: Python hears of one only when compiled code has returned."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if _early else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 def ignore_interrupts() -> None:

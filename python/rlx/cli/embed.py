@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _texts(words: Sequence[str]) -> list[str]:
+    from rlx.cli.files import standard_input
     from rlx.ir.errors import Error
 
     texts: list[str] = []
@@ -66,7 +66,7 @@ def _texts(words: Sequence[str]) -> list[str]:
             texts.append(word)
             continue
         try:
-            texts += [line.rstrip("\r\n") for line in sys.stdin]
+            texts += [line.rstrip("\r\n") for line in standard_input()]
         except UnicodeDecodeError as problem:
             raise Error(f"standard input is not {problem.encoding} text: {problem.reason}") from None
     return texts

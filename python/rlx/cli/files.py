@@ -33,7 +33,7 @@ def read_program(
     from rlx.backends.hashes import check_sha256
     from rlx.weights.mapped import content_of
 
-    data = sys.stdin.buffer.read() if path == "-" else content_of(path)
+    data = standard_input().buffer.read() if path == "-" else content_of(path)
     if sha256 is not None:
         check_sha256(data, sha256, path)
     if data[:4] == _ZIP:
@@ -136,6 +136,19 @@ def write_output(path: str, data: bytes) -> None:
         output.flush()
         binary.write(data)
     output.flush()
+
+
+def standard_input() -> TextIO:
+    """The stream that a command reads where it is given no file.
+
+    Raises:
+        Error: The program was started without one.
+    """
+    from rlx.ir.errors import Error
+
+    if sys.stdin is None:
+        raise Error("standard input is closed", hint="open it, or give the path of a file")
+    return sys.stdin
 
 
 def standard_output() -> TextIO:

@@ -16,7 +16,7 @@ from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
 from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
-from rlx.cli.files import output_file, standard_output, write_output
+from rlx.cli.files import output_file, standard_input, standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
 from rlx.ir.printable import printable
@@ -207,10 +207,10 @@ class Run:
 
     def _read(self) -> bytes:
         path = self.settings.input
-        if path is None and sys.stdin.isatty():
+        if path is None and standard_input().isatty():
             print("(processing input from stdin now, hit ctrl-c/ctrl-d to interrupt)", file=sys.stderr)
         try:
-            return sys.stdin.buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
+            return standard_input().buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
         except OSError as problem:
             raise Error(f"cannot open input file '{path}': {problem.strerror}") from None
         except ValueError:  # a NUL, or half of a character

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx.cli import ended_by_interrupts
 from rlx.cli.compile import add_compile_options, compilation_of, compiled
 from rlx.cli.display import Steps
 from rlx.cli.names import DEVICES
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rlx.backends.bundle import Bundle
     from rlx.ir.graph import Graph
     from rlx.ir.interface import Argument, Output
+    from rlx.runtime.compiled import CompiledGraph
 
 Arrays = dict[str, np.ndarray]
 
@@ -71,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.files import read_program
+    from rlx.cli.files import read_program, standard_output
     from rlx.cli.values import named_arrays
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
@@ -85,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(program, Graph):
         _check_options(program, arguments)
     files = _files(arguments, outputs)
+    if not any(files.values()):
+        standard_output()
     inputs = named_arrays(arguments.input, "--input")
     params = named_arrays(arguments.param, "--param")
     if arguments.params is not None:
@@ -252,7 +256,7 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
             program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
         program.set_params(params)
         program.load()
-        return _Call(lambda: program.run(inputs), lambda: program.remarks)
+        return _compiled_call(program, inputs)
     from rlx.ir.evaluate import evaluate
 
     source = compilation_of(graph, arguments.device or "cpu", arguments).mir
@@ -267,7 +271,15 @@ def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: 
     program = CompiledGraph(archive.choose(target), threads=arguments.threads)
     program.set_params(params, copy=False)
     program.load()
-    return _Call(lambda: program.run(inputs), lambda: program.remarks)
+    return _compiled_call(program, inputs)
+
+
+def _compiled_call(program: CompiledGraph, inputs: Arrays) -> _Call:
+    def run() -> list[np.ndarray]:
+        with ended_by_interrupts():
+            return program.run(inputs)
+
+    return _Call(run, lambda: program.remarks)
 
 
 def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:
