@@ -79,7 +79,11 @@ def _arguments(kind: str, dtype: type) -> np.ndarray:
 @pytest.fixture(scope="module")
 def compiled(request) -> dict[tuple[str, type], tuple[np.ndarray, np.ndarray]]:
     """Arguments and results of all functions that a test of this run is of."""
-    tests = [item.callspec.params for item in request.session.items if "compiled" in getattr(item, "fixturenames", ())]
+    tests = [
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
     found = {}
     for dtype, arch in _ARCHS.items():
         kinds = [kind for kind in _FUNCTIONS if {"kind": kind, "dtype": dtype} in tests]

@@ -34,9 +34,9 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     root, value = table.pair(0), table[2]
     distance = (d - root.high) - root.low
     ratio = distance / root.high
-    beside = ratio > -0.5
-    # -log |δ/r|: by the distance, unless δ is nearer to 0 than to r.
-    far = b.log(b.where(beside, 1.0, d / root.high))
+    # -log |δ/r|: by the distance, unless δ is so near to 0 that the quotient has less of an error than the ratio.
+    beside = ratio > -0.375
+    far = b.log(b.where(beside, 1.0, d / root.high)) - root.low / root.high
     logarithm = b.where(beside, b.log1p(b.where(beside, ratio, 0.0)), far)
     difference = table.polynomial(3, 3 + _LOG_GAMMA_DEGREE, b.abs(d) * 4.0 - 1.0)
     return value - (logarithm - distance * difference)
