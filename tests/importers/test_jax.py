@@ -246,3 +246,9 @@ def test_keys_with_white_space_stay_names() -> None:
     x = np.ones(3, np.float32)
     g = rlx.from_jax(lambda d, t, y: d["a b"] * y + d["c"] + t[0, 1], {"a b": x, "c": x}, {(0, 1): x}, x)
     assert [i.name for i in g.inputs] == ['arg0["a_b"]', 'arg0["c"]', "arg1[(0,_1)]", "arg2"]
+
+
+def test_a_derivative_may_be_stopped_at_complex_numbers() -> None:
+    x = np.array([[1 + 2j, 3, -1j]], np.complex64)
+    g = rlx.from_jax(jax.nn.softmax, x)
+    np.testing.assert_allclose(rlx.evaluate(g, {"arg0": x})[0], jax.nn.softmax(x), rtol=1e-5)

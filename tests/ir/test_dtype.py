@@ -150,6 +150,18 @@ def test_other_names(name: Any, expected: DType):
     assert dtype(name) is expected
 
 
+@pytest.mark.parametrize("library", ["jax.numpy", "torch"])
+def test_dtypes_of_other_libraries(library: str):
+    module = pytest.importorskip(library)
+    for d in DTYPES:
+        if hasattr(module, d.numpy_name):
+            assert dtype(getattr(module, d.numpy_name)) is d
+    with pytest.raises(Error, match="cast it to f16, bf16 or f32"):
+        dtype(module.float8_e4m3fn)
+    with pytest.raises(Error, match="is not one of the dtypes"):
+        dtype(module.zeros(3) if library == "torch" else module.zeros)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [

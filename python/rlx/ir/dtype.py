@@ -172,7 +172,7 @@ def dtype(x: object) -> DType:
 
     Args:
         x: A `DType`; a name such as ``"f32"``, ``"float32"`` or ``"bool"``; an `np.dtype` in native byte
-            order; a scalar class of NumPy or ml_dtypes; or Python's ``bool``, ``int``, ``float`` or
+            order; a dtype of PyTorch; a scalar class of NumPy, ml_dtypes or JAX; or Python's ``bool``, ``int``, ``float`` or
             ``complex``, which are ``bool``, ``i32``, ``f32`` and ``c64``.
 
     Raises:
@@ -194,8 +194,12 @@ def _name_of(x: object) -> str | None:
         return x
     if isinstance(x, np.dtype):
         return x.name if x.isnative else x.str
+    if (type(x).__module__, type(x).__name__) == ("torch", "dtype"):
+        return str(x).removeprefix("torch.")
     if not inspect.isclass(x):
         return None
+    if isinstance(of_jax := getattr(x, "dtype", None), np.dtype):
+        return of_jax.name
     if x in _BY_PYTHON_TYPE:
         return _BY_PYTHON_TYPE[x].name
     return np.dtype(x).name if _is_concrete(x) else f"class {x.__qualname__}"
