@@ -88,7 +88,15 @@ def test_digits_of_f64() -> None:
     values = {
         name: x
         if name == "erfinv"
-        else np.concatenate([x, RANDOM.uniform(-110, 0, 200), RANDOM.uniform(-3, 0, 100), _roots_below(name)])
+        else np.concatenate(
+            [
+                x,
+                RANDOM.uniform(-110, 0, 200),
+                RANDOM.uniform(-3, 0, 100),
+                np.linspace(-2.9, -2.45, 1000),
+                _roots_below(name),
+            ]
+        )
         for name, x in GRID.items()
     }
     g.set_outputs([getattr(g, name)(g.input(name, x.shape, dtype="f64")) for name, x in values.items()])

@@ -14,6 +14,7 @@ from rlx.ops.elementwise.pairs import Pair, Table, pair_sum
 # log |Γ| has no root below -LOG_GAMMA_ROWS that an f64 comes near to: it would be nearer to an integer than the next f64 is.
 LOG_GAMMA_ROWS = 30
 _LOG_GAMMA_DEGREE = 24
+_ATANH_TERMS = 10
 # Where log |Γ| is near its least value that is nearly 0, -0.12: the last rows of its table.
 _FEW_DIGITS = ((-2.7, -2.64), (-2.64, -2.5))
 _DIGAMMA_ROWS = 64
@@ -38,8 +39,18 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     beside = ratio > -0.375
     far = b.log(b.where(beside, 1.0, d / root.high)) - root.low / root.high
     logarithm = b.where(beside, b.log1p(b.where(beside, ratio, 0.0)), far)
-    difference = table.polynomial(3, 3 + _LOG_GAMMA_DEGREE, b.abs(d) * 4.0 - 1.0)
-    return value - (logarithm - distance * difference)
+    place = b.abs(d) * 4.0 - 1.0
+    higher = table.polynomial(5, 4 + _LOG_GAMMA_DEGREE, place) * place
+    general = value - (logarithm - distance * (table[4] + higher))
+    # Beside r both are about as large, and nearly cancel: there 1/r is taken off the polynomial, and the logarithm less the
+    # ratio, of which 2s = ratio - ratio·s and 2·atanh(s) is the logarithm, is a series.
+    close = b.abs(ratio) < 0.25
+    s = b.where(close, ratio / (2.0 + ratio), 0.0)
+    square = s * s
+    series: Any = 0.0
+    for k in range(_ATANH_TERMS, 0, -1):
+        series = series * square + 2.0 / (2 * k + 1)
+    return b.where(close, value + (distance * (table[3] + higher) + s * (ratio - square * series)), general)
 
 
 def digamma_below(b: Builder, x: Tensor) -> Tensor:

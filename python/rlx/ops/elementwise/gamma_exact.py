@@ -105,7 +105,8 @@ def _difference(smooth: Callable[[Decimal], Decimal], root: Decimal) -> Callable
 @cache
 @precise
 def log_gamma_rows(count: int, degree: int) -> Rows:
-    """For n from 1 to `count`, for δ from -1/2 to 0 and from 0 to 1/2 each: r in two floats, log |Γ| there, the polynomial.
+    """For n from 1 to `count`, for δ from -1/2 to 0 and from 0 to 1/2 each: r in two floats, log |Γ| there, the polynomial's
+    constant less 1/r, the polynomial.
 
     Where log |Γ| has no root on that side of -n, r is the end, ±1/2. Two more rows, for n = 3, have r = 0.33 and 0.43, near the
     only least value that is nearly 0, -0.12. The polynomial is of 4|δ| - 1.
@@ -132,7 +133,7 @@ def _log_gamma_row(n: int, end: Decimal, degree: int, root: Decimal | None = Non
     low, high = sorted((0.0, float(end)))
     series = interpolated(_difference(smooth, root), low, high, degree)
     turned = [c if end > 0 or k % 2 == 0 else -c for k, c in enumerate(series)]
-    return [*two_floats(root), float(value), *map(float, turned)]
+    return [*two_floats(root), float(value), float(turned[0] - 1 / root), *map(float, turned)]
 
 
 @cache
