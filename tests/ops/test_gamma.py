@@ -38,6 +38,10 @@ SPECIAL = np.array([0.0, -0.0, 1.0, 2.0, -1.0, -3.0, np.inf, np.nan, 0.5, -0.5, 
 SCIPY: dict[str, Any] = {"lgamma": special.gammaln, "digamma": special.digamma, "erfinv": special.erfinv}
 
 
+# Halves are as far from one integer as from another.
+QUARTERS = np.setdiff1d(np.arange(-80, 20, 0.25), np.arange(-80, 1))
+
+
 def _exact(name: str, x: np.ndarray) -> np.ndarray:
     with mpmath.workdps(60):
         return np.array([float(EXACT[name](mpmath.mpf(float(v)))) for v in x])
@@ -94,6 +98,7 @@ def test_digits_of_f64() -> None:
                 RANDOM.uniform(-110, 0, 200),
                 RANDOM.uniform(-3, 0, 100),
                 np.linspace(-2.9, -2.45, 1000),
+                QUARTERS,
                 _roots_below(name),
             ]
         )

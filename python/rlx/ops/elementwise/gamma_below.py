@@ -30,7 +30,7 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     rows = exact.log_gamma_rows(LOG_GAMMA_ROWS, _LOG_GAMMA_DEGREE)
     row = n * 2.0 - b.where(d > 0, 1.0, 2.0)
     for number, (low, high) in enumerate(_FEW_DIGITS, 1 - len(_FEW_DIGITS)):
-        row = b.where((x > low) & (x <= high), len(rows) - 1.0 + number, row)
+        row = b.where((x > low) & (x <= high) & (d > 0), len(rows) - 1.0 + number, row)
     table = Table(b, rows, row)
     root, value = table.pair(0), table[2]
     distance = (d - root.high) - root.low
