@@ -33,9 +33,9 @@ def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
 @needs_package("unicorn", "cortexm")
 def test_digits_in_integers(tmp_path: Path) -> None:
     """All devices give the evaluator's class for every image, or the example would end."""
-    accuracy = tinyconv.run([4], ["c", "m4", "fpga-sim"], 80, tmp_path, images=1)
-    assert accuracy["f32"] > 0.9 and accuracy["4 bits"] > accuracy["f32"] - 0.05
-    graph = rlx.parse((tmp_path / "tinyconv4.mlir").read_text())
+    accuracy = tinyconv.run([8], ["c", "m4", "fpga-sim"], 80, tmp_path, images=1)
+    assert accuracy["f32"] > 0.9 and accuracy["8 bits"] > accuracy["f32"] - 0.05
+    graph = rlx.parse((tmp_path / "tinyconv8.mlir").read_text())
     assert not graph.params and graph.outputs[0].shape == rlx.Shape((1,), "i32")
 
 

@@ -63,8 +63,9 @@ def _scaled(emit: Emitter, x: Lowered) -> Lowered:
     """`exp(x²)·erfc x` from a half on."""
     one = emit.like(x, 1)
     if x.dtype.name == "f32":
-        inverse = emit.div(one, emit.add(x, 1.0))
-        return emit.mul(horner(emit, emit.add(emit.mul(inverse, ERFC_SLOPE), ERFC_SHIFT), ERFC_SHORT), inverse)
+        under = emit.add(x, 1.0)
+        place = emit.add(emit.mul(emit.div(one, under), ERFC_SLOPE), ERFC_SHIFT)
+        return emit.div(horner(emit, place, ERFC_SHORT), under)
     place = emit.sub(one, emit.div(emit.like(x, 7), emit.add(x, 3.0)))
     return emit.div(horner(emit, place, ERFC_SCALED), emit.add(emit.mul(x, 2.0), 1.0))
 
