@@ -144,11 +144,7 @@ def standard_input() -> TextIO:
     Raises:
         Error: The program was started without one.
     """
-    from rlx.ir.errors import Error
-
-    if sys.stdin is None:
-        raise Error("standard input is closed", hint="open it, or give the path of a file")
-    return sys.stdin
+    return _open_stream(sys.stdin, "standard input", "give the path of a file")
 
 
 def standard_output() -> TextIO:
@@ -157,8 +153,12 @@ def standard_output() -> TextIO:
     Raises:
         Error: The program was started without one.
     """
+    return _open_stream(sys.stdout, "standard output", "write to a file with -o")
+
+
+def _open_stream(stream: TextIO | None, name: str, instead: str) -> TextIO:
     from rlx.ir.errors import Error
 
-    if sys.stdout is None:
-        raise Error("standard output is closed", hint="open it, or write to a file with -o")
-    return sys.stdout
+    if stream is None:
+        raise Error(f"{name} is closed", hint=f"open it, or {instead}")
+    return stream

@@ -18,7 +18,7 @@ from rlx.lower.libm.coefficients import (
     ERFC_SHORT,
     ERFC_SLOPE,
 )
-from rlx.lower.libm.powers import exp_of_rest, exp_rest
+from rlx.lower.libm.powers import exp_of_rest, exp_rest, times_power_of_two
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import horner
 from rlx.lower.libm.words import Words, with_sign_of
@@ -111,7 +111,7 @@ def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     quotient = s.mul(scaled, inverse)
     rest = s.sub(s.math.fma(s.neg(quotient), under, scaled), s.sub(s.mul(quotient, under_low), scaled_low))
     low = s.math.fma(decay_low, quotient, s.mul(decay, s.mul(rest, inverse)))
-    return _times_power_of_two(s, s.math.fma(decay, quotient, low), count)
+    return times_power_of_two(s, s.math.fma(decay, quotient, low), count)
 
 
 def _short_complement(s: Scalars, size: mlir.Value) -> mlir.Value:
@@ -130,12 +130,4 @@ def _short_complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     rest = s.mul(rest, inverse)
     rest = s.math.fma(rest, r, rest)
     value = s.add(quotient, s.math.fma(quotient, r, s.math.fma(quotient, curve, rest)))
-    return _times_power_of_two(s, value, count)
-
-
-def _times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir.Value:
-    """`value·2^count`, which may be a denormal: in two steps, each of which is a power that the format has."""
-    w = Words(s)
-    n = w.to_integer(count)
-    half = w.right_signed(n, 1)
-    return s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
+    return times_power_of_two(s, value, count)

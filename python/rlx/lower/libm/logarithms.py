@@ -19,6 +19,7 @@ from rlx.lower.libm.powers import (
     product,
     short_log,
     split,
+    times_power_of_two,
 )
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import LN2, LN10, economised, horner
@@ -88,11 +89,7 @@ def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
     whole = s.nearest(bounded)
     fraction = s.sub(bounded, whole)
     value = s.math.fma(fraction, horner(s, fraction, _exp2_series(s.dtype.name)), s.constant(1.0))
-    # 2^n in two factors: n reaches beyond the exponents of the format on both sides.
-    n = w.to_integer(whole)
-    half = w.right_signed(n, 1)
-    value = s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
-    return s.select(s.is_nan(x), x, value)
+    return s.select(s.is_nan(x), x, times_power_of_two(s, value, whole))
 
 
 @cache

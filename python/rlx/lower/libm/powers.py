@@ -144,18 +144,21 @@ def product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
 
 def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     """exp(high + low), where low is a correction to high; low does not matter where exp is 0, infinity or NaN."""
-    w = Words(s)
     limit = _LARGEST_EXPONENT[s.dtype.name]
     inside = s.compare("lt", s.math.absf(high), s.constant(limit))
     beyond = s.select(s.compare("gt", high, s.constant(0.0)), s.constant(limit), s.constant(-limit))
     bounded, low = s.select(inside, high, beyond), s.select(inside, low, s.constant(0.0))
     count, r, r_low = exp_rest(s, bounded, low)
     value = s.add(s.constant(1.0), s.add(*exp_of_rest(s, r, r_low)))
-    # 2^n in two factors: n reaches beyond the exponents of the format on both sides.
+    return s.select(s.is_nan(high), high, times_power_of_two(s, value, count))
+
+
+def times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir.Value:
+    """`value·2^count` for a whole number, in two factors: it reaches beyond the exponents of the format on both sides."""
+    w = Words(s)
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
-    value = s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
-    return s.select(s.is_nan(high), high, value)
+    return s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
 
 
 def exp_rest(s: Scalars, high: mlir.Value, low: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
