@@ -30,7 +30,7 @@ def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward",
   let description = [{
     `2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.
   }];
-  let arguments = (ins RLX_ComplexTensor:$x, RLX_F32Tensor:$dy);
+  let arguments = (ins RLX_ComplexTensor:$x, RLX_PartTensor:$dy);
   let results = (outs RLX_ComplexTensor:$result);
 }
 

@@ -86,25 +86,30 @@ def RLX_Fraction : RLX_FloatIn<"[0, 1]">;
 // Operand and result constraints
 //===------------------------------------------------------------------------------------------===//
 
-/// A ranked tensor whose element type is one of `dtypes` (names as in `rlx.DType`).
+/// A ranked tensor whose element type is one of `dtypes`: names as in `rlx.DType`, or groups of the table of dtypes
+/// (python/rlx/dialect/dtypes.py): "floats", "integers", "complexes", "bool", "storage".
 class RLX_TensorOf<list<string> dtypes_, string description>
     : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, description,
            "::mlir::RankedTensorType"> {
   list<string> dtypes = dtypes_;
 }
 
-defvar Floats   = ["f32", "f16", "bf16", "f64"];
-defvar Integers = ["i8", "i16", "i32", "i64", "u8", "u32"];
+defvar Floats   = ["floats"];
+defvar Integers = ["integers"];
+defvar Complexes = ["complexes"];
+defvar Storage = ["storage"];
 
-def RLX_Tensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool", "c64"]), "tensor of any dtype">;
-def RLX_NumberTensor : RLX_TensorOf<!listconcat(Floats, Integers, ["c64"]), "tensor of numbers">;
+def RLX_Tensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool"], Complexes, Storage), "tensor of any dtype">;
+def RLX_ComputeTensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool"], Complexes), "tensor of a dtype with arithmetic">;
+def RLX_NumberTensor : RLX_TensorOf<!listconcat(Floats, Integers, Complexes), "tensor of numbers">;
 def RLX_RealTensor : RLX_TensorOf<!listconcat(Floats, Integers), "tensor of real numbers">;
 def RLX_OrderedTensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool"]), "tensor of ordered values">;
 def RLX_FloatTensor : RLX_TensorOf<Floats, "tensor of floats">;
-def RLX_InexactTensor : RLX_TensorOf<!listconcat(Floats, ["c64"]), "tensor of floats or complex numbers">;
+def RLX_InexactTensor : RLX_TensorOf<!listconcat(Floats, Complexes), "tensor of floats or complex numbers">;
 def RLX_IndexTensor : RLX_TensorOf<Integers, "tensor of integers">;
 def RLX_BoolTensor : RLX_TensorOf<["bool"], "tensor of booleans">;
-def RLX_ComplexTensor : RLX_TensorOf<["c64"], "tensor of complex numbers">;
+def RLX_ComplexTensor : RLX_TensorOf<Complexes, "tensor of complex numbers">;
+def RLX_PartTensor : RLX_TensorOf<["f32", "f64"], "tensor of floats that complex numbers have as parts">;
 def RLX_I8Tensor : RLX_TensorOf<["i8"], "tensor of 8-bit integers">;
 def RLX_QuantizedTensor : RLX_TensorOf<["i8", "u8"], "tensor of 8-bit integers, signed or not">;
 def RLX_RequantizedTensor : RLX_TensorOf<["i8", "i32", "f32"], "tensor of signed 8-bit or 32-bit integers, or f32">;

@@ -52,8 +52,8 @@ def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
     its remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by
     as many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.
   }];
-  let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, RLX_Binary:$kind);
-  let results = (outs RLX_Tensor:$result);
+  let arguments = (ins RLX_ComputeTensor:$lhs, RLX_ComputeTensor:$rhs, RLX_Binary:$kind);
+  let results = (outs RLX_ComputeTensor:$result);
 }
 
 def RLX_CompareOp : RLX_Op<"compare", "elementwise", [
@@ -66,7 +66,7 @@ def RLX_CompareOp : RLX_Op<"compare", "elementwise", [
     `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.
     NaN is unequal to everything. Complex numbers take `eq` and `ne` only.
   }];
-  let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, RLX_Comparison:$kind);
+  let arguments = (ins RLX_ComputeTensor:$lhs, RLX_ComputeTensor:$rhs, RLX_Comparison:$kind);
   let results = (outs RLX_BoolTensor:$result);
 }
 
@@ -116,23 +116,23 @@ def RLX_ClampOp : RLX_Op<"clamp", "elementwise", [RLX_IsElementwise, RLX_IsCheap
 
 def RLX_ComplexOp : RLX_Op<"complex", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Complex numbers from their parts";
-  let description = [{`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.}];
-  let arguments = (ins RLX_F32Tensor:$real, RLX_F32Tensor:$imag);
+  let description = [{`result = real + i·imag`; the parts are f32 or f64, and broadcast as in NumPy.}];
+  let arguments = (ins RLX_PartTensor:$real, RLX_PartTensor:$imag);
   let results = (outs RLX_ComplexTensor:$result);
 }
 
 def RLX_RealOp : RLX_Op<"real", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Real part";
-  let description = [{`result = Re x`, f32.}];
+  let description = [{`result = Re x`, of f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
-  let results = (outs RLX_F32Tensor:$result);
+  let results = (outs RLX_PartTensor:$result);
 }
 
 def RLX_ImagOp : RLX_Op<"imag", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Imaginary part";
-  let description = [{`result = Im x`, f32.}];
+  let description = [{`result = Im x`, of f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
-  let results = (outs RLX_F32Tensor:$result);
+  let results = (outs RLX_PartTensor:$result);
 }
 
 def RLX_ConjugateOp : RLX_Op<"conjugate", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
@@ -144,9 +144,9 @@ def RLX_ConjugateOp : RLX_Op<"conjugate", "complex", [RLX_IsElementwise, RLX_IsC
 
 def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Squared modulus";
-  let description = [{`result = (Re x)^2 + (Im x)^2`, f32.}];
+  let description = [{`result = (Re x)^2 + (Im x)^2`, of f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
-  let results = (outs RLX_F32Tensor:$result);
+  let results = (outs RLX_PartTensor:$result);
 }
 
 def RLX_ComplexFunctionOp : RLX_Op<"complex_function", "complex", [RLX_IsElementwise]> {

@@ -13,9 +13,9 @@ def RLX_ReduceOp : RLX_Op<"reduce", "reduce", [RLX_IsReduction]> {
     `max` and `min` propagate NaN. f16 and bf16 accumulate in f32. Integer sums and products wrap;
     `mean` takes floats and complex numbers. On bool, `max` is any and `min` is all.
   }];
-  let arguments = (ins RLX_Tensor:$x, RLX_Reduction:$kind, DenseI64ArrayAttr:$axes,
+  let arguments = (ins RLX_ComputeTensor:$x, RLX_Reduction:$kind, DenseI64ArrayAttr:$axes,
                        DefaultValuedAttr<BoolAttr, "false">:$keep_dims);
-  let results = (outs RLX_Tensor:$result);
+  let results = (outs RLX_ComputeTensor:$result);
 }
 
 def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {

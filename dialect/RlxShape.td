@@ -151,9 +151,9 @@ def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_Updates, RLX_IsReduct
     index is out of range is dropped.
     f16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.
   }];
-  let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, RLX_Tensor:$updates,
+  let arguments = (ins RLX_ComputeTensor:$x, RLX_IndexTensor:$indices, RLX_ComputeTensor:$updates,
                        DefaultValuedAttr<RLX_ScatterReduction, "\"set\"">:$reduction);
-  let results = (outs RLX_Tensor:$result);
+  let results = (outs RLX_ComputeTensor:$result);
 }
 
 def RLX_ScatterAddOp : RLX_Op<"scatter_add", "scatter", [RLX_IsReduction]> {

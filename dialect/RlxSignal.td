@@ -21,7 +21,7 @@ def RLX_FftOp : RLX_Op<"fft", "fft"> {
 def RLX_RfftOp : RLX_Op<"rfft", "fft"> {
   let summary = "Discrete Fourier transform of real numbers";
   let description = [{The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.}];
-  let arguments = (ins RLX_F32Tensor:$x, I64Attr:$axis, DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
+  let arguments = (ins RLX_PartTensor:$x, I64Attr:$axis, DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
   let results = (outs RLX_ComplexTensor:$result);
 }
 
@@ -35,7 +35,7 @@ def RLX_IrfftOp : RLX_Op<"irfft", "fft"> {
   }];
   let arguments = (ins RLX_ComplexTensor:$x, I64Attr:$axis, RLX_ShapeAttr:$length,
                        DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
-  let results = (outs RLX_F32Tensor:$result);
+  let results = (outs RLX_PartTensor:$result);
 }
 
 #endif // RLX_SIGNAL_TD

@@ -102,7 +102,7 @@ def page() -> str:
     for name, card in sorted(_listed().items()):
         spec = card.spec
         values = [v for v in spec.results if len(v.dtypes) > 1] or [*spec.operands, *spec.results]
-        dtypes = max((v.dtypes for v in values), key=len)
+        dtypes = max(values, key=lambda value: len(value.dtypes)).accepts
         cells = [
             f"[`{name}`](reference/ops/{spec.family}.md#rlx{name})",
             spec.stage.upper(),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from rlx.dialect.dtypes import ROWS
 from rlx.version import __version__ as __version__
 
-_DTYPES = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool_", "c64")
+_DTYPES = tuple("bool_" if row.name == "bool" else row.name for row in ROWS)
 
 # public name -> the module that has it
 _HOMES = {

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlx.dialect.dtypes import members
 from rlx.dialect.spec import REQUIRED, Arity, AttributeKind, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
 from rlx.ir.errors import ParseError
 from tools.tablegen import Dag, Record, Records
@@ -132,7 +133,14 @@ class _Reader:
                 f"'${name}' is a {type_.name}, which is neither a tensor nor an attribute",
                 "take a tensor type of dialect/RlxBase.td, or Optional<…> or Variadic<…> of one",
             )
-        return ValueSpec(name, tuple(type_["dtypes"]), arity)
+        accepts = tuple(type_["dtypes"])
+        try:
+            members(accepts)
+        except KeyError as unknown:
+            raise self._refused(
+                f"'${name}' accepts {unknown}, which is neither a dtype nor a group of dtypes"
+            ) from None
+        return ValueSpec(name, accepts, arity)
 
     def _attribute(self, record: Record, name: str) -> AttributeSpec:
         default: Any = REQUIRED

@@ -46,14 +46,14 @@ def _section(op: DeclaredOp) -> str:
     out = [f"## `rlx.{spec.name}`", "", f"*{spec.summary}*", "", spec.description, ""]
     if spec.traits:
         out += [f"[Traits](README.md#traits): {', '.join(map(_trait, spec.traits))}.", ""]
-    rows = [("operand", v.name, v.arity, " ".join(v.dtypes)) for v in spec.operands]
+    rows = [("operand", v.name, v.arity, " ".join(v.accepts)) for v in spec.operands]
     for a in spec.attributes:
         default = "required" if a.required else f"default `{a.default!r}`"
         rows.append(
             ("attribute", a.name, default, " · ".join(f"`{c}`" for c in a.cases) or op.attribute_summaries[a.name])
         )
     rows += [("region", r.name, r.arity, "") for r in spec.regions]
-    rows += [("result", v.name, v.arity, " ".join(v.dtypes)) for v in spec.results]
+    rows += [("result", v.name, v.arity, " ".join(v.accepts)) for v in spec.results]
     out += ["| | name | | |", "|---|---|---|---|"]
     out += [f"| {kind} | `{name}` | {how.replace('single', '')} | {what} |" for kind, name, how, what in rows]
     return "\n".join([*out, "", f"Declared in `{spec.defined_at}`.", ""])

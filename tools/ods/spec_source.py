@@ -46,7 +46,7 @@ def _literal(value: Any) -> str:
 
 
 def _value(value: ValueSpec, dtype_sets: dict[tuple[str, ...], str]) -> str:
-    dtypes = dtype_sets.setdefault(value.dtypes, f"_DTYPES_{len(dtype_sets)}")
+    dtypes = dtype_sets.setdefault(value.accepts, f"_DTYPES_{len(dtype_sets)}")
     arity = "" if value.arity == "single" else f", {value.arity!r}"
     return f"ValueSpec({value.name!r}, {dtypes}{arity})"
 

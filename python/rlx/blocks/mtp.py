@@ -11,13 +11,13 @@ from rlx.blocks.linear import SwigluFfn
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import FLOATS
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.ops.recurrent import expect_dims, sizes_of
-from rlx.ops.reduction.reduce import FLOATS
 from rlx.ops.shape.index import Embedding, Gather, GatherBatched
 
 _INDICES = ("input_ids", "last_token_idx")

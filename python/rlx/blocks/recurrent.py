@@ -7,12 +7,12 @@ from typing import Any
 from rlx.blocks.linear import linear_shape
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
+from rlx.ir.dtype import FLOATS
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.recurrent import expect_dims, sizes_of
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class MambaBlock(Card, op="mamba_block"):

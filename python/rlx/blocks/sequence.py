@@ -6,10 +6,10 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, sample
+from rlx.ir.dtype import FLOATS
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class DepthwiseConv1dCausal(Card, op="depthwise_conv1d_causal"):

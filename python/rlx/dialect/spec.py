@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from rlx.dialect.dtypes import members
+
 Arity = Literal["single", "optional", "variadic"]
 AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements", "dict"]
 
@@ -50,11 +52,16 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """An operand or a result: its name, how often it occurs, and the dtypes that it may have."""
+    """An operand or a result: its name, how often it occurs, and the dtypes that it may have, as names and groups of names."""
 
     name: str
-    dtypes: tuple[str, ...]
+    accepts: tuple[str, ...]
     arity: Arity = "single"
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The names of the dtypes that it may have."""
+        return members(self.accepts)
 
 
 @cache

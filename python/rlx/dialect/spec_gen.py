@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
 
-_DTYPES_0 = ('f32', 'f16', 'bf16', 'f64')
-_DTYPES_1 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool')
-_DTYPES_2 = ('c64',)
-_DTYPES_3 = ('f32',)
-_DTYPES_4 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'c64')
-_DTYPES_5 = ('f32', 'f16', 'bf16', 'f64', 'c64')
-_DTYPES_6 = ('i8', 'i16', 'i32', 'i64', 'u8', 'u32')
-_DTYPES_7 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool', 'c64')
+_DTYPES_0 = ('floats',)
+_DTYPES_1 = ('floats', 'integers', 'bool')
+_DTYPES_2 = ('complexes',)
+_DTYPES_3 = ('f32', 'f64')
+_DTYPES_4 = ('floats', 'integers', 'complexes')
+_DTYPES_5 = ('floats', 'complexes')
+_DTYPES_6 = ('integers',)
+_DTYPES_7 = ('floats', 'integers', 'bool', 'complexes', 'storage')
 _DTYPES_8 = ('bool',)
-_DTYPES_9 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32')
-_DTYPES_10 = ('i32',)
-_DTYPES_11 = ('i8', 'u8')
-_DTYPES_12 = ('i8',)
-_DTYPES_13 = ('i8', 'i32', 'f32')
-_DTYPES_14 = ('u32',)
+_DTYPES_9 = ('floats', 'integers')
+_DTYPES_10 = ('floats', 'integers', 'bool', 'complexes')
+_DTYPES_11 = ('i32',)
+_DTYPES_12 = ('f32',)
+_DTYPES_13 = ('i8', 'u8')
+_DTYPES_14 = ('i8',)
+_DTYPES_15 = ('i8', 'i32', 'f32')
+_DTYPES_16 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
  'silu',
@@ -1496,14 +1498,14 @@ OPS = (
         'Elementwise function of two tensors',
         '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic\nwraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.\n`max` and `min` give NaN when either operand is NaN, and do not take complex numbers.\nAn integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1\n(and 0 for base 0).\n`atan2` takes floats, with the special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.\n`trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and\nits remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by\nas many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.',
         (
-            ValueSpec('lhs', _DTYPES_7),
-            ValueSpec('rhs', _DTYPES_7),
+            ValueSpec('lhs', _DTYPES_10),
+            ValueSpec('rhs', _DTYPES_10),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Binary', _BINARY),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -1521,8 +1523,8 @@ OPS = (
         'Elementwise comparison',
         '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.\nNaN is unequal to everything. Complex numbers take `eq` and `ne` only.',
         (
-            ValueSpec('lhs', _DTYPES_7),
-            ValueSpec('rhs', _DTYPES_7),
+            ValueSpec('lhs', _DTYPES_10),
+            ValueSpec('rhs', _DTYPES_10),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
@@ -1652,7 +1654,7 @@ OPS = (
         'complex',
         'mir',
         'Complex numbers from their parts',
-        '`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.',
+        '`result = real + i·imag`; the parts are f32 or f64, and broadcast as in NumPy.',
         (
             ValueSpec('real', _DTYPES_3),
             ValueSpec('imag', _DTYPES_3),
@@ -1673,7 +1675,7 @@ OPS = (
         'complex',
         'mir',
         'Real part',
-        '`result = Re x`, f32.',
+        '`result = Re x`, of f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1693,7 +1695,7 @@ OPS = (
         'complex',
         'mir',
         'Imaginary part',
-        '`result = Im x`, f32.',
+        '`result = Im x`, of f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1733,7 +1735,7 @@ OPS = (
         'complex',
         'mir',
         'Squared modulus',
-        '`result = (Re x)^2 + (Im x)^2`, f32.',
+        '`result = (Re x)^2 + (Im x)^2`, of f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1816,7 +1818,7 @@ OPS = (
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (),
@@ -1872,8 +1874,8 @@ OPS = (
         (),
         (
             ValueSpec('lu', _DTYPES_0),
-            ValueSpec('pivots', _DTYPES_10),
-            ValueSpec('permutation', _DTYPES_10),
+            ValueSpec('pivots', _DTYPES_11),
+            ValueSpec('permutation', _DTYPES_11),
         ),
         (),
         (),
@@ -2416,15 +2418,15 @@ OPS = (
         '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_3),
-            ValueSpec('zero_point', _DTYPES_10),
+            ValueSpec('scale', _DTYPES_12),
+            ValueSpec('zero_point', _DTYPES_11),
         ),
         (
             AttributeSpec('axis', 'i64', None),
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_11),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (),
@@ -2437,15 +2439,15 @@ OPS = (
         'Floats from 8-bit integers',
         '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
         (
-            ValueSpec('x', _DTYPES_11),
-            ValueSpec('scale', _DTYPES_3),
-            ValueSpec('zero_point', _DTYPES_10),
+            ValueSpec('x', _DTYPES_13),
+            ValueSpec('scale', _DTYPES_12),
+            ValueSpec('zero_point', _DTYPES_11),
         ),
         (
             AttributeSpec('axis', 'i64', None),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_12),
         ),
         (),
         (),
@@ -2458,10 +2460,10 @@ OPS = (
         'Product of 8-bit matrices: as sums, requantised or as floats',
         '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.\nWith `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and\nrounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`; with i32,\n`result = acc`, and there is no `multiplier` either: `requantize` may follow, which takes no floats.\n`multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.',
         (
-            ValueSpec('x', _DTYPES_12),
-            ValueSpec('w', _DTYPES_12),
-            ValueSpec('bias', _DTYPES_10, 'optional'),
-            ValueSpec('multiplier', _DTYPES_3, 'optional'),
+            ValueSpec('x', _DTYPES_14),
+            ValueSpec('w', _DTYPES_14),
+            ValueSpec('bias', _DTYPES_11, 'optional'),
+            ValueSpec('multiplier', _DTYPES_12, 'optional'),
         ),
         (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
@@ -2470,7 +2472,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_15),
         ),
         (),
         (
@@ -2485,10 +2487,10 @@ OPS = (
         'Convolution of 8-bit images: as sums, requantised or as floats',
         '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and\n`q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
-            ValueSpec('x', _DTYPES_12),
-            ValueSpec('w', _DTYPES_12),
-            ValueSpec('bias', _DTYPES_10, 'optional'),
-            ValueSpec('multiplier', _DTYPES_3, 'optional'),
+            ValueSpec('x', _DTYPES_14),
+            ValueSpec('w', _DTYPES_14),
+            ValueSpec('bias', _DTYPES_11, 'optional'),
+            ValueSpec('multiplier', _DTYPES_12, 'optional'),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -2501,7 +2503,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_15),
         ),
         (),
         (
@@ -2516,9 +2518,9 @@ OPS = (
         'An integer multiplied by a fixed-point number, and saturated to fewer bits',
         '`result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as in NumPy.\nNo float is involved, so that every machine gives the same bits: those of TensorFlow Lite for the same `mode`.\n`double`: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`, halved 31 times, of which halves are\nrounded up, and which saturates; the division by `2^-shift` for a negative shift, of which halves are rounded away from 0.\n`single`: `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up. `short`: likewise, with\n`2^(shift - 15)` for a multiplier of 16 bits.\nA shift counts as -31 below and as 30 above (14 for `short`), a multiplier of `short` by its last 16 bits, with their sign.\n`dtype` is i8, u8, i16 or i32; `zero_point` lies in its range, and in that of i16.',
         (
-            ValueSpec('x', _DTYPES_10),
-            ValueSpec('multiplier', _DTYPES_10),
-            ValueSpec('shift', _DTYPES_10),
+            ValueSpec('x', _DTYPES_11),
+            ValueSpec('multiplier', _DTYPES_11),
+            ValueSpec('shift', _DTYPES_11),
         ),
         (
             AttributeSpec('zero_point', 'i64', 0, interval='[-32768, 32767]'),
@@ -2593,7 +2595,7 @@ OPS = (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_14),
+            ValueSpec('result', _DTYPES_16),
         ),
         (),
         (),
@@ -2659,7 +2661,7 @@ OPS = (
             AttributeSpec('top_p', 'f64', 1.0, interval='[0, 1]'),
         ),
         (
-            ValueSpec('ids', _DTYPES_10),
+            ValueSpec('ids', _DTYPES_11),
         ),
         (),
         (),
@@ -2798,7 +2800,7 @@ OPS = (
         'Reduction over axes',
         '`axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`\nis 1, `mean` is NaN, `max` and `min` are the lowest and highest value (infinities for floats).\n`max` and `min` propagate NaN. f16 and bf16 accumulate in f32. Integer sums and products wrap;\n`mean` takes floats and complex numbers. On bool, `max` is any and `min` is all.',
         (
-            ValueSpec('x', _DTYPES_7),
+            ValueSpec('x', _DTYPES_10),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Reduction', _REDUCTION),
@@ -2806,7 +2808,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (
@@ -2874,7 +2876,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -2896,7 +2898,7 @@ OPS = (
         ),
         (
             ValueSpec('values', _DTYPES_9),
-            ValueSpec('indices', _DTYPES_10),
+            ValueSpec('indices', _DTYPES_11),
         ),
         (),
         (
@@ -2918,7 +2920,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -2985,7 +2987,7 @@ OPS = (
             AttributeSpec('descending', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_11),
         ),
         (),
         (
@@ -3338,15 +3340,15 @@ OPS = (
         'A tensor with slices combined into it at tuples of indices',
         '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position\n`i…` in row-major order\n`result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any\nindex is out of range is dropped.\nf16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.',
         (
-            ValueSpec('x', _DTYPES_7),
+            ValueSpec('x', _DTYPES_10),
             ValueSpec('indices', _DTYPES_6),
-            ValueSpec('updates', _DTYPES_7),
+            ValueSpec('updates', _DTYPES_10),
         ),
         (
             AttributeSpec('reduction', 'enum', 'set', 'ScatterReduction', _SCATTERREDUCTION),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         (

@@ -159,7 +159,7 @@ def _repeated(splat: mlir.Attribute, shape: tuple[int, ...]) -> mlir.Attribute:
 
 
 def elements_to_mlir(array: np.ndarray) -> mlir.Attribute:
-    """A dense attribute that holds an array of one of the twelve dtypes."""
+    """A dense attribute that holds an array."""
     ir, context = mlir.ir, mlir.context()
     kind = dtype(array.dtype)
     element = element_type(kind)
@@ -169,7 +169,7 @@ def elements_to_mlir(array: np.ndarray) -> mlir.Attribute:
         if array.size == 0:
             return ir.Attribute.parse(f"dense<> : {ir.RankedTensorType.get(array.shape, element)}")
         array = np.ascontiguousarray(array).reshape(array.shape)
-        stored = array.view(np.uint16) if kind.name == "bf16" else array
+        stored = array if kind.is_numpys_own else array.view(f"u{kind.itemsize}")
         return ir.DenseElementsAttr.get(stored, type=element, shape=array.shape)
 
 
@@ -237,7 +237,7 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
         with mlir.entered():
             single = elements_from_mlir(_repeated(attribute, (1,)))
         return np.broadcast_to(single[0], shape)  # a view: it uses memory for one element only
-    if kind.is_complex or kind.name == "bf16":
+    if kind.is_complex or not kind.is_numpys_own:
         return _printed_elements(attribute, kind, shape)
     if kind.is_bool and attribute.is_splat:
         return np.full(shape, bool(ir.DenseIntElementsAttr(attribute)[0]))
@@ -245,23 +245,23 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
 
 
 def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The array of a dense attribute of complex numbers or bf16, whose elements the bindings cannot read: from its text."""
+    """The array of a dense attribute whose elements the bindings cannot read: from its text."""
     text = str(attribute)
     body = text[text.index("<") + 1 : text.rindex("> :")]
-    part = np.dtype(np.float32) if kind.is_complex else kind.numpy
+    part = kind.part.numpy
     if body.startswith('"0x'):
         flat = np.frombuffer(bytes.fromhex(body[3:-1]), kind.numpy)
     else:
-        numbers = [_float(n, part) for n in re.findall(r"[^\[\](),\s]+", body)]
+        numbers = [_printed_number(n, part) for n in re.findall(r"[^\[\](),\s]+", body)]
         flat = np.array(numbers, part).view(kind.numpy)
     return np.full(shape, flat[0]) if flat.size == 1 else flat.reshape(shape).copy()
 
 
-def _float(text: str, part: np.dtype) -> Any:
+def _printed_number(text: str, part: np.dtype) -> Any:
     """The value of a printed number; NaN and infinities are printed as their bits."""
     if text.startswith("0x"):
         return np.array(int(text, 16), f"u{part.itemsize}").view(part)[()]
-    return part.type(text)
+    return part.type(int(text) if dtype(part).is_integer else float(text) if part.itemsize < 4 else text)
 
 
 # How an attribute of each kind is written, for messages.

@@ -15,6 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dataflow import RegionFlow, wholes
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import dtype as dtype_of
 from rlx.ir.guards import is_list, is_tuple
 from rlx.ir.shape import DimLike, Shape
 
@@ -320,8 +321,4 @@ def as_results(value: Any) -> tuple[Any, ...]:
 
 def wide(dtype: Any) -> np.dtype:
     """The dtype in which a reduction accumulates: f32 for f16 and bf16, itself otherwise."""
-    return (
-        np.dtype(np.float32)
-        if dtype.name in ("f16", "bf16", "float16", "bfloat16")
-        else np.dtype(getattr(dtype, "numpy", dtype))
-    )
+    return dtype_of(dtype).compute.numpy

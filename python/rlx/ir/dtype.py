@@ -1,4 +1,4 @@
-"""The twelve dtypes: NumPy and MLIR forms, promotion, and the dtype of a Python scalar next to a tensor."""
+"""`DType`, made from the table of dtypes: NumPy and MLIR forms, promotion, the dtype of a Python scalar beside a tensor."""
 
 # Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
@@ -8,22 +8,21 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
+from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind
 from rlx.ir.arrays import as_numbers
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_integer, is_truth_value
 from rlx.ir.packages import required
 from rlx.ir.short import shown
 
-Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DType:
-    """An element type. There are twelve instances, compared by identity: ``a is b``, ``a == b``.
+    """An element type. There is one instance for each row of the table, compared by identity: ``a is b``, ``a == b``.
 
     As NumPy's it is also equal to what means the same to NumPy, ``np.float32`` or ``np.dtype("f4")``, and to its names,
     ``"f32"`` and ``"float32"``; and NumPy takes it for a dtype: ``np.zeros(x.shape, x.dtype)``.
@@ -31,23 +30,35 @@ class DType:
     Attributes:
         name: The name in RLX: ``"f32"``, ``"bool"``.
         kind: The family that it belongs to.
-        itemsize: Bytes per element in memory.
+        bits: Bits of one element. Dtypes of less than 8 bits are packed in files and parameters.
+        itemsize: Bytes per element in an array of NumPy's; at least 1.
         mlir: Text of the MLIR element type. ``c64`` is a pair of f32.
         numpy_name: The name in NumPy (or ml_dtypes).
+        storage: Whether it only stores numbers: arithmetic is done in `compute`, between casts.
+        float_format: The bits of a float; None for other kinds.
     """
 
     name: str
     kind: Kind
+    bits: int
     itemsize: int
     mlir: str
     numpy_name: str
+    storage: bool
+    float_format: FloatFormat | None
+
+    @classmethod
+    def of(cls, row: DTypeRow) -> DType:
+        """The dtype that a row of the table describes."""
+        size = max(1, row.bits // 8)
+        return cls(row.name, row.kind, row.bits, size, row.mlir, row.numpy_name, row.storage, row.float_format)
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; that of bf16 comes from ml_dtypes."""
-        if self.name == "bf16":
-            return np.dtype(required("ml_dtypes", "bf16").bfloat16)
-        return np.dtype(self.numpy_name)
+        """The NumPy dtype; those that NumPy lacks come from ml_dtypes."""
+        if self.is_numpys_own:
+            return np.dtype(self.numpy_name)
+        return np.dtype(getattr(required("ml_dtypes", self.name), self.numpy_name))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -63,6 +74,35 @@ class DType:
         return self is other
 
     __hash__ = object.__hash__
+
+    @property
+    def is_numpys_own(self) -> bool:
+        """Whether NumPy has the dtype without ml_dtypes."""
+        return hasattr(np, self.numpy_name)
+
+    @property
+    def compute(self) -> DType:
+        """The dtype in which arithmetic on it is done: f32 for narrower floats, i8 or u8 for narrower integers, else itself."""
+        return _BY_NAME[_COMPUTE[self.name] or self.name]
+
+    @property
+    def packed(self) -> bool:
+        """Whether files and parameters hold several elements in a byte."""
+        return self.bits < 8
+
+    def nbytes(self, count: int) -> int:
+        """The bytes that `count` elements take in files and parameters."""
+        return -(-count * self.bits // 8)
+
+    @property
+    def part(self) -> DType:
+        """The dtype of the real and the imaginary part of a complex dtype; other dtypes are their own part."""
+        return {"c64": f32, "c128": f64}.get(self.name, self)
+
+    @property
+    def complex(self) -> DType:
+        """The complex dtype that holds this one's numbers: c128 for f64, i64, u64 and c128, else c64."""
+        return c128 if self in _WIDE else c64
 
     @property
     def is_bool(self) -> bool:
@@ -93,17 +133,17 @@ class DType:
 
     @cached_property
     def min(self) -> int | float:
-        """The least finite value; 0 for bool. Raises `Error` for c64, which has no order."""
+        """The least finite value; 0 for bool. Raises `Error` for complex dtypes, which have no order."""
         return self._limits[0]
 
     @cached_property
     def max(self) -> int | float:
-        """The greatest finite value; 1 for bool. Raises `Error` for c64, which has no order."""
+        """The greatest finite value; 1 for bool. Raises `Error` for complex dtypes, which have no order."""
         return self._limits[1]
 
     @cached_property
     def eps(self) -> float:
-        """The gap between 1 and the next value; c64 has that of its parts. Raises `Error` if not inexact."""
+        """The gap between 1 and the next value; complex dtypes have that of their parts. Raises `Error` if not inexact."""
         if not self.is_inexact:
             raise Error(f"{self.name} has no eps: it is not a float or complex dtype")
         return float(_finfo(self).eps)
@@ -115,7 +155,7 @@ class DType:
         if self.is_bool:
             return 0, 1
         if self.is_integer:
-            return int(np.iinfo(self.numpy).min), int(np.iinfo(self.numpy).max)
+            return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if self.is_signed else (0, (1 << self.bits) - 1)
         return float(_finfo(self).min), float(_finfo(self).max)
 
     def __str__(self) -> str:
@@ -129,29 +169,28 @@ class DType:
 
 
 def _finfo(x: DType) -> Any:
-    if x.name == "bf16":
-        ml_dtypes = required("ml_dtypes", "bf16")
-        return ml_dtypes.finfo(ml_dtypes.bfloat16)
-    return np.finfo(x.numpy)
+    if x.is_numpys_own:
+        return np.finfo(x.numpy)
+    return required("ml_dtypes", x.name).finfo(x.numpy)
 
 
-f32 = DType("f32", "float", 4, "f32", "float32")
-f16 = DType("f16", "float", 2, "f16", "float16")
-bf16 = DType("bf16", "float", 2, "bf16", "bfloat16")
-f64 = DType("f64", "float", 8, "f64", "float64")
-i8 = DType("i8", "signed", 1, "i8", "int8")
-i16 = DType("i16", "signed", 2, "i16", "int16")
-i32 = DType("i32", "signed", 4, "i32", "int32")
-i64 = DType("i64", "signed", 8, "i64", "int64")
-u8 = DType("u8", "unsigned", 1, "ui8", "uint8")
-u32 = DType("u32", "unsigned", 4, "ui32", "uint32")
-bool_ = DType("bool", "bool", 1, "i1", "bool")
-c64 = DType("c64", "complex", 8, "complex<f32>", "complex64")
+DTYPES: tuple[DType, ...] = tuple(DType.of(row) for row in ROWS)
+_COMPUTE: dict[str, str] = {row.name: row.compute for row in ROWS}
 
-DTYPES: tuple[DType, ...] = (f32, f16, bf16, f64, i8, i16, i32, i64, u8, u32, bool_, c64)
+(f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c64, c128) = DTYPES[:15]
+(f8e4m3fn, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, f8e4m3b11fnuz, f8e4m3, f8e3m4, f8e8m0fnu, f4e2m1fn) = DTYPES[15:24]
+(i4, u4, i2, u2) = DTYPES[24:]
+
+# Names of dtypes by group, for samples of ops.
+FLOATS, INTEGERS, COMPLEXES, STORAGE = (GROUPS[group] for group in ("floats", "integers", "complexes", "storage"))
+REAL = (*FLOATS, *INTEGERS)
+NUMBERS = (*REAL, *COMPLEXES)
+ARITHMETIC = (*NUMBERS, "bool")
+EVERY = (*ARITHMETIC, *STORAGE)
 
 _BY_NAME: dict[str, DType] = {name: d for d in DTYPES for name in (d.name, d.numpy_name)} | {"bool_": bool_}
 _BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
+_WIDE = frozenset({f64, i64, u64, c128})  # numbers of which f32 loses digits that a wider float keeps
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 _ABSTRACT: tuple[type, ...] = (
     np.generic,
@@ -212,12 +251,10 @@ def _is_concrete(kind: type) -> bool:
 
 # By prefixes of the name in NumPy; the first entry with a matching prefix applies.
 _HINTS = (
-    (("int2", "int4"), "cast it to i8"),
-    (("uint2", "uint4"), "cast it to u8"),
-    (("uint16",), "cast it to u32 or i32"),
-    (("uint64",), "cast it to i64"),
+    (("int1",), "cast it to i2 or bool"),
+    (("uint1",), "cast it to u2 or bool"),
     (("float128", "float96", "longdouble"), "cast it to f64"),
-    (("complex",), "cast it to c64"),
+    (("complex256", "clongdouble"), "cast it to c128"),
     (("float8", "float6", "float4"), "cast it to f16, bf16 or f32"),
     ((">", "<"), "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"),
     (
@@ -244,27 +281,32 @@ def from_mlir(text: str) -> DType:
 def promote(a: object, b: object) -> DType:
     """The common dtype of operands of dtypes `a` and `b`, which may be anything that `dtype` accepts.
 
-    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
-    ..    bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
-    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
-    bool  bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
-    u8    u8    u8    i16   i16   u32   i32   i64   f32   f32   f32   f64   c64
-    i8    i8    i16   i8    i16   i64   i32   i64   f32   f32   f32   f64   c64
-    i16   i16   i16   i16   i16   i64   i32   i64   f32   f32   f32   f64   c64
-    u32   u32   u32   i64   i64   u32   i64   i64   f32   f32   f32   f64   c64
-    i32   i32   i32   i32   i32   i64   i32   i64   f32   f32   f32   f64   c64
-    i64   i64   i64   i64   i64   i64   i64   i64   f64   f64   f64   f64   c64
-    f16   f16   f32   f32   f32   f32   f32   f64   f16   f32   f32   f64   c64
-    bf16  bf16  f32   f32   f32   f32   f32   f64   f32   bf16  f32   f64   c64
-    f32   f32   f32   f32   f32   f32   f32   f64   f32   f32   f32   f64   c64
-    f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   c64
-    c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64
-    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+    ..    bool  u8    i8    u16   i16   u32   i32   u64   i64   f16   bf16  f32   f64   c64   c128
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+    bool  bool  u8    i8    u16   i16   u32   i32   u64   i64   f16   bf16  f32   f64   c64   c128
+    u8    u8    u8    i16   u16   i16   u32   i32   u64   i64   f32   f32   f32   f64   c64   c128
+    i8    i8    i16   i8    i32   i16   i64   i32   f64   i64   f32   f32   f32   f64   c64   c128
+    u16   u16   u16   i32   u16   i32   u32   i32   u64   i64   f32   f32   f32   f64   c64   c128
+    i16   i16   i16   i16   i32   i16   i64   i32   f64   i64   f32   f32   f32   f64   c64   c128
+    u32   u32   u32   i64   u32   i64   u32   i64   u64   i64   f32   f32   f32   f64   c64   c128
+    i32   i32   i32   i32   i32   i32   i64   i32   f64   i64   f32   f32   f32   f64   c64   c128
+    u64   u64   u64   f64   u64   f64   u64   f64   u64   f64   f64   f64   f64   f64   c128  c128
+    i64   i64   i64   i64   i64   i64   i64   i64   f64   i64   f64   f64   f64   f64   c128  c128
+    f16   f16   f32   f32   f32   f32   f32   f32   f64   f64   f16   f32   f32   f64   c64   c128
+    bf16  bf16  f32   f32   f32   f32   f32   f32   f64   f64   f32   bf16  f32   f64   c64   c128
+    f32   f32   f32   f32   f32   f32   f32   f32   f64   f64   f32   f32   f32   f64   c64   c128
+    f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   c128  c128
+    c64   c64   c64   c64   c64   c64   c64   c64   c128  c128  c64   c64   c64   c128  c64   c128
+    c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
 
-    Commutative and idempotent. Two integers give the narrowest integer that holds both ranges. c64 with
-    f64 or i64 is c64, whose parts are f32: there is no wider complex dtype. Associative, except for u32
-    with a signed integer narrower than i64 and a float narrower than f64: the two integers give i64,
-    which with a float gives f64, but either integer with the float gives f32.
+    Commutative and idempotent. Two integers give the narrowest integer that holds both ranges; where none does, u64 with a
+    signed one, f64. Two floats give the one that holds all numbers of the other, else f32; two floats that are storage
+    dtypes give f32. An integer with a float gives f32, or f64 if one of the two is i64, u64 or f64; complex dtypes follow
+    the same rule. Of the dtypes with arithmetic, associative except for u32 with a signed integer narrower than i64 and a
+    float narrower than f64 or c64: the two integers give i64, which with a float gives f64, but either integer with the
+    float gives f32.
     """
     result = _PROMOTIONS.get((a, b)) if isinstance(a, DType) and isinstance(b, DType) else None
     return result if result is not None else _PROMOTIONS[dtype(a), dtype(b)]
@@ -276,12 +318,30 @@ def _promote(a: DType, b: DType) -> DType:
     if a.is_bool:
         return b
     if a.is_complex or b.is_complex:
-        return c64
+        return c128 if _WIDE & {a, b} else c64
+    if a.is_float and b.is_float:
+        return next((wide for wide, other in ((a, b), (b, a)) if _holds(wide, other)), f32)
     if a.is_float or b.is_float:
-        return f64 if {f64, i64} & {a, b} else f32  # two different floats, or a float and an integer
+        return f64 if _WIDE & {a, b} else f32
     low, high = min(a.min, b.min), max(a.max, b.max)
     fitting = [d for d in DTYPES if d.is_integer and d.min <= low and high <= d.max]
-    return min(fitting, key=lambda d: d.itemsize)
+    return min(
+        fitting, key=lambda d: d.bits, default=f64
+    )  # no integer holds u64 and negative numbers: f64, as in NumPy
+
+
+def _holds(wide: DType, other: DType) -> bool:
+    """Whether every value of one float dtype is one of another; storage dtypes differ in what they have besides numbers."""
+    return not wide.storage and all(x >= y for x, y in zip(_reach(wide), _reach(other), strict=True))
+
+
+def _reach(x: DType) -> tuple[int, ...]:
+    """Of a float dtype the bits of precision, how small and how large exponents get, and whether it has a sign."""
+    layout = x.float_format
+    assert layout is not None
+    ones_are_numbers = layout.special != "ieee" and layout.mantissa
+    top = (1 << layout.exponent) - (1 if ones_are_numbers else 2)
+    return layout.mantissa, layout.bias + layout.mantissa - 1, top - layout.bias, int(layout.signed)
 
 
 _PROMOTIONS = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
@@ -292,8 +352,9 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 
     The scalar takes the tensor's dtype if that is of the same kind or a higher one, so ``x + 1`` and ``x *
     0.5`` keep an f16 tensor f16. Otherwise its own kind decides: an int next to bool is i32, a float next
-    to bool or integers is f32 (f64 next to i64), a complex number is c64. NumPy's float64 and complex128
-    scalars are subclasses of Python's float and complex, and are treated as these.
+    to bool or integers is f32 (f64 next to i64 and u64), a complex number is c64 (c128 next to these, f64
+    and c128). NumPy's float64 and complex128 scalars are subclasses of Python's float and complex, and are
+    treated as these.
 
     Raises:
         Error: `value` is an int that does not fit the dtype, or it is not a Python scalar.
@@ -313,7 +374,7 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
     if isinstance(value, float):
         return other if other.is_inexact else promote(f32, other)
     if isinstance(value, complex):
-        return c64
+        return promote(c64, other)
     raise Error(f"expected a Python bool, int, float or complex, not {shown(value)} of type {type(value).__name__}")
 
 
@@ -323,12 +384,14 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 def beside(array: np.ndarray | np.generic) -> DType:
     """The dtype that an array of NumPy's counts as beside tensors of other dtypes.
 
-    f64 and i64 are what NumPy makes of numbers that are written without a dtype, so that they do not widen f32 and i32: they
-    count as these, as in JAX, i64 where all numbers fit. Beside f64 and i64 they keep all digits.
+    f64, c128 and i64 are what NumPy makes of numbers that are written without a dtype, so that they do not widen f32, c64 and
+    i32: they count as these, as in JAX, i64 where all numbers fit. Beside f64, c128 and i64 they keep all digits.
     """
     own = dtype(array.dtype)
     if own is f64:
         return f32
+    if own is c128:
+        return c64
     if own is i64 and (not array.size or (i32.min <= array.min() and array.max() <= i32.max)):
         return i32
     return own
@@ -374,8 +437,7 @@ def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
         if array.dtype.kind == "c" and not kind.is_complex:
             return np.zeros(array.shape, bool)
         parts = (np.real(array), np.imag(array)) if array.dtype.kind == "c" else (array,)
-        part = f32 if kind.is_complex else kind
-        return np.logical_and.reduce([_fit_float(p, part) for p in parts])
+        return np.logical_and.reduce([_fit_float(p, kind.part) for p in parts])
     if array.dtype.kind == "c":
         return np.zeros(array.shape, bool)
     whole = array.astype(np.float64) if array.dtype.kind == "f" else array
@@ -387,8 +449,13 @@ def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
 def _fit_float(array: np.ndarray, kind: DType) -> np.ndarray:
     if array.dtype.kind == "O":
         return np.array([abs(v) <= kind.max for v in array.flat], bool).reshape(array.shape)
+    layout = kind.float_format
+    assert layout is not None
+    if layout.special == "finite":
+        return np.abs(array.astype(np.float64)) <= kind.max
     rounded = array.astype(kind.numpy).astype(np.float64)
-    return np.isfinite(rounded) | ~np.isfinite(array)
+    fits = np.where(np.isinf(array), np.isinf(rounded), np.isfinite(rounded) | ~np.isfinite(array))
+    return fits if layout.signed else fits & ~(array <= 0)
 
 
 def _shown(value: object) -> str:
@@ -405,7 +472,11 @@ def _fitting_hint(value: Any, kind: DType) -> str:
     if kind.is_bool:
         return "a truth value is True, False, 1 or 0"
     if np.imag(value) or isinstance(value, (complex, np.complexfloating)):
-        return "give dtype='c64'"
+        return "give dtype='c64' or 'c128'"
     if kind.is_integer and not whole and np.trunc(np.float64(value)) != np.float64(value):
         return "round it first, or give a float dtype"
-    return f"it holds {kind.min} to {kind.max}: use a wider dtype" if not kind.is_complex else "its parts are f32"
+    return (
+        f"it holds {kind.min} to {kind.max}: use a wider dtype"
+        if not kind.is_complex
+        else f"its parts are {kind.part.name}"
+    )

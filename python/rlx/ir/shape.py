@@ -80,7 +80,11 @@ class Shape(tuple[Dim, ...]):
 
     @property
     def size_bytes(self) -> Dim:
-        return self.num_elements * self.dtype.itemsize
+        return (
+            (self.num_elements * self.dtype.bits + 7) // 8
+            if self.dtype.packed
+            else self.num_elements * self.dtype.itemsize
+        )
 
     def with_dims(self, dims: Iterable[DimLike]) -> Shape:
         """The same dtype with other dimensions."""

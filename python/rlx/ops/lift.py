@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, beside, dtype, f32, f64, fitted, i64, promote, weak
+from rlx.ir.dtype import DType, beside, dtype, fitted, promote, weak
 from rlx.ir.errors import ShapeError
 from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
@@ -57,8 +57,8 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
 
 
 def inexact(b: Builder, x: Tensor) -> Tensor:
-    """Floats and complex numbers as they are; integers and bools in f32, i64 in f64."""
-    return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
+    """Floats and complex numbers as they are; integers and bools in f32, i64 and u64 in f64."""
+    return x if x.dtype.is_inexact else cast(b, x, x.dtype.complex.part)
 
 
 def common(b: Builder, *values: Any) -> list[Tensor]:

@@ -11,13 +11,12 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, maximum
-from rlx.ir.dtype import DType, i32, i64
+from rlx.ir.dtype import FLOATS, DType, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
 from rlx.ops.norm import widened
-from rlx.ops.reduction.reduce import FLOATS
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -229,7 +229,7 @@ def _attribute(attribute: AttributeSpec) -> str:
 
 
 def _value(value: ValueSpec) -> str:
-    dtypes = "any dtype" if len(value.dtypes) >= 12 else _listed(value.dtypes)
+    dtypes = "any dtype" if {"storage", "complexes"} <= set(value.accepts) else _listed(value.accepts)
     return f"{'Tensors' if value.arity == 'variadic' else 'Tensor'} of {dtypes}"
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import FLOATS
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
-from rlx.ops.reduction.reduce import FLOATS
 from rlx.ops.rules import moved
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rlx.dialect.dtypes import ROWS
 from rlx.ir.costs import Costs
 from rlx.ir.errors import CompileError
 
@@ -43,7 +44,8 @@ PARTS = {
     "rp2350": Part("m33", 520 * _KI, 4096 * _KI),
     "nrf5340": Part("m33", 512 * _KI, 1024 * _KI),
 }
-_LACKS = ("f16", "bf16", "f64", "c64")
+_HAS = ("i8", "u8", "i16", "i32", "i64", "u32", "bool", "f32")
+_LACKS = tuple(d.name for d in ROWS if d.name not in _HAS)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from functools import cache
 from typing import Any
 
 from rlx.backends.fpga.flags import CHOICES, COUNTS, FLAGS, PART_NAMES, PRESET_NAMES, REPORT
+from rlx.dialect.dtypes import ROWS
 from rlx.ir.errors import CompileError
 
 FILES, SIMULATOR = "fpga", "fpga-sim"
 _MOST_AT_ONCE = 64
-_LACKS = ("f32", "f16", "bf16", "f64", "i64", "u32", "c64")
+_HAS = ("i8", "u8", "i16", "i32", "bool")
+_LACKS = tuple(d.name for d in ROWS if d.name not in _HAS)
 
 
 @dataclass(frozen=True)

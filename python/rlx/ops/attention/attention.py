@@ -9,6 +9,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import FLOATS
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention_gradient import AttentionGradient
@@ -27,7 +28,6 @@ from rlx.ops.attention.heads import (
     weights_slope,
 )
 from rlx.ops.lift import cast
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class Attention(Card, op="attention"):

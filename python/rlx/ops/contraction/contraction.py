@@ -10,12 +10,11 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import NUMBERS
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
-
-NUMBERS = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "c64")
 
 
 def _exact(x: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import EVERY, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
@@ -22,7 +22,6 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.control.control import expect_arguments, flat, like, present
 from rlx.ops.lift import tensor_like
-from rlx.ops.shape.shape import EVERY
 
 
 class Checkpoint(Card, op="checkpoint"):

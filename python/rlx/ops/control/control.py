@@ -13,7 +13,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dataflow import Flow, RegionFlow, carries, wholes
 from rlx.ir.dim import Dim, dim
-from rlx.ir.dtype import bool_, f32, i32
+from rlx.ir.dtype import EVERY, bool_, f32, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
@@ -21,7 +21,6 @@ from rlx.ir.shape import Shape
 from rlx.ops.control.control_rules import IfRules
 from rlx.ops.control.loop_rules import ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
-from rlx.ops.shape.shape import EVERY
 
 
 class Yield(Card, op="yield"):

@@ -11,7 +11,7 @@ from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import EVERY, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
@@ -20,7 +20,6 @@ from rlx.ir.shape import Shape
 from rlx.ops.control.control import expect_arguments, flat, present, shapes_text, unpacked
 from rlx.ops.control.control_rules import CustomFnRules
 from rlx.ops.lift import tensor_like
-from rlx.ops.shape.shape import EVERY
 
 
 class CustomFn(CustomFnRules, op="custom_fn"):

@@ -12,7 +12,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, exact_divide, maximum, minimum, product
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import FLOATS, DType
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ir.short import shown
@@ -22,7 +22,6 @@ from rlx.ops.contraction.contraction import dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
-from rlx.ops.reduction.reduce import FLOATS
 from rlx.ops.surface import helper
 
 # A symbolic size can be multiplied only with a fraction whose denominator is at most this.

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dtype import DType, f32, i8, i32, u8, u32
+from rlx.ir.dtype import INTEGERS, DType, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
 
 # Signed dtypes with an unsigned dtype of the same size.
-_UNSIGNED = {i8: u8, i32: u32}
+_UNSIGNED = {i8: u8, i16: u16, i32: u32, i64: u64}
 # What `and`, `or` and `xor` are on truth values, as kinds of other ops.
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
 
 # Dtypes that one buffer serves for: a bool is a byte of 0 or 1.
-SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8"), ("i8", "u8"), ("u8", "i8"), ("i32", "u32"), ("u32", "i32")})
+SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8")}) | {
+    names for signed, unsigned in _UNSIGNED.items() for names in permutations((signed.name, unsigned.name))
+}
 
 
 class Popcount(Card, op="popcount"):
@@ -34,7 +37,7 @@ class Popcount(Card, op="popcount"):
         return b.emit("popcount", (tensor_like(b, x, i32),))
 
     def samples(self) -> Any:
-        yield sample(Operand((3, 5), low=-100, high=100), dtypes=("i8", "i16", "i32", "i64", "u8", "u32"))
+        yield sample(Operand((3, 5), low=-100, high=100), dtypes=INTEGERS)
         yield sample(("n",), dtypes=("i32",))
 
 
@@ -43,8 +46,8 @@ class Bitcast(Card, op="bitcast"):
         for kind in (x.dtype, dtype):
             if kind.is_bool or kind.is_complex:
                 raise ShapeError(f"{kind.name} has no bits to read as another dtype")
-        if dtype.itemsize != x.dtype.itemsize:
-            raise ShapeError(f"{x.dtype.name} has {8 * x.dtype.itemsize} bits, {dtype.name} {8 * dtype.itemsize}")
+        if dtype.bits != x.dtype.bits:
+            raise ShapeError(f"{x.dtype.name} has {x.dtype.bits} bits, {dtype.name} {dtype.bits}")
         return x.with_dtype(dtype)
 
     def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
@@ -143,13 +146,8 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     x, count = common(b, x, count)
     if not x.dtype.is_signed or not x.dtype.is_integer:
         return b.binary("shift_right", x, count)
-    unsigned = _UNSIGNED.get(x.dtype)
-    if unsigned is not None:
-        return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
-    bits = 8 * x.dtype.itemsize
-    filled = b.binary("shift_left", -1, bits - count)
-    inside = bitwise_and(b, count >= 0, count < bits)
-    return b.where(inside, bitwise_and(b, b.binary("shift_right", x, count), bitwise_not(b, filled)), 0)
+    unsigned = _UNSIGNED[x.dtype.compute]
+    return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
 
 
 # --- truth values -----------------------------------------------------------------------------------

@@ -8,54 +8,48 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dtype import c64, f32, f64
+from rlx.ir.dtype import c64, dtype, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.activation import TRANSCENDENTAL
 from rlx.ops.elementwise.complex_functions import COMPOSITIONS, DERIVATIVES, evaluated
-from rlx.ops.lift import broadcast, cast, constant_scalar, tensor_like
-
-_PARTS = "the parts of c64 are f32, and there is no wider complex dtype: cast to f32 first"
+from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
 
 
 def as_part(b: Builder, value: Any) -> Tensor:
-    """A real number or tensor as the f32 that a part of c64 is.
+    """A real number or tensor in the dtype of a part of the complex numbers that hold it: f32 or f64.
 
     Raises:
-        ShapeError: It is complex, or f64.
+        ShapeError: It is complex.
     """
     x = tensor_like(b, value, f32)
     if x.dtype.is_complex:
-        raise ShapeError("a part of a complex number is real, not c64", hint="take real(x) or imag(x) first")
-    if x.dtype is f64:
-        raise ShapeError("f64 would lose digits", hint=_PARTS)
-    return cast(b, x, f32)
+        hint = "take real(x) or imag(x) first"
+        raise ShapeError(f"a part of a complex number is real, not {x.dtype.name}", hint=hint)
+    return cast(b, x, x.dtype.complex.part)
 
 
 def as_complex(b: Builder, value: Any) -> Tensor:
-    """A number or tensor as c64; a real one has zeros for imaginary parts.
-
-    Raises:
-        ShapeError: It is f64.
-    """
+    """A number or tensor as complex numbers that hold it, c64 or c128; a real one has zeros for imaginary parts."""
     x = tensor_like(b, value, c64)
-    if x.dtype is f64:
-        raise ShapeError("f64 has no complex dtype of its precision, and would lose digits", hint=_PARTS)
-    return cast(b, x, c64)
+    return cast(b, x, x.dtype.complex)
 
 
 class Complex(Card, op="complex"):
     def infer(self, real: Shape, imag: Shape) -> Shape:
-        return Shape(broadcast(real.dims, imag.dims), c64)
+        return Shape(broadcast(real.dims, imag.dims), same_dtype(real, imag).complex)
 
     def evaluate(self, real: np.ndarray, imag: np.ndarray) -> np.ndarray:
-        result = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.complex64)
+        result = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype(real.dtype).complex.numpy)
         result.real, result.imag = real, imag  # a sum would make NaN of an infinite imaginary part
         return result
 
     def build(self, b: Builder, real: Any, imag: Any) -> Tensor:
-        return b.emit("complex", (as_part(b, real), as_part(b, imag)))
+        lhs, rhs = (
+            common(b, real, imag) if not isinstance(real, Scalar) or not isinstance(imag, Scalar) else (real, imag)
+        )
+        return b.emit("complex", (as_part(b, lhs), as_part(b, rhs)))
 
     linear = ("real imag",)
 
@@ -67,16 +61,16 @@ class Complex(Card, op="complex"):
         )
 
     def samples(self) -> Any:
-        yield sample((3, 5), (3, 5), dtypes=("f32",))
-        yield sample((3, 1, 2), (4, 1), dtypes=("f32",))
-        yield sample((), (), dtypes=("f32",))
-        yield sample((0, 3), (3,), dtypes=("f32",))
-        yield sample(("n", 3), (1, 3), dtypes=("f32",))
+        yield sample((3, 5), (3, 5), dtypes=("f32", "f64"))
+        yield sample((3, 1, 2), (4, 1), dtypes=("f32", "f64"))
+        yield sample((), (), dtypes=("f32", "f64"))
+        yield sample((0, 3), (3,), dtypes=("f32", "f64"))
+        yield sample(("n", 3), (1, 3), dtypes=("f32", "f64"))
 
 
 class Real(Card, op="real"):
     def infer(self, x: Shape) -> Shape:
-        return x.with_dtype(f32)
+        return x.with_dtype(x.dtype.part)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(np.real(x))
@@ -96,7 +90,7 @@ class Real(Card, op="real"):
 
 class Imag(Card, op="imag"):
     def infer(self, x: Shape) -> Shape:
-        return x.with_dtype(f32)
+        return x.with_dtype(x.dtype.part)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.array(np.imag(x))
@@ -141,11 +135,11 @@ class Conjugate(Card, op="conjugate"):
 
 class ComplexNormSq(Card, op="complex_norm_sq"):
     def infer(self, x: Shape) -> Shape:
-        return x.with_dtype(f32)
+        return x.with_dtype(x.dtype.part)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         real, imaginary = np.real(x).astype(np.float64), np.imag(x).astype(np.float64)
-        return (real * real + imaginary * imaginary).astype(np.float32)
+        return (real * real + imaginary * imaginary).astype(np.real(x).dtype)
 
     def decompose(self, b: Builder, x: Tensor) -> Tensor:
         real, imaginary = b.real(x), b.imag(x)

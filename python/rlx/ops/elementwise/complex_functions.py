@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32, f64
+from rlx.ir.dtype import f64
 from rlx.ops.lift import cast
 
 _Parts = tuple[Tensor, Tensor]
@@ -23,6 +23,11 @@ _Parts = tuple[Tensor, Tensor]
 def _wide(b: Builder, z: Tensor) -> _Parts:
     """Real and imaginary part, in f64."""
     return cast(b, b.real(z), f64), cast(b, b.imag(z), f64)
+
+
+def _narrow(b: Builder, part: Tensor, z: Tensor) -> Tensor:
+    """A real tensor in the dtype of the parts of `z`."""
+    return cast(b, part, z.dtype.part)
 
 
 def _turned(function: Callable[[Builder, Tensor], Tensor]) -> Callable[[Builder, Tensor], Tensor]:
@@ -64,8 +69,8 @@ def _expm1(b: Builder, z: Tensor) -> Tensor:
     endless = b.exp(z)  # what becomes of an angle that is infinite or NaN is the exponential's
     finite = b.isfinite(b.imag(z))
     return b.complex(
-        b.where(finite, cast(b, real, f32), b.real(endless) - 1.0),
-        b.where(finite, cast(b, imaginary, f32), b.imag(endless)),
+        b.where(finite, _narrow(b, real, z), b.real(endless) - 1.0),
+        b.where(finite, _narrow(b, imaginary, z), b.imag(endless)),
     )
 
 
@@ -78,7 +83,7 @@ def _log1p(b: Builder, z: Tensor) -> Tensor:
     size_squared = one_more * one_more + squared
     real = b.where(size_squared < 0.5, b.log(size_squared), b.log1p(total + (lost + lost_then))) * 0.5
     real = b.where(b.isinf(z), math.inf, real)
-    return b.complex(cast(b, real, f32), cast(b, b.atan2(y, one_more), f32))
+    return b.complex(_narrow(b, real, z), _narrow(b, b.atan2(y, one_more), z))
 
 
 def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,14 +121,14 @@ def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _asin(b: Builder, z: Tensor) -> Tensor:
     x, y, side, size = _quadrant(b, z)
     real = b.where(x == 0.0, x, b.atan2(x, side))  # beside NaN, too
-    return b.complex(cast(b, real, f32), cast(b, b.copysign(size, y), f32))
+    return b.complex(_narrow(b, real, z), _narrow(b, b.copysign(size, y), z))
 
 
 def _arccosine(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The real part of the arccosine, the size of the imaginary one, and the imaginary part of z."""
     x, _, side, size = _quadrant(b, z)
     real = b.where(x == 0.0, math.pi / 2, b.atan2(side, x))
-    return cast(b, real, f32), cast(b, size, f32), b.imag(z)
+    return _narrow(b, real, z), _narrow(b, size, z), b.imag(z)
 
 
 def _acos(b: Builder, z: Tensor) -> Tensor:
@@ -146,7 +151,7 @@ def _atanh(b: Builder, z: Tensor) -> Tensor:
     infinite = b.isinf(z)
     real = b.where(infinite | (x == 0.0), 0.0, real)
     angle = b.where(b.isinf(up) | (b.isinf(across) & (up == up)), math.pi / 2, angle)
-    return b.complex(cast(b, b.copysign(real, x), f32), cast(b, b.copysign(angle, y), f32))
+    return b.complex(_narrow(b, b.copysign(real, x), z), _narrow(b, b.copysign(angle, y), z))
 
 
 COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dtype import DType, dtype, f32
+from rlx.ir.dtype import COMPLEXES, EVERY, FLOATS, INTEGERS, NUMBERS, REAL, DType, dtype, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
@@ -27,9 +27,13 @@ class Activation(Card, op="activation"):
             raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
         if x.dtype.is_complex:
             if kind not in activation.COMPLEX:
-                hint = f"of c64 it is rlx.complex_function of kind {kind}" if kind in activation.COMPOSED else None
-                raise ShapeError(f"{kind} is not defined for c64", hint=hint)
-            return x.with_dtype(f32) if kind == "abs" else x
+                hint = (
+                    f"of complex numbers it is rlx.complex_function of kind {kind}"
+                    if kind in activation.COMPOSED
+                    else None
+                )
+                raise ShapeError(f"{kind} is not defined for {x.dtype.name}", hint=hint)
+            return x.with_dtype(x.dtype.part) if kind == "abs" else x
         return x
 
     def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
@@ -65,7 +69,7 @@ class Activation(Card, op="activation"):
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
         (x,), (dy,), (y,) = operands, cotangents, results
         if kind == "abs" and x.dtype.is_complex:
-            return (activation.direction(b, x, y) * b.cast(dy, "c64"),)
+            return (activation.direction(b, x, y) * b.cast(dy, x.dtype),)
         return (activation.through(b, kind, x, y, dy, adjoint=True),)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
@@ -77,9 +81,8 @@ class Activation(Card, op="activation"):
         low = {"log": 0.01, "log2": 0.01, "log10": 0.01, "log1p": -0.9, "sqrt": 0.0, "rsqrt": 0.05, "acosh": 1.05}
         for kind in self.kinds:
             high = {"tan": 1.4, "asin": 0.95, "acos": 0.95, "atanh": 0.95}.get(kind, 4.0)
-            dtypes = ["f32", "f16", "bf16", "f64"]
-            dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in activation.INTEGER else []
-            dtypes += ["c64"] if kind in activation.COMPLEX else []
+            dtypes = [*FLOATS, *(INTEGERS if kind in activation.INTEGER else ())]
+            dtypes += COMPLEXES if kind in activation.COMPLEX else ()
             bounds: Any = {"low": low.get(kind, -high), "high": high}
             # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
             loose = 2.0 if kind == "tanh" else 1.0
@@ -110,9 +113,8 @@ class Cast(Card, op="cast"):
         return (cast(b, cotangents[0], operands[0].dtype),)
 
     def samples(self) -> Any:
-        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
-        for target in every:
-            yield sample(Operand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=every)
+        for target in EVERY:
+            yield sample(Operand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=EVERY)
         yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
         yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("u8"), dtypes=("f32", "f64", "i32", "i64"))
         yield sample((0, 2), dtype=dtype("i32"), dtypes=("f32",))
@@ -125,18 +127,22 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
         return x != 0
     if x.dtype.kind == "c" and not to.is_complex:
         x = np.real(x)
-    if to.is_integer and dtype(x.dtype).is_float:
+    source = dtype(x.dtype)
+    if to.is_integer and source.is_float:
+        low, high = to.min, to.max
         wide = np.trunc(x.astype(np.float64))
-        limits = np.iinfo(to.numpy)
-        inside = np.where((wide >= limits.min) & (wide <= float(limits.max)), wide, 0)
+        inside = np.where((wide >= low) & (wide <= float(high)), wide, 0)
         # float(i64.max) rounds up to 2^63, which does not fit: compare with >= and saturate.
-        result = np.where(inside >= float(limits.max) + (limits.bits < 64), 0, inside).astype(to.numpy)
-        result = np.where(wide >= float(limits.max), to.numpy.type(limits.max), result)
-        return np.where(wide <= float(limits.min), to.numpy.type(limits.min), result).astype(to.numpy)
-    if to.name == "bf16" and x.dtype.kind in "iu" and x.dtype.itemsize > 2:
-        x = _with_digits_of_f64(x).astype(np.float64)
-    if to.name == "bf16" and x.dtype == np.float64:
-        x = _rounded_to_odd(x)
+        result = np.where(inside >= float(high) + (to.bits < 64), 0, inside).astype(to.compute.numpy)
+        result = np.where(wide >= float(high), to.compute.numpy.type(high), result)
+        return np.where(wide <= float(low), to.compute.numpy.type(low), result).astype(to.numpy)
+    if to.is_float and not to.is_numpys_own:  # NumPy's own casts round once, those of ml_dtypes go through f32
+        if source.is_integer and source.bits > 16:
+            x = _with_digits_of_f64(x).astype(np.float64)
+        if x.dtype == np.float64:
+            x = _rounded_to_odd(x)
+    if source.storage:
+        x = x.astype(source.compute.numpy)
     return x.astype(to.numpy)
 
 
@@ -144,8 +150,9 @@ def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
     """Integers with at most 53 digits, the last of which is 1 where digits are lost; see `_rounded_to_odd`."""
     if x.dtype.itemsize < 8:
         return x
-    shortened = (x & ~0x7FF) | ((x & 0x7FF) != 0) * np.int64(0x800)
-    return np.where((x >= -(2**53)) & (x <= 2**53), x, shortened)
+    last = x.dtype.type(0x7FF)
+    shortened = (x & ~last) | ((x & last) != 0) * x.dtype.type(0x800)
+    return np.where((x >= (0 if x.dtype.kind == "u" else -(2**53))) & (x <= 2**53), x, shortened)
 
 
 def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
@@ -164,7 +171,7 @@ class Binary(Card, op="binary"):
         if shared.is_bool and kind not in arithmetic.OF_BOOLS:
             raise ShapeError(f"{kind} is not defined for bool")
         if shared.is_complex and kind in ("max", "min", "rem"):
-            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+            raise ShapeError(f"{kind} is not defined for {shared.name}: complex numbers have no order")
         if not shared.is_float and kind in arithmetic.OF_FLOATS:
             raise ShapeError(f"{kind} takes floats, not {shared.name}", hint="cast to a float dtype first")
         if not shared.is_integer and kind in arithmetic.OF_INTEGERS:
@@ -203,16 +210,16 @@ class Binary(Card, op="binary"):
         return [partial(cotangent, side) for side in (0, 1)]
 
     def samples(self) -> Any:
-        every = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64"]
         for kind in self.kinds:
-            dtypes = [d for d in every if not (d == "bool" and kind not in arithmetic.OF_BOOLS)]
-            dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min", "rem"))]
+            dtypes = REAL if kind in ("max", "min", "rem") else NUMBERS
             if kind == "div":
-                dtypes = ["f32", "f16", "bf16", "f64", "c64"]
+                dtypes = (*FLOATS, *COMPLEXES)
             if kind in arithmetic.OF_FLOATS:
-                dtypes = ["f32", "f16", "bf16", "f64"]
+                dtypes = FLOATS
             if kind in arithmetic.OF_INTEGERS:
-                dtypes = [d for d in dtypes if d[0] in "iu"]
+                dtypes = INTEGERS
+            if kind in arithmetic.OF_BOOLS:
+                dtypes = (*dtypes, "bool")
             base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
             power = Operand((3, 5), low=0, high=3) if kind == "pow" else Operand((3, 5), low=0.5, high=4)
             yield sample(base, power, kind=kind, dtypes=dtypes)
@@ -281,8 +288,9 @@ class Compare(Card, op="compare"):
     kinds = tuple(COMPARISONS)
 
     def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
-        if same_dtype(lhs, rhs).is_complex and kind not in ("eq", "ne"):
-            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        shared = same_dtype(lhs, rhs)
+        if shared.is_complex and kind not in ("eq", "ne"):
+            raise ShapeError(f"{kind} is not defined for {shared.name}: complex numbers have no order")
         return Shape(broadcast(lhs.dims, rhs.dims), "bool")
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
@@ -292,9 +300,9 @@ class Compare(Card, op="compare"):
         return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
 
     def samples(self) -> Any:
-        real = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool"]
+        real = [*REAL, "bool"]
         for kind in self.kinds:
-            dtypes = [*real, "c64"] if kind in ("eq", "ne") else real
+            dtypes = [*real, *COMPLEXES] if kind in ("eq", "ne") else real
             yield sample(Operand((4, 6), low=0, high=3), Operand((4, 6), low=0, high=3), kind=kind, dtypes=dtypes)
         yield sample((4, 1), (6,), kind="lt", dtypes=("f32",))
         yield sample(("n", 1), (6,), kind="ge", dtypes=("f32",))
@@ -332,8 +340,7 @@ class Where(Card, op="where"):
         return None, lambda: cotangent(True), lambda: cotangent(False)
 
     def samples(self) -> Any:
-        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
-        yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=every)
+        yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=EVERY)
         yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
         yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
         yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
@@ -365,8 +372,7 @@ class StopGradient(Card, op="stop_gradient"):
         return Cost(0, 0)
 
     def samples(self) -> Any:
-        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
-        yield sample((3, 5), dtypes=every)
+        yield sample((3, 5), dtypes=EVERY)
         yield sample(("n",), dtypes=("f32",))
 
 
@@ -409,7 +415,6 @@ class Clamp(Card, op="clamp"):
         return b.emit("clamp", common(b, x, low, high))
 
     def samples(self) -> Any:
-        real = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32")
-        yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=real)
+        yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=REAL)
         yield sample((3, 5), (), (), dtypes=("f32",))
         yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))

@@ -10,7 +10,7 @@ from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, bool_, c64, dtype, f32, fitted, i32
+from rlx.ir.dtype import EVERY, REAL, DType, bool_, c64, dtype, f32, fitted, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
@@ -36,7 +36,7 @@ class Constant(Card, op="constant"):
         return Cost(0, 0)
 
     def samples(self) -> Any:
-        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        every = EVERY
         for name in every:
             kind = dtype(name).numpy
             yield sample(value=np.array([[0, 1, 2], [3, 100, 5]]).astype(kind), dtypes=("f32",))
@@ -66,7 +66,7 @@ class Iota(Card, op="iota"):
         return b.emit("iota", (), shape=dims, axis=axis_of(axis, len(dims)), dtype=kind)
 
     def samples(self) -> Any:
-        for kind in ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32"):
+        for kind in REAL:
             yield sample(shape=(3, 4), axis=1, dtype=kind, dtypes=("f32",))
         yield sample(shape=(3, 4, 2), axis=0, dtype="i32", dtypes=("f32",))
         yield sample(shape=(0,), axis=0, dtype="i32", dtypes=("f32",))

@@ -8,12 +8,12 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
+from rlx.ir.dtype import FLOATS
 from rlx.ir.results import EighResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization import jacobi
 from rlx.ops.factorization.matrices import Factorization, columns_of, order_of, signs, symmetric
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class Eigh(Factorization, op="eigh"):

@@ -8,10 +8,9 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Operand, sample
-from rlx.ir.dtype import i32
+from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.shape import Shape
 from rlx.ops.factorization.matrices import Factorization, order_of
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class Lu(Factorization, op="lu"):

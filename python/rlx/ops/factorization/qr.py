@@ -9,6 +9,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
 from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import FLOATS
 from rlx.ir.errors import ShapeError
 from rlx.ir.results import QRResult
 from rlx.ir.shape import Shape
@@ -16,7 +17,6 @@ from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
-from rlx.ops.reduction.reduce import FLOATS
 from rlx.ops.surface import helper
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import sample
+from rlx.ir.dtype import FLOATS
 from rlx.ir.results import SVDResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization import jacobi
 from rlx.ops.factorization.matrices import Factorization, as_floats, columns_of, order_of, signs
 from rlx.ops.factorization.qr import reflected, reflected_identity
-from rlx.ops.reduction.reduce import FLOATS
 
 
 class Svd(Factorization, op="svd"):

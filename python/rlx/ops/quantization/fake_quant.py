@@ -12,7 +12,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample, wide
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import dtype
+from rlx.ir.dtype import FLOATS, dtype
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -20,7 +20,6 @@ from rlx.ops.lift import axis_of, cast
 from rlx.ops.norm import widened
 from rlx.ops.quantization.quant import along_axis, check_scales, lifted, scale_dims, spread
 from rlx.ops.quantization.straight_through import scale_slope, steps_of, straight_through
-from rlx.ops.reduction.reduce import FLOATS
 
 
 def largest_step(bits: int) -> int:

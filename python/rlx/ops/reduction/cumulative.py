@@ -9,13 +9,13 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import i32
+from rlx.ir.dtype import NUMBERS, REAL, i32
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import axis_of, cast, check_axis
 from rlx.ops.norm import widened
-from rlx.ops.reduction.reduce import REAL, counted, running
+from rlx.ops.reduction.reduce import counted, running
 
 
 class Cumprod(Card, op="cumprod"):
@@ -61,7 +61,7 @@ class Cumprod(Card, op="cumprod"):
         return b.emit("cumprod", operands, axis=axis + 1, exclusive=exclusive)
 
     def samples(self) -> Any:
-        yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
+        yield sample((3, 5), axis=1, dtypes=NUMBERS)
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
         yield sample((2, 33), axis=1, dtypes=("f32",))
         yield sample((2, 0), axis=1, exclusive=True, dtypes=("f32",))

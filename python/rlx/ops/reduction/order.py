@@ -9,9 +9,10 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import REAL
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
-from rlx.ops.reduction.reduce import REAL, order_key
+from rlx.ops.reduction.reduce import order_key
 
 # The assumed log2 of the size of an axis if this is a symbol.
 _TYPICAL_LOG = 12

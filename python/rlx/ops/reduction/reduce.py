@@ -10,16 +10,12 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, product
-from rlx.ir.dtype import i32
+from rlx.ir.dtype import COMPLEXES, FLOATS, NUMBERS, REAL, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.results import TopKResult
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
 from rlx.ops.shape.index import put_back
-
-FLOATS = ("f32", "f16", "bf16", "f64")
-INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
-REAL = (*FLOATS, *INTEGERS)
 
 
 def _lowest(dtype: np.dtype, kind: str) -> Any:
@@ -72,7 +68,7 @@ class Reduce(Card, op="reduce"):
         if x.dtype.is_bool and kind not in ("max", "min"):
             raise ShapeError(f"{kind} is not defined for bool", hint="cast to an integer dtype first")
         if x.dtype.is_complex and kind in ("max", "min"):
-            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+            raise ShapeError(f"{kind} is not defined for {x.dtype.name}: complex numbers have no order")
         if x.dtype.is_integer and kind == "mean":
             raise ShapeError(f"mean takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
         return x.with_dims(1 if i in axes else d for i, d in enumerate(x.dims) if keep_dims or i not in axes)
@@ -163,7 +159,7 @@ class Reduce(Card, op="reduce"):
     def samples(self) -> Any:
         for kind in ("sum", "mean", "max", "min", "prod"):
             dtypes = FLOATS if kind == "mean" else REAL
-            dtypes += ("bool",) if kind in ("max", "min") else ("c64",)
+            dtypes += ("bool",) if kind in ("max", "min") else COMPLEXES
             yield sample((3, 4, 5), kind=kind, axes=(1,), dtypes=dtypes)
             yield sample((3, 4, 5), kind=kind, axes=(0, 2), keep_dims=True, dtypes=("f32",))
             yield sample((3, 4), kind=kind, axes=(0, 1), dtypes=("f32",))
@@ -286,7 +282,7 @@ class Cumsum(Card, op="cumsum"):
         return b.emit("cumsum", operands, axis=axis + 1, exclusive=exclusive)
 
     def samples(self) -> Any:
-        yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
+        yield sample((3, 5), axis=1, dtypes=NUMBERS)
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
         yield sample((2, 33), axis=1, dtypes=("f32",))
         yield sample((2, 0), axis=1, dtypes=("f32",))

@@ -9,14 +9,13 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dim import Dim, maximum, minimum, product
-from rlx.ir.dtype import i32, i64
+from rlx.ir.dtype import EVERY, INTEGERS, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, constant_scalar, tensor_like
-from rlx.ops.shape.shape import EVERY
 
-INDICES = ("i8", "i16", "i32", "i64", "u8", "u32")
+INDICES = INTEGERS
 
 
 def clamp(indices: np.ndarray, size: int) -> np.ndarray:

@@ -11,12 +11,11 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, dim, exact_divide, product
+from rlx.ir.dtype import EVERY
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, listed, same_dtype
-
-EVERY = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
 
 
 class _Movement(Card):

@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product, same
-from rlx.ir.dtype import c64, f32
+from rlx.ir.dtype import dtype, f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.complex import as_complex, as_part
@@ -92,7 +92,7 @@ class Fft(Card, op="fft"):
 
     def evaluate(self, x: np.ndarray, *, axis: int, inverse: bool, norm: Any) -> np.ndarray:
         function = np.fft.ifft if inverse else np.fft.fft
-        return function(x.astype(np.complex128), axis=axis, norm=norm).astype(np.complex64)
+        return function(x.astype(np.complex128), axis=axis, norm=norm).astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, inverse: bool, norm: str) -> Tensor:
         n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
@@ -142,13 +142,13 @@ class Fft(Card, op="fft"):
 class Rfft(Card, op="rfft"):
     def infer(self, x: Shape, *, axis: int, norm: str) -> Shape:
         _check_length(x, axis)
-        return Shape((d // 2 + 1 if i == axis else d for i, d in enumerate(x.dims)), c64)
+        return Shape((d // 2 + 1 if i == axis else d for i, d in enumerate(x.dims)), x.dtype.complex)
 
     def requires(self, x: Shape, *, axis: int, norm: str) -> list[tuple[Dim, str]]:
         return _length_requirement(x, axis)
 
     def evaluate(self, x: np.ndarray, *, axis: int, norm: Any) -> np.ndarray:
-        return np.fft.rfft(x.astype(np.float64), axis=axis, norm=norm).astype(np.complex64)
+        return np.fft.rfft(x.astype(np.float64), axis=axis, norm=norm).astype(dtype(x.dtype).complex.numpy)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, norm: str) -> Tensor:
         n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
@@ -165,7 +165,7 @@ class Rfft(Card, op="rfft"):
     ) -> Tensor:
         x = tensor_like(b, x, f32)
         if x.dtype.is_complex:
-            raise ShapeError("rfft takes real numbers, not c64", hint="use fft")
+            raise ShapeError(f"rfft takes real numbers, not {x.dtype.name}", hint="use fft")
         x = as_part(b, x)
         axis = axis_of(axis, x.rank)
         return b.emit("rfft", (resized(b, x, n, axis),), axis=axis, norm=norm)
@@ -210,13 +210,13 @@ class Irfft(Card, op="irfft"):
                 f"but axis {axis} of {x} is {x.dims[axis]}",
                 hint="narrow the spectrum, or add zeros to it",
             )
-        return Shape((n if i == axis else d for i, d in enumerate(x.dims)), f32)
+        return Shape((n if i == axis else d for i, d in enumerate(x.dims)), x.dtype.part)
 
     def requires(self, x: Shape, *, axis: int, length: tuple[Dim, ...], norm: str) -> list[tuple[Dim, str]]:
         return [(length[0] - 1, f"length {length[0]} is not positive")]
 
     def evaluate(self, x: np.ndarray, *, axis: int, length: tuple[int, ...], norm: Any) -> np.ndarray:
-        return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=norm).astype(np.float32)
+        return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=norm).astype(np.real(x).dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, length: tuple[Dim, ...], norm: str) -> Tensor:
         n, rows = length[0], _Rows(b, x.shape.dims, axis)
