@@ -63,7 +63,7 @@ class Case:
     @cached_property
     def dtypes(self) -> tuple[DType, ...]:
         """The dtype of each operand."""
-        return tuple(dtype(self.dtype if o.dtype is None else o.dtype) for o in self.operands)
+        return tuple(o.dtype_in(self.dtype) for o in self.operands)
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:

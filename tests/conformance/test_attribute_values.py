@@ -68,7 +68,7 @@ def _graph(name: str, sample: Sample, attributes: dict[str, Any]) -> tuple[Graph
     default = (sample.dtypes or registry.card(name).spec.operands[0].dtypes)[0] if sample.operands else "f32"
 
     def argument(operand: Any) -> Any:
-        kind, given = rlx.dtype(operand.dtype or default), f"x{len(values)}"
+        kind, given = operand.dtype_in(default), f"x{len(values)}"
         numbers = np.random.default_rng(len(values)).uniform(0.1, 1, operand.dims)
         values[given] = np.asarray(np.rint(numbers) if kind.is_integer else numbers).astype(kind.numpy)
         return g.input(given, Shape(operand.dims, kind))

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from rlx.ir.card import Operand
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import DType
 from tests.conformance.cases import Bindings, Case
 
 # Ops of these families treat every element by itself, so each special value meets each.
@@ -156,8 +156,10 @@ def special_values(kind: DType) -> np.ndarray:
         fitting = [v for v in dict.fromkeys(near) if kind.min <= v <= kind.max]
         return np.array(fitting, kind.numpy)
     if kind.is_complex:
-        parts = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 1e-3, 300.0], np.float32)
-        return (parts[:, None] + 1j * parts[None, :]).astype(np.complex64).ravel()
+        parts = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 1e-3, 300.0], kind.part.numpy)
+        return (parts[:, None] + 1j * parts[None, :]).astype(kind.numpy).ravel()
+    if kind.bits <= 8:
+        return np.arange(1 << kind.bits, dtype=np.uint8).view(kind.numpy)
     return _special_floats(kind)
 
 
@@ -199,7 +201,7 @@ def _non_finite(kind: DType) -> np.ndarray:
 
 
 def _finfo(kind: DType) -> np.finfo:
-    if kind is dtype("bf16"):
+    if not kind.is_numpys_own:
         import ml_dtypes
 
         return ml_dtypes.finfo(kind.numpy)  # type: ignore[return-value]

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rlx.ir.card import as_results
+from rlx.ir.dtype import FLOATS as FLOATS
+from rlx.ir.dtype import INTEGERS as INTEGERS
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
@@ -19,11 +21,9 @@ from tests.conformance.functions import decompose, evaluate_function, merged, pr
 from tests.conformance.tolerance import TOLERANCES, Comparison, flushed
 from tests.conformance.values import special_values
 
-FLOATS = ("f32", "f16", "bf16", "f64")
 # Ulps that evaluator and library may be apart, for the errors of both, and how far beyond its typical size noise may go.
-_ULPS = {"f64": 4, "f32": 4, "f16": 1, "bf16": 1, "c64": 8}
+_ULPS = {"f64": 4, "f32": 4, "f16": 1, "bf16": 1, "c64": 8, "c128": 8}
 _ROOM = 12
-INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
 
 ACTIVATIONS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),

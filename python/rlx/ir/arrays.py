@@ -54,7 +54,14 @@ def as_numbers(value: object, what: str) -> np.ndarray:
     if not is_written(value):
         return as_array(value, what)
     try:
-        return np.array(_without_tensors(value, what))
+        numbers = _without_tensors(value, what)
+        array = np.array(numbers)
+        if array.dtype.kind == "f" and is_sequence(
+            numbers
+        ):  # NumPy makes floats of integers that none of its dtypes holds
+            exact = np.array(numbers, object)
+            array = exact if all(isinstance(entry, int) for entry in exact.flat) and exact.size else array
+        return array
     except Error:
         raise
     except Exception as problem:  # ragged lists, or an exception of the entries' own code

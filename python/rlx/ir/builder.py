@@ -229,7 +229,7 @@ class Builder(RegionBuilder, OpMethods):
             complete = attributes_module.complete(spec, attributes)
             values, shapes = self._checked_operands(spec, operands)
             if (stored_kind := storage_dtypes.unaccepted(spec, shapes)) is not None:
-                return self._emit_in_compute(spec, operands, shapes, complete, stored_kind)
+                return storage_dtypes.emitted(self, spec, operands, shapes, complete, stored_kind)
             results = infer(name, shapes, complete, tuple(r and r.shapes for r in regions))
             stored = {
                 a.name: attributes_module.to_mlir(a, complete[a.name])
@@ -263,22 +263,6 @@ class Builder(RegionBuilder, OpMethods):
             self._record += tensors
         single = len(spec.results) == 1 and spec.results[0].arity == "single"
         return tensors[0] if single else tensors
-
-    def _emit_in_compute(
-        self, spec: OpSpec, operands: Sequence[Any], shapes: Sequence[Any], attributes: dict[str, Any], kind: DType
-    ) -> Any:
-        """Emit an op that does not accept the storage dtype `kind` of operands, between casts to and from the dtype of its
-        arithmetic.
-        """
-        follows = storage_dtypes.following(spec, shapes, attributes)
-
-        def cast(x: Tensor, to: DType) -> Tensor:
-            return self.emit("cast", (x,), dtype=to)
-
-        results = self.emit(spec.name, storage_dtypes.in_compute(spec, operands, cast), **attributes)
-        if isinstance(results, Tensor):
-            return cast(results, kind) if follows[0] else results
-        return tuple(cast(r, kind) if follow else r for r, follow in zip(results, follows, strict=True))
 
     def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[mlir.Value], list[Any]]:
         """Flat MLIR values, and shapes in the groups of the record."""

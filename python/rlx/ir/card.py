@@ -15,6 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dataflow import RegionFlow, wholes
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType
 from rlx.ir.dtype import dtype as dtype_of
 from rlx.ir.guards import is_list, is_tuple
 from rlx.ir.shape import DimLike, Shape
@@ -40,7 +41,7 @@ class Operand:
 
     Args:
         dims: Sizes; the test harness binds symbols to several sizes.
-        dtype: A fixed dtype; None means the dtype of the test case.
+        dtype: A fixed dtype; None means the dtype of the test case, and `"part"` that of its real and imaginary parts.
         low: The least value that is drawn.
         high: The greatest value that is drawn (for integers it is excluded).
         distinct: Draw no value twice, for ops whose result is not continuous where values are equal.
@@ -53,6 +54,12 @@ class Operand:
     high: float = 2.0
     distinct: bool = False
     diagonal: float = 0.0
+
+    def dtype_in(self, case: object) -> DType:
+        """The dtype of the operand in a test case of a dtype."""
+        if self.dtype == "part":
+            return dtype_of(case).part
+        return dtype_of(case if self.dtype is None else self.dtype)
 
 
 @dataclass(frozen=True)

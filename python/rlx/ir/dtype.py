@@ -187,6 +187,7 @@ REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEXES)
 ARITHMETIC = (*NUMBERS, "bool")
 EVERY = (*ARITHMETIC, *STORAGE)
+WITH_ZERO = tuple(name for name in EVERY if name != "f8e8m0fnu")  # which has powers of two only
 
 _BY_NAME: dict[str, DType] = {name: d for d in DTYPES for name in (d.name, d.numpy_name)} | {"bool_": bool_}
 _BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
@@ -440,7 +441,7 @@ def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
         return np.logical_and.reduce([_fit_float(p, kind.part) for p in parts])
     if array.dtype.kind == "c":
         return np.zeros(array.shape, bool)
-    whole = array.astype(np.float64) if array.dtype.kind == "f" else array
+    whole = array.astype({"f": np.float64, "b": np.int8}.get(array.dtype.kind, array.dtype))
     if whole.dtype.kind == "f":  # float(i64.max) is i64.max + 1
         return (np.trunc(whole) == whole) & (whole >= float(kind.min)) & (whole < float(kind.max) + 1)
     return np.asarray((whole >= kind.min) & (whole <= kind.max), bool)

@@ -17,7 +17,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
-from rlx.ir import opview, registry
+from rlx.ir import opview, registry, storage_dtypes
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.current import current_builder, emitting_into
@@ -257,6 +257,8 @@ class EagerBuilder(threading.local, Builder):
         try:
             complete = attributes_module.complete(spec, attributes)
             arrays, shapes = self._grouped(spec, operands)
+            if (stored_kind := storage_dtypes.unaccepted(spec, shapes)) is not None:
+                return storage_dtypes.emitted(self, spec, operands, shapes, complete, stored_kind)
             results = infer(name, shapes, complete, tuple(r and r.shapes for r in regions))
         except Error as problem:
             if problem.location is None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from rlx.dialect.spec import OpSpec
 from rlx.ir.dtype import DType, f32, f64, i8, i16, u8, u16
 from rlx.ir.errors import ShapeError
-from rlx.ir.guards import is_list
+from rlx.ir.guards import is_list, is_tuple
 from rlx.ir.shape import Shape
 from rlx.ir.verify import infer
+
+
+class Emitter(Protocol):
+    """What emits ops: a builder of a graph, or of eager tensors."""
+
+    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+        """Emit an op."""
+        ...
+
 
 # A wider dtype of the same kind, for the question whether the dtype of a result follows from that of the operands.
 _PROBES = {f32: f64, i8: i16, u8: u16}
@@ -70,3 +79,36 @@ def following(spec: OpSpec, operands: Sequence[Any], attributes: dict[str, Any])
     except ShapeError:  # the op accepts this one dtype
         return (False,) * len(narrow)
     return tuple(a.dtype is not b.dtype for a, b in zip(narrow, wide, strict=True))
+
+
+def emitted(
+    builder: Emitter,
+    spec: OpSpec,
+    operands: Sequence[Any],
+    shapes: Sequence[Any],
+    attributes: dict[str, Any],
+    kind: DType,
+) -> Any:
+    """The results of an op that does not accept the storage dtype `kind` of operands: emitted between casts to and from the
+    dtype of its arithmetic.
+
+    Args:
+        builder: What emits.
+        spec: The op.
+        operands: Tensors, in the groups of the record.
+        shapes: Their shapes.
+        attributes: By name, all of them.
+        kind: The dtype of results that follow that of the operands.
+
+    Raises:
+        ShapeError: Operands or attributes do not fit.
+    """
+    follows = following(spec, shapes, attributes)
+
+    def cast(x: Any, to: DType) -> Any:
+        return builder.emit("cast", (x,), dtype=to)
+
+    results = builder.emit(spec.name, in_compute(spec, operands, cast), **attributes)
+    if not is_tuple(results):
+        return cast(results, kind) if follows[0] else results
+    return tuple(cast(r, kind) if follow else r for r, follow in zip(results, follows, strict=True))

@@ -15,6 +15,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -183,7 +184,7 @@ def _gradient(
             _NAMES.setdefault(forward.spec.name, {})[operand] = registry.card(op)  # type: ignore[assignment]
 
 
-_INEXACT = {"f32", "c64"}
+_INEXACT = {*FLOATS, *COMPLEXES}
 
 
 def _like(name: str) -> ShapeOf:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.ir.card import Operand, Sample, as_results
 from rlx.ir.dim import dim, symbols
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 
@@ -56,7 +57,7 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
     cotangent: Operand | None = None
     extra: dict[str, Any] = {} if wrt is None else {"wrt": wrt}
     for kind in dict.fromkeys((*(forward.dtypes or ()), *card.spec.operands[0].dtypes)):
-        shapes: dict[str, Any] = {n: o and Shape(o.dims, o.dtype or kind) for n, o in operands.items()}  # type: ignore[union-attr]
+        shapes: dict[str, Any] = {n: o and Shape(o.dims, o.dtype_in(kind)) for n, o in operands.items()}  # type: ignore[union-attr]
         try:
             dy = as_results(card.forward.infer(*shapes.values(), **attributes))[0]
             extra |= {name: sizes.of(shapes, attributes) for name, sizes in card.sizes.items()}
@@ -65,7 +66,9 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
         except ShapeError:
             continue
         if all(s is None or s.dtype.name in o.dtypes for s, o in zip(operand_shapes, card.spec.operands, strict=True)):
-            cotangent = cotangent or Operand(dy.dims, None if dy.dtype.name == kind else dy.dtype.name)
+            own = dtype(kind)
+            fixed = None if dy.dtype is own else "part" if dy.dtype is own.part else dy.dtype.name
+            cotangent = cotangent or Operand(dy.dims, fixed)
             allowed.append(kind)
     if not allowed:
         return None

@@ -28,7 +28,7 @@ def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     positive = np.power(a, np.where(negative, 0, b).astype(b.dtype))
     odd = np.where(b % 2 == 0, 1, -1)
     quotient = np.where(a == 1, 1, np.where(a == -1, odd, 0))
-    return np.where(negative, quotient, positive).astype(a.dtype)
+    return np.where(negative, quotient.astype(a.dtype), positive)
 
 
 def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dtype import INTEGERS, DType, f32, i8, i16, i32, i64, u8, u16, u32, u64
+from rlx.ir.dtype import INTEGERS, STORAGE, DType, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
@@ -51,6 +51,9 @@ class Bitcast(Card, op="bitcast"):
         return x.with_dtype(dtype)
 
     def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
+        if dtype.packed:  # a byte each in NumPy, whose upper bits are those of the sign for ml_dtypes' signed integers
+            codes = np.ascontiguousarray(x).view(np.uint8).reshape(x.shape) & ((1 << dtype.bits) - 1)
+            return codes.view(dtype.numpy)
         return np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape)
 
     def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
@@ -80,8 +83,14 @@ class Bitcast(Card, op="bitcast"):
             ("u8", "i8"),
             ("u32", "i32"),
             ("i16", "bf16"),
+            ("u64", "f64"),
+            ("u16", "f16"),
         ):
             yield sample(Operand(("n", 3), low=1, high=100), dtype=as_dtype(target), dtypes=(source,))
+        for name in STORAGE:
+            word = "u8" if as_dtype(name).bits == 8 else "u4" if as_dtype(name).bits == 4 else "u2"
+            yield sample((3, 5), dtype=as_dtype(word), dtypes=(name,))
+            yield sample((3, 5), dtype=as_dtype(name), dtypes=(word,))
 
 
 def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:

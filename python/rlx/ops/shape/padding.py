@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, DimExpr, dim
-from rlx.ir.dtype import EVERY, fitted
+from rlx.ir.dtype import EVERY, WITH_ZERO, fitted
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -30,6 +30,8 @@ class Pad(Card, op="pad"):
             if type(amount) is int and amount < 0:
                 raise ShapeError(message)
         _check_value(value, x)
+        if x.dtype.name not in WITH_ZERO and mode == "constant" and value <= 0:
+            raise ShapeError(f"the value {value} does not fit {x.dtype.name}", hint="it holds powers of two only")
         return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
 
     def requires(self, x: Shape, *, low: Any, high: Any, mode: str, value: float) -> Iterator[tuple[Dim, str]]:
@@ -76,12 +78,12 @@ class Pad(Card, op="pad"):
 
     def samples(self) -> Any:
         yield sample((3, 4), low=(0, 2), high=(1, 0), value=1.0, dtypes=EVERY)
-        yield sample((3, 4), low=(2, 0), high=(1, 3), mode="reflect", dtypes=("f32",))
+        yield sample((3, 4), low=(2, 0), high=(1, 3), mode="reflect", dtypes=("f32", "f8e8m0fnu"))
         yield sample((3, 1), low=(4, 2), high=(0, 1), mode="replicate", dtypes=("f32",))
         yield sample((3, 4), low=(3, 1), high=(2, 4), mode="circular", dtypes=("f32",))
         yield sample((0, 2), low=(1, 0), high=(1, 0), value=float("-inf"), dtypes=("f32",))
         yield sample(("n", 2), low=("n", 0), high=(1, 1), dtypes=("f32",))
-        yield sample(("n+3", 2), low=(2, 1), high=("n", 0), mode="reflect", dtypes=("f32",))
+        yield sample(("n+3", 2), low=(2, 1), high=("n", 0), mode="reflect", dtypes=("f32", "f8e8m0fnu"))
 
 
 def _requirements(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
@@ -228,6 +230,8 @@ class Triangular(Card, op="triangular"):
     def infer(self, x: Shape, *, upper: bool, diagonal: int) -> Shape:
         if x.rank < 2:
             raise ShapeError(f"expected matrices […, M, N], got {x}")
+        if x.dtype.name not in WITH_ZERO:
+            raise ShapeError(f"{x.dtype.name} has no zero for the elements outside of the triangle")
         return x
 
     def evaluate(self, x: np.ndarray, *, upper: bool, diagonal: int) -> np.ndarray:
@@ -256,7 +260,7 @@ class Triangular(Card, op="triangular"):
         return Cost(0, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        yield sample((4, 5), dtypes=EVERY)
+        yield sample((4, 5), dtypes=WITH_ZERO)
         yield sample((2, 4, 3), upper=True, diagonal=1, dtypes=("f32",))
         yield sample((4, 4), diagonal=-2, dtypes=("f32",))
         yield sample((0, 3), upper=True, dtypes=("f32",))

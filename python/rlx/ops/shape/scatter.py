@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, maximum, minimum, product
-from rlx.ir.dtype import ARITHMETIC, NUMBERS, REAL, i32, i64, u32
+from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -91,7 +91,7 @@ class GatherNd(Card, op="gather_nd"):
 
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
-        yield sample((5, 3, 2), Operand((4, 2), "i32", **wide), dtypes=ARITHMETIC)
+        yield sample((5, 3, 2), Operand((4, 2), "i32", **wide), dtypes=EVERY)
         for index in INDICES:
             yield sample((5, 3), Operand((2, 2, 2), index, **wide), dtypes=("f32",))
         yield sample((2, 5, 3), Operand((2, 4, 1), "i32", **wide), batch_dims=1, dtypes=("f32",))
