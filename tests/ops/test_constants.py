@@ -71,7 +71,7 @@ def _fits(value: Any, kind: DType) -> bool:
     if kind.is_integer:
         return exact.denominator == 1 and kind.min <= exact <= kind.max
     assert layout is not None
-    if not layout.signed and exact <= 0:
+    if not layout.signed and exact < Fraction(1, 2 ** (layout.bias + 1)):
         return False
     greatest = Fraction(part.max)
     if layout.special == "finite":
@@ -105,7 +105,7 @@ def test_a_constant_is_what_was_written_or_an_error(kind: DType) -> None:
                     wide(found), near, rtol=eps, atol=1e-6 if kind.name == "f16" else 1e-38, equal_nan=True
                 )
                 layout = kind.float_format
-                signed = near != 0 or layout is None or layout.special != "fnuz"
+                signed = not np.isnan(near) and (near != 0 or layout is None or layout.special != "fnuz")
                 assert same and (not signed or np.signbit(np.real(wide(found))) == np.signbit(np.real(near))), value
             else:
                 assert found == value

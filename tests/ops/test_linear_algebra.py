@@ -143,7 +143,7 @@ def test_all_rows_of_one_group(group: int, evaluated: Any) -> None:
 @pytest.mark.parametrize("name", INTEGERS)
 def test_groups_are_clamped(name: str, evaluated: Any) -> None:
     kind = dtype(name)
-    indices = np.array([0, 2, 3, 100, *([-1, -100] if kind.is_signed else [200]), kind.min, kind.max]).astype(
+    indices = np.array([0, 2, 3, 100, *([-1, -100] if kind.is_signed else [200]), kind.min, kind.max], object).astype(
         kind.numpy
     )
     x, w = random("f32", (len(indices), 2)), random("f32", (3, 2, 2), seed=1)

@@ -30,7 +30,8 @@ def numbers(name: str) -> np.ndarray:
         limits = [float(kind.max), -float(kind.max), 1.0 / kind.eps, -1.0 / kind.eps + 0.5, float(kind.eps)]
         return np.array(_FLOATS + limits).astype(kind.numpy)
     low, high = int(kind.min), int(kind.max)
-    return np.unique(np.clip(np.r_[_FEW, low, low + 1, high, high - 1].astype(object), low, high)).astype(kind.numpy)
+    near = {min(max(int(n), low), high) for n in (*_FEW, low, low + 1, high, high - 1)}
+    return np.array(sorted(near), object).astype(kind.numpy)
 
 
 def pairs(name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -217,7 +218,8 @@ def test_compilers_give_the_same_bits(device: str) -> None:
     g = rlx.Graph("numbers")
     inputs: dict[str, np.ndarray] = {}
     outputs = {}
-    for kind in ("f32", *INTEGERS) if device == "c" else (*FLOATS, *INTEGERS):
+    integers = [k for k in INTEGERS if device != "c" or k not in ("u16", "u64")]
+    for kind in ("f32", *integers) if device == "c" else (*FLOATS, *integers):
         a, b = pairs(kind)
         inputs |= {f"a_{kind}": a, f"b_{kind}": b}
         x, y = g.input(f"a_{kind}", a.shape, kind), g.input(f"b_{kind}", b.shape, kind)

@@ -55,7 +55,9 @@ def test_unary(op: str, shape: tuple[int, ...], attributes: dict[str, Any], refe
 @pytest.mark.parametrize("name", NAMES)
 def test_concat(name: str) -> None:
     x, y = special_array(name, (2, 3)), special_array(name, (2, 4))
-    same_bits(run("concat", x, y, axis=1), in_jax(lambda a, b: jnp.concatenate([a, b], 1), x, y))
+    aborts = dtype(name).bits == 2  # XLA's CPU client aborts the process
+    expected = np.concatenate([x, y], 1) if aborts else in_jax(lambda a, b: jnp.concatenate([a, b], 1), x, y)
+    same_bits(run("concat", x, y, axis=1), expected)
     same_bits(run("concat", x[:0], x, axis=0), x)
 
 
@@ -119,6 +121,7 @@ def test_iota(name: str) -> None:
 def test_constants_keep_every_bit(name: str) -> None:
     kind = dtype(name)
     bits = np.random.default_rng(0).integers(0, 256, 240 * kind.itemsize, np.uint8)
+    bits &= (1 << min(kind.bits, 8)) - 1
     values = bits % 2 == 0 if kind.is_bool else bits.view(kind.numpy)
     splat = np.full((3, 4), values[3])
     for value in (

@@ -158,7 +158,6 @@ def test_padding_to_a_power_of_two(size: int, grown: int) -> None:
         (lambda g, x, n: g.psd_real(g.cast(x, "c64")), "psd_real takes real numbers"),
         (lambda g, x, n: g.psd(x, 0.0), "sample_rate must be a positive number"),
         (lambda g, x, n: g.fft_conv1d(x, g.input("e", (0,))), "may be empty"),
-        (lambda g, x, n: g.fft_conv1d(x, g.input("d", (2,), "f64")), "f64 would lose digits"),
         (lambda g, x, n: g.pad_last_axis_to_pow2(n), "not known for the size n"),
         (lambda g, x, n: g.fftfreq(0), "n must be a positive integer"),
         (lambda g, x, n: g.fftn(x, (0, 0)), "name an axis twice"),

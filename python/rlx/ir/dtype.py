@@ -426,7 +426,7 @@ def fitted(value: object, kind: DType) -> np.ndarray:
 def _is_plain_number_in_range(value: object, kind: DType) -> bool:
     """Whether this is a Python number within the range of the dtype: a quick test that most constants pass."""
     if type(value) is float:
-        return kind.kind == "float" and abs(value) <= kind.max
+        return kind.kind == "float" and kind.min <= value <= kind.max
     if type(value) is not int or kind.is_bool or kind.is_complex:
         return False
     return kind.min <= value <= kind.max and i64.min <= value <= i64.max  # beyond, NumPy has no integer for it
@@ -449,7 +449,7 @@ def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
 
 def _fit_float(array: np.ndarray, kind: DType) -> np.ndarray:
     if array.dtype.kind == "O":
-        return np.array([abs(v) <= kind.max for v in array.flat], bool).reshape(array.shape)
+        return np.array([kind.min <= v <= kind.max for v in array.flat], bool).reshape(array.shape)
     layout = kind.float_format
     assert layout is not None
     if layout.special == "finite":

@@ -13,11 +13,12 @@ from rlx.ir import opview
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr, maximum, product
-from rlx.ir.dtype import i32, i64
+from rlx.ir.dtype import i32, i64, u32, u64
 from rlx.ir.eager import EagerTensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.short import shown
 from rlx.ops.lift import broadcast
+from rlx.ops.shape.index import widened_index
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -338,8 +339,8 @@ def from_the_end(g: Any, indices: Any, size: Dim) -> Any:
     """Indices of which negative ones count from the end of an axis, so that they do not any more."""
     if not indices.dtype.is_signed:
         return indices
-    wide = indices.dtype is i64 or (type(size) is int and size > i32.max)
-    indices = g.cast(indices, i64 if wide else i32)  # a narrower dtype may not hold the size
+    wide = indices.dtype in (i64, u32, u64) or (type(size) is int and size > i32.max)
+    indices = widened_index(g, indices) if wide else g.cast(indices, i32)  # a narrower dtype may not hold the size
     length = size if type(size) is int else g.cast(g.dim_size(size), indices.dtype)
     return g.where(indices < 0, indices + length, indices)
 

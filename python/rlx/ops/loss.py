@@ -11,12 +11,13 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, maximum
-from rlx.ir.dtype import FLOATS, DType, i32, i64
+from rlx.ir.dtype import FLOATS, DType, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
 from rlx.ops.norm import widened
+from rlx.ops.shape.index import clamp, widened_index
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,11 +32,11 @@ def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Ten
 
 
 def class_labels(b: Builder, labels: Tensor) -> Tensor:
-    """Labels as i32, or as i64 if they are i64.
+    """Labels as i32, or as i64 if they have 64 bits.
 
     A label of 2**31 and more is out of range, as no axis is that long. Cast to i32 it is negative, so still out of range.
     """
-    return cast(b, labels, i64 if labels.dtype is i64 else i32)
+    return widened_index(b, labels) if labels.dtype.bits == 64 else cast(b, labels, i32)
 
 
 class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"):
@@ -55,7 +56,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def evaluate(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
         wide, count = logits.astype(np.float64), logits.shape[-1]
         shifted = wide - wide.max(-1, keepdims=True)
-        chosen = np.clip(labels.astype(np.int64), 0, count - 1)[..., None]
+        chosen = clamp(labels, count)[..., None]
         loss = np.log(np.exp(shifted).sum(-1)) - np.take_along_axis(shifted, chosen, -1)[..., 0]
         return np.where((labels >= 0) & (labels < count), loss, 0.0).astype(logits.dtype)
 

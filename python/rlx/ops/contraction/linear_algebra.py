@@ -9,14 +9,14 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, minimum
-from rlx.ir.dtype import FLOATS, i32, i64
+from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import Matmul, swapped
 from rlx.ops.lift import cast, common, same_dtype, size_of, tensor_like
 from rlx.ops.norm import widened
-from rlx.ops.shape.index import clamp
+from rlx.ops.shape.index import clamp, clamped
 
 
 class GroupedMatmul(Card, op="grouped_matmul"):
@@ -120,7 +120,7 @@ def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tenso
 
 def _clamped(b: Builder, indices: Tensor, groups: Dim) -> Tensor:
     """Indices of any dtype as i32 in `[0, groups)`."""
-    return b.cast(b.maximum(b.minimum(b.cast(indices, i64), b.cast(b.dim_size(groups) - 1, i64)), 0), i32)
+    return b.cast(clamped(b, indices, groups), i32)
 
 
 def _block_size(rows: Dim, groups: Dim) -> int:

@@ -155,8 +155,13 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     x, count = common(b, x, count)
     if not x.dtype.is_signed or not x.dtype.is_integer:
         return b.binary("shift_right", x, count)
-    unsigned = _UNSIGNED[x.dtype.compute]
-    return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
+    if x.dtype in (i8, i32):
+        unsigned = _UNSIGNED[x.dtype]
+        return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
+    bits = x.dtype.bits  # some targets lack u16 and u64
+    filled = b.binary("shift_left", -1, bits - count)
+    inside = bitwise_and(b, count >= 0, count < bits)
+    return b.where(inside, bitwise_and(b, b.binary("shift_right", x, count), bitwise_not(b, filled)), 0)
 
 
 # --- truth values -----------------------------------------------------------------------------------

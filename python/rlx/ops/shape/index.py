@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dim import Dim, maximum, minimum, product
-from rlx.ir.dtype import EVERY, INTEGERS, i32, i64
+from rlx.ir.dtype import EVERY, INTEGERS, i32, i64, u64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -20,7 +20,16 @@ INDICES = INTEGERS
 
 def clamp(indices: np.ndarray, size: int) -> np.ndarray:
     """Indices of any integer dtype, clamped into [0, size)."""
-    return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
+    return np.clip(in_i64(indices), 0, max(size - 1, 0))
+
+
+def in_i64(indices: np.ndarray) -> np.ndarray:
+    """Indices of any integer dtype in i64; those of u64 that it does not hold are its largest number, which is out of range."""
+    return (
+        np.minimum(indices, np.uint64(i64.max)).astype(np.int64)
+        if indices.dtype == np.uint64
+        else indices.astype(np.int64)
+    )
 
 
 def extent(b: Builder, size: Dim) -> Tensor:
@@ -28,9 +37,16 @@ def extent(b: Builder, size: Dim) -> Tensor:
     return constant_scalar(b, size, i64) if type(size) is int else cast(b, b.dim_size(size), i64)
 
 
+def widened_index(b: Builder, indices: Tensor) -> Tensor:
+    """Indices of any integer dtype in i64, those of u64 as `in_i64` has them."""
+    if indices.dtype is u64:
+        indices = b.emit("binary", (indices, constant_scalar(b, i64.max, u64)), kind="min")
+    return cast(b, indices, i64)
+
+
 def clamped(b: Builder, indices: Tensor, size: Dim) -> Tensor:
     """Indices moved into [0, size), in i64: that holds every index and every size; a narrower dtype might wrap."""
-    return b.maximum(b.minimum(cast(b, indices, i64), extent(b, maximum(size - 1, 0))), 0)
+    return b.maximum(b.minimum(widened_index(b, indices), extent(b, maximum(size - 1, 0))), 0)
 
 
 def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -> Tensor:

@@ -10,14 +10,14 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, maximum, minimum, product
-from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32
+from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32, u64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import cast, constant_scalar, same_dtype, tensor_like
 from rlx.ops.norm import widened
-from rlx.ops.shape.index import INDICES, clamp, clamped, extent
+from rlx.ops.shape.index import INDICES, clamp, clamped, extent, widened_index
 
 
 def _tuple_size(indices: Shape) -> int:
@@ -187,9 +187,9 @@ class ScatterNd(Card, op="scatter_nd"):
             rules.batch(b, v, is_batched, size) for v, is_batched in zip((x, updates), batched[::2], strict=True)
         )
         if batched[1]:  # one more index names the entry of the batch
-            kind = i64 if indices.dtype in (i64, u32) else i32
+            kind = i64 if indices.dtype in (i64, u32, u64) else i32
             number = b.iota((*indices.shape.dims[:-1], 1), axis=0, dtype=kind)
-            tuples = b.concat([number, cast(b, indices, kind)], axis=-1)
+            tuples = b.concat([number, widened_index(b, indices) if kind is i64 else cast(b, indices, kind)], axis=-1)
             return b.emit("scatter_nd", (x, tuples, updates), reduction=reduction)
         # All entries have the same places: the batch is one more axis of the slices.
         count, place_axes = _tuple_size(indices.shape), indices.rank - 1
