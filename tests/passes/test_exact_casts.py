@@ -35,6 +35,8 @@ def edges(kind: DType) -> np.ndarray:
     """Values of a dtype at which casts may differ."""
     if kind.is_bool:
         return np.array([False, True])
+    if kind.bits <= 8:
+        return np.arange(1 << kind.bits, dtype=np.uint8).view(kind.numpy)
     if kind.is_integer:
         whole = {n for n in digits_near(2**64) if kind.min <= n <= kind.max} | {int(kind.min), int(kind.max)}
         return np.array(sorted(whole), kind.numpy)
@@ -42,10 +44,10 @@ def edges(kind: DType) -> np.ndarray:
     special += [3e38, 2e-38, 1.00390625, 1.001953125, 1 + 2**-8 + 2**-40, 1 + 2**-11 + 2**-40, 6e-8, 2.0**31, 2.0**63]
     special += [float(n) for n in sorted(digits_near(2**63))[::7]]
     with np.errstate(over="ignore"):
-        reals = np.array(special).astype((rlx.f32 if kind.is_complex else kind).numpy)
+        reals = np.array(special).astype(kind.part.numpy)
     if not kind.is_complex:
         return reals
-    return np.stack([reals, RANDOM.permutation(reals)], -1).view(np.complex64)[:, 0]
+    return np.stack([reals, RANDOM.permutation(reals)], -1).view(kind.numpy)[:, 0]
 
 
 def same(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -131,8 +133,8 @@ def test_reductions_of_single_elements_are_simplified_to_the_same_bits(name: str
     kind = rlx.dtype(name)
     x = edges(kind)
     if kind.is_complex:  # all pairs of what is special
-        parts = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1.5, -3e38], np.float32)
-        x = np.stack(np.meshgrid(parts, parts), -1).reshape(-1, 2).view(np.complex64)[:, 0]
+        parts = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1.5, -3e38], kind.part.numpy)
+        x = np.stack(np.meshgrid(parts, parts), -1).reshape(-1, 2).view(kind.numpy)[:, 0]
     kinds = ["sum", "prod", "max", "min", "mean"]
     kinds = ["max", "min"] if kind.is_bool else kinds[:4] if kind.is_integer else kinds
     kinds = ["sum", "prod", "mean"] if kind.is_complex else kinds

@@ -321,7 +321,7 @@ def _promote(a: DType, b: DType) -> DType:
     if a.is_complex or b.is_complex:
         return c128 if _WIDE & {a, b} else c64
     if a.is_float and b.is_float:
-        return next((wide for wide, other in ((a, b), (b, a)) if _holds(wide, other)), f32)
+        return next((wide for wide, other in ((a, b), (b, a)) if holds(wide, other)), f32)
     if a.is_float or b.is_float:
         return f64 if _WIDE & {a, b} else f32
     low, high = min(a.min, b.min), max(a.max, b.max)
@@ -331,8 +331,8 @@ def _promote(a: DType, b: DType) -> DType:
     )  # no integer holds u64 and negative numbers: f64, as in NumPy
 
 
-def _holds(wide: DType, other: DType) -> bool:
-    """Whether every value of one float dtype is one of another; storage dtypes differ in what they have besides numbers."""
+def holds(wide: DType, other: DType) -> bool:
+    """Whether every value of the float dtype `other` is one of `wide`; False for storage dtypes, whose special values differ."""
     return not wide.storage and all(x >= y for x, y in zip(_reach(wide), _reach(other), strict=True))
 
 

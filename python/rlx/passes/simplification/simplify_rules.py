@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview, views
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import DType, holds
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
@@ -156,19 +156,21 @@ def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
 
 # --- casts ----------------------------------------------------------------------------------------
 
-_MANTISSA = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53, "c64": 24}
-_FLOAT_INTO = {"f16": ("f32", "f64", "c64"), "bf16": ("f32", "f64", "c64"), "f32": ("f64", "c64")}
-
 
 def lossless(a: DType, b: DType) -> bool:
     """Whether every value of `a` is a value of `b`."""
-    if a is b or a.is_bool:
+    layout = b.part.float_format
+    if a is b:
         return True
+    if a.is_bool:
+        return layout is None or layout.mantissa > 0  # a float without a mantissa has no 0
     if a.is_integer and b.is_integer:
         return b.min <= a.min and a.max <= b.max
-    if a.is_integer and b.is_inexact:
-        return max(a.max, -a.min) <= 2 ** _MANTISSA[b.name]
-    return b.name in _FLOAT_INTO.get(a.name, ())
+    if layout is None or not b.is_inexact or (a.is_complex and not b.is_complex):
+        return False
+    if a.is_integer:
+        return layout.mantissa > 0 and max(a.max, -a.min) <= min(2 ** (layout.mantissa + 1), b.part.max)
+    return a.part is b.part or holds(b.part, a.part)
 
 
 @pattern
