@@ -67,6 +67,32 @@ def uses(n: int) -> list[tuple[Graph, list[np.ndarray], Any]]:
     return found
 
 
+@pytest.mark.parametrize("n", [1, 2, 9, 12, 34, 137])
+def test_transforms_of_f64_are_those_of_numpy(n: int) -> None:
+    """In c128, by the evaluator and as matrix products."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((3, n))
+    z = x + 1j * rng.standard_normal((3, n))
+    graph = Graph()
+    real, complex_ = graph.input("x", x.shape, "f64"), graph.input("z", z.shape, "c128")
+    half = graph.input("half", (3, n // 2 + 1), "c128")
+    graph.set_outputs(
+        [
+            graph.fft(complex_),
+            graph.fft(complex_, inverse=True),
+            graph.rfft(real),
+            graph.irfft(half, n),
+            graph.fft(real),
+        ]
+    )
+    spectrum = np.fft.rfft(x)
+    expected = [np.fft.fft(z), np.fft.ifft(z), spectrum, np.fft.irfft(spectrum, n), np.fft.fft(x)]
+    for either in (graph, decomposed(graph)):
+        for got, wanted in zip(evaluate(either, {"x": x, "z": z, "half": spectrum}), expected, strict=True):
+            assert got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-13 * max(1.0, np.abs(wanted).max()))
+
+
 def decomposed(graph: Graph) -> Graph:
     """A graph whose transforms are matrix products."""
     with mlir.entered():

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.array_api.arrays import builder, check_device
 from rlx.ir.arrays import as_numbers
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64
+from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
@@ -43,8 +43,13 @@ def _default_of(value: Any) -> DType:
     if isinstance(value, (bool, np.bool_)):
         return bool_
     if isinstance(value, (int, np.integer)):
-        return i32 if i32.min <= value <= i32.max else i64
+        return _default_of_integers(int(value), int(value))
     return c64 if isinstance(value, complex) else _default_of_floats(np.asarray(value))
+
+
+def _default_of_integers(least: int, greatest: int) -> DType:
+    """The first of i32, i64 and u64 that holds integers; i64 if none does."""
+    return next((kind for kind in (i32, i64, u64) if kind.min <= least and greatest <= kind.max), i64)
 
 
 def _default_of_floats(array: np.ndarray) -> DType:
@@ -79,8 +84,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
     elif array.dtype.kind == "f":
         kind = _default_of_floats(array)
-    elif array.dtype.kind in "iO":  # integers, those of more than 64 bits as objects
-        kind = i32 if not array.size or (i32.min <= array.min() and array.max() <= i32.max) else i64
+    elif array.dtype.kind in "iuO":  # integers, those of more than 64 bits as objects
+        kind = _default_of_integers(int(array.min()), int(array.max())) if array.size else i32
     else:
         kind = c64 if array.dtype.kind == "c" else dtype_named(array.dtype)
     return builder(obj).constant(array, kind)

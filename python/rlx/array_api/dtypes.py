@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-import numpy as np
-
 from rlx import ops
 from rlx.array_api.arrays import devices_of
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, bool_, c64, f32, f64, i8, i16, i32, i64, promote, u8, u32, weak
+from rlx.ir.dtype import DTYPES, DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, promote, u8, u16, u32, u64, weak
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
 
@@ -21,6 +19,7 @@ __all__ = [
     "bool",
     "can_cast",
     "complex64",
+    "complex128",
     "finfo",
     "float32",
     "float64",
@@ -32,26 +31,18 @@ __all__ = [
     "isdtype",
     "result_type",
     "uint8",
+    "uint16",
     "uint32",
+    "uint64",
 ]
 
 bool = bool_
 int8, int16, int32, int64 = i8, i16, i32, i64
-uint8, uint32 = u8, u32
-float32, float64, complex64 = f32, f64, c64
+uint8, uint16, uint32, uint64 = u8, u16, u32, u64
+float32, float64, complex64, complex128 = f32, f64, c64, c128
 
-_STANDARD = {
-    "bool": bool_,
-    "int8": i8,
-    "int16": i16,
-    "int32": i32,
-    "int64": i64,
-    "uint8": u8,
-    "uint32": u32,
-    "float32": f32,
-    "float64": f64,
-    "complex64": c64,
-}
+# Those that the standard names: it lacks half precision and the dtypes that only store numbers.
+_STANDARD = {d.numpy_name: d for d in DTYPES if not d.storage and (d.bits != 16 or d.is_integer)}
 
 
 @dataclass(frozen=True)
@@ -79,11 +70,12 @@ def _dtype_of(x: Any) -> DType:
 def finfo(type: Any) -> _FloatLimits:
     """The limits of a float dtype, or of the parts of a complex one, or of the dtype of a tensor."""
     kind = _dtype_of(type)
-    part = f32 if kind is c64 else kind
+    part = kind.part
     if not part.is_float:
         raise Error(f"{kind.name} is no float dtype")
-    limits: Any = np.finfo(part.numpy)
-    return _FloatLimits(part.itemsize * 8, part.eps, float(part.max), float(part.min), float(limits.tiny), part)
+    layout = part.float_format
+    assert layout is not None
+    return _FloatLimits(part.bits, part.eps, float(part.max), float(part.min), 2.0 ** (1 - layout.bias), part)
 
 
 def iinfo(type: Any) -> _IntegerLimits:
@@ -91,7 +83,7 @@ def iinfo(type: Any) -> _IntegerLimits:
     kind = _dtype_of(type)
     if not kind.is_integer:
         raise Error(f"{kind.name} is no integer dtype")
-    return _IntegerLimits(kind.itemsize * 8, int(kind.max), int(kind.min), kind)
+    return _IntegerLimits(kind.bits, int(kind.max), int(kind.min), kind)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""The extension `fft` of the array API, of complex64 and float32."""
+"""The extension `fft` of the array API, of complex and real floats."""
 
 from __future__ import annotations
 

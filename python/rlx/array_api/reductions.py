@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.array_api.arrays import as_tensor, builder
-from rlx.ir.dtype import DType, bool_, i32, i64, u8, u32
+from rlx.ir.dtype import DType, bool_, i32, u32
 from rlx.ir.dtype import dtype as dtype_named
 
 __all__ = [
@@ -31,10 +31,8 @@ def _summed(x: Any, dtype: Any) -> Any:
     kind: DType = as_tensor(x).dtype
     if dtype is not None:
         kind = dtype_named(dtype)
-    elif kind is bool_ or (kind.is_integer and kind.is_signed and kind is not i64):
-        kind = i32
-    elif kind is u8:
-        kind = u32
+    elif kind is bool_ or (kind.is_integer and kind.bits < i32.bits):
+        kind = i32 if kind.is_bool or kind.is_signed else u32
     return builder(x).cast(x, kind)
 
 

@@ -332,7 +332,7 @@ def _promote(a: DType, b: DType) -> DType:
 
 
 def holds(wide: DType, other: DType) -> bool:
-    """Whether every value of the float dtype `other` is one of `wide`; False for storage dtypes, whose special values differ."""
+    """Whether every value of the float dtype `other` is one of `wide`; False if that is a storage dtype."""
     return not wide.storage and all(x >= y for x, y in zip(_reach(wide), _reach(other), strict=True))
 
 

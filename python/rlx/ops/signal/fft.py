@@ -156,7 +156,7 @@ class Rfft(Card, op="rfft"):
         if type(n) is int:
             parts = fourier.real_transform(b, signal, n, n**power)
         else:
-            parts = fourier.unknown_transform(b, (signal, fourier.zeros(b, signal.shape.dims)), n, power)
+            parts = fourier.unknown_transform(b, (signal, fourier.zeros(b, signal.shape.dims, signal.dtype)), n, power)
             parts = fourier.each(parts, lambda part: b.narrow(part, 1, 0, n // 2 + 1))
         return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
 
@@ -176,7 +176,7 @@ class Rfft(Card, op="rfft"):
         """`irfft` counts elements that stand for two frequencies twice; here they count once."""
         (x,), (dy,) = operands, cotangents
         n = x.shape.dims[axis]
-        halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis))
+        halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis, x.dtype))
         return (b.emit("irfft", (halved,), axis=axis, length=(n,), norm=_OF_ADJOINT[norm]),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, norm: str) -> Tensor:
@@ -238,7 +238,7 @@ class Irfft(Card, op="irfft"):
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, length: Any, norm: str
     ) -> tuple[Tensor]:
         spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[norm])
-        return (spectrum * fourier.multiplicities(b, length[0], spectrum.rank - 1 - axis),)
+        return (spectrum * fourier.multiplicities(b, length[0], spectrum.rank - 1 - axis, spectrum.dtype.part),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, length: Any, norm: str) -> Tensor:
         return b.emit("irfft", operands, axis=axis + 1, length=length, norm=norm)

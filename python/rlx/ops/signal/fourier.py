@@ -1,6 +1,6 @@
 """The discrete Fourier transform as matrix products.
 
-All of this works on pairs `(re, im)` of f32 tensors `[batch, n]`. A length is split into small factors (J. W. Cooley and
+All of this works on pairs `(re, im)` of f32 or f64 tensors `[batch, n]`. A length is split into small factors (J. W. Cooley and
 J. W. Tukey, 1965), each of which is a product with a constant matrix; between two of them the elements are turned by
 constant twiddle factors. Results are in order at every stage, so that no permutation is needed at the end (T. G. Stockham,
 1966). A prime factor that is too large for a matrix is a convolution with a chirp (L. I. Bluestein, 1970), whose length is
@@ -18,6 +18,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType
 
 # The largest factor that several primes are joined to: two stages of 16 are less work than one of 256.
 _LARGEST_JOINED = 16
@@ -72,9 +73,9 @@ def _matrix(n: int, rows: int) -> np.ndarray:
 # --- pairs ------------------------------------------------------------------------------------------
 
 
-def constants(b: Builder, values: np.ndarray) -> Pair:
-    """Complex numbers as a pair of f32 constants."""
-    real, imaginary = (np.ascontiguousarray(part, np.float32) for part in (np.real(values), np.imag(values)))
+def constants(b: Builder, values: np.ndarray, kind: DType) -> Pair:
+    """Complex numbers as a pair of constants, f32 or f64."""
+    real, imaginary = (np.ascontiguousarray(part, kind.numpy) for part in (np.real(values), np.imag(values)))
     return b.constant(real), b.constant(imaginary)
 
 
@@ -98,15 +99,15 @@ def _reshaped(b: Builder, x: MaybeReal, shape: tuple[Dim, ...]) -> MaybeReal:
     return b.reshape(x[0], shape), None if x[1] is None else b.reshape(x[1], shape)
 
 
-def zeros(b: Builder, shape: tuple[Dim, ...]) -> Tensor:
-    """An f32 tensor of zeros."""
-    return b.expand(b.constant(np.float32(0)), shape)
+def zeros(b: Builder, shape: tuple[Dim, ...], kind: DType) -> Tensor:
+    """A tensor of zeros."""
+    return b.expand(b.constant(kind.numpy.type(0)), shape)
 
 
 def _product(b: Builder, w: np.ndarray, x: Tensor) -> Tensor:
     """`w @ x` for a real constant matrix and `x [batch, terms, columns]`."""
     batch, terms, columns = x.shape.dims
-    w = np.asarray(w, np.float32)
+    w = np.asarray(w, x.dtype.numpy)
     if columns != 1:
         return b.matmul(b.constant(w), x)
     rows = b.matmul(b.reshape(x, (batch, terms)), b.constant(np.ascontiguousarray(w.T)))  # many rows in one product
@@ -143,7 +144,7 @@ def transform(b: Builder, x: MaybeReal, n: int, scale: float = 1.0, columns: int
             b, _turned(b, _stage(b, split, radix, scale), radix, radix, remaining, done), (batch, n * columns)
         )
         done, scale = done * radix, 1.0
-    return x[0], zeros(b, (batch, n * columns)) if x[1] is None else x[1]
+    return x[0], zeros(b, (batch, n * columns), x[0].dtype) if x[1] is None else x[1]
 
 
 def _stage(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
@@ -164,7 +165,7 @@ def _turned(b: Builder, x: Pair, radix: int, rows: int, remaining: int, done: in
     if remaining == 1:
         return x
     angles = np.outer(np.arange(remaining), np.arange(rows)).reshape(remaining, rows, 1)
-    return times(x, constants(b, roots(radix * remaining, angles)))
+    return times(x, constants(b, roots(radix * remaining, angles), x[0].dtype))
 
 
 def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
@@ -172,35 +173,36 @@ def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
 
     As `2·j·k = j² + k² - (k - j)²`, it is a convolution with `exp(πi·j²/n)`.
     """
-    batch = x[0].shape.dims[0]
+    batch, kind = x[0].shape.dims[0], x[0].dtype
     length = convolution_length(2 * n - 1)
     chirp = roots(2 * n, np.arange(n) ** 2)
     kernel = np.zeros(length, np.complex128)
     kernel[:n] = chirp.conj()
     kernel[length - n + 1 :] = chirp[:0:-1].conj()
     spectrum = np.fft.fft(kernel) * (scale / length)
-    y = times(x, constants(b, chirp))
-    y = each(y, lambda part: b.concat([part, zeros(b, (batch, length - n))], 1))
-    y = times(transform(b, y, length), constants(b, spectrum))
+    y = times(x, constants(b, chirp, kind))
+    y = each(y, lambda part: b.concat([part, zeros(b, (batch, length - n), kind)], 1))
+    y = times(transform(b, y, length), constants(b, spectrum, kind))
     y = swapped(transform(b, swapped(y), length))
-    return times(each(y, lambda part: b.narrow(part, 1, 0, n)), constants(b, chirp))
+    return times(each(y, lambda part: b.narrow(part, 1, 0, n)), constants(b, chirp, kind))
 
 
 # --- real numbers -----------------------------------------------------------------------------------
 
 
-def multiplicities(b: Builder, n: Dim, following: int) -> Tensor:
-    """How many frequencies of the spectrum of n real numbers each element of its half stands for: f32 `[n//2 + 1, 1, …]`.
+def multiplicities(b: Builder, n: Dim, following: int, kind: DType) -> Tensor:
+    """How many frequencies of the spectrum of n real numbers each element of its half stands for: `[n//2 + 1, 1, …]`.
 
     Args:
         b: Emits.
         n: The length; it may be a symbol.
         following: How many axes of 1 follow.
+        kind: The dtype of the result.
     """
     size = n // 2 + 1
     twice_k = b.iota((size,), dtype="i32") * 2
     is_real = b.maximum(b.eq(twice_k, 0), b.eq(twice_k, b.dim_size(n)))
-    weights = b.where(is_real, 1.0, b.constant(np.float32(2)))
+    weights = b.where(is_real, 1.0, b.constant(kind.numpy.type(2)))
     return b.reshape(weights, (size, *(1,) * following))
 
 
@@ -212,7 +214,7 @@ def _small_factor(n: int) -> int:
 def _picked(b: Builder, x: Pair, positions: np.ndarray, is_conjugate: np.ndarray) -> Pair:
     """Elements of both parts, some of them conjugated."""
     real, imaginary = each(x, lambda part: b.gather(part, b.constant(positions.astype(np.int32)), 1))
-    return real, imaginary * b.constant(np.where(is_conjugate, -1, 1).astype(np.float32))
+    return real, imaginary * b.constant(np.where(is_conjugate, -1, 1).astype(real.dtype.numpy))
 
 
 def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
@@ -244,7 +246,7 @@ def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
     """
     batch, size = x[0].shape.dims[0], n // 2 + 1
     is_real = np.arange(size) * 2 % n == 0
-    x = x[0], b.where(b.constant(is_real), b.constant(np.float32(0)), x[1])
+    x = x[0], b.where(b.constant(is_real), 0.0, x[1])
     radix = _small_factor(n)
     if radix == 1:
         all_frequencies = np.arange(n)
@@ -256,7 +258,7 @@ def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
         mirrored = _picked(b, x, np.minimum(frequencies, n - frequencies), frequencies >= size)
         x = swapped(transform(b, swapped(mirrored), remaining, columns=rows))
         angles = np.outer(np.arange(remaining), np.arange(rows)).ravel()
-        x = times(x, constants(b, roots(n, angles).conj()))
+        x = times(x, constants(b, roots(n, angles).conj(), x[0].dtype))
         x = each(x, lambda part: b.transpose(b.reshape(part, (batch, remaining, rows)), (0, 2, 1)))
     else:
         x = each(x, lambda part: b.reshape(part, (batch, rows, 1)))
@@ -287,7 +289,7 @@ def unknown_transform(b: Builder, x: Pair, n: Dim, power: float) -> Pair:
     cosine, sine, size = _unknown_matrix(b, n, n, n)
     a, c = each(x, lambda part: b.cast(part, "f64"))
     result = a @ cosine + c @ sine, c @ cosine - a @ sine
-    return each(result, lambda part: b.cast(part * size**power, "f32"))
+    return each(result, lambda part: b.cast(part * size**power, x[0].dtype))
 
 
 def unknown_real_inverse(b: Builder, x: Pair, n: Dim, power: float) -> Tensor:
@@ -299,4 +301,4 @@ def unknown_real_inverse(b: Builder, x: Pair, n: Dim, power: float) -> Tensor:
     weights = b.where(is_real, 1.0, b.constant(np.float64(2)))
     real = b.cast(x[0], "f64") * weights
     imaginary = b.where(is_real, 0.0, b.cast(x[1], "f64") * weights)
-    return b.cast((real @ cosine - imaginary @ sine) * size**power, "f32")
+    return b.cast((real @ cosine - imaginary @ sine) * size**power, x[0].dtype)

@@ -92,23 +92,23 @@ def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tens
 
 
 def _real(b: Builder, value: Any, name: str) -> Tensor:
-    """A real tensor as f32."""
+    """A real tensor in f32 or f64."""
     x = tensor_like(b, value, f32)
     if x.dtype.is_complex:
-        raise ShapeError(f"{name} takes real numbers, not c64")
+        raise ShapeError(f"{name} takes real numbers, not {x.dtype.name}")
     return as_part(b, x)
 
 
 @helper
 def split_spectrum(b: Builder, x: Any) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of a spectrum, both f32."""
+    """Real and imaginary part of a spectrum, f32 or f64."""
     x = as_complex(b, x)
     return b.real(x), b.imag(x)
 
 
 @helper
 def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+    """The signal, complex, of a spectrum in two parts as `split_spectrum` gives them."""
     return b.fft(b.complex(real, imag), axis=axis, inverse=True, norm=norm)
 
 
@@ -121,13 +121,13 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
 
     Args:
         b: Emits.
-        x: `[…, T]`, real or c64.
+        x: `[…, T]`, real or complex.
         frame_length: The elements of a frame. Frames that would run over the end are left out.
         hop: From the start of a frame to that of the next one.
         window: A factor for each element of a frame: an array or tensor of `frame_length` numbers; None is all ones.
 
     Returns:
-        c64 `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`; `bins` is `frame_length//2 + 1` of a real
+        Complex `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`; `bins` is `frame_length//2 + 1` of a real
         signal, `frame_length` of a complex one. It is not scaled.
 
     Raises:
@@ -146,7 +146,7 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
     starts = b.iota((count, 1), dtype="i32") * int(hop)
     frames = b.gather(x, starts + b.iota((1, frame_length), axis=1, dtype="i32"), axis)
     if window is not None:
-        window = as_part(b, np.asarray(window, np.float32) if isinstance(window, (list, tuple)) else window)
+        window = as_part(b, window if isinstance(window, Tensor) else np.asarray(window, x.dtype.part.numpy))
         if window.shape.dims != (frame_length,):
             raise ShapeError(f"the window must have {frame_length} elements, got {window.shape}")
         frames = frames * window
@@ -159,11 +159,11 @@ def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
 
     Args:
         b: Emits.
-        x: `[…, T]`, real or c64.
+        x: `[…, T]`, real or complex.
         kernel: `[…, K]`; the leading axes broadcast with those of x.
 
     Returns:
-        `[…, T + K - 1]`: f32, or c64 if one of the two is complex.
+        `[…, T + K - 1]`: real, or complex if one of the two is.
     """
     tensors = [tensor_like(b, value, f32) for value in (x, kernel)]
     is_complex = any(t.dtype.is_complex for t in tensors)
@@ -210,7 +210,7 @@ def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
 
 @helper
 def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
-    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32.
+    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies.
 
     It is SciPy's `signal.periodogram(x, sample_rate, detrend=False, return_onesided=False, scaling="density")`: its sum
     times `sample_rate/N` is the mean power. Frequencies are in the order of `fftfreq`.
@@ -230,7 +230,7 @@ def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Te
     axis = axis_of(axis, x.rank)
     spectrum = b.rfft(x, axis=axis)
     density = _density(b, spectrum, x, sample_rate, axis)
-    return density * multiplicities(b, x.shape.dims[axis], x.rank - 1 - axis)
+    return density * multiplicities(b, x.shape.dims[axis], x.rank - 1 - axis, density.dtype)
 
 
 def _density(b: Builder, spectrum: Tensor, x: Tensor, sample_rate: float, axis: int) -> Tensor:
@@ -240,7 +240,7 @@ def _density(b: Builder, spectrum: Tensor, x: Tensor, sample_rate: float, axis: 
     power = b.complex_norm_sq(spectrum)
     if type(n) is int:
         return power * (1 / (float(sample_rate) * n))
-    return power / (cast(b, b.dim_size(n), f32) * float(sample_rate))
+    return power / (cast(b, b.dim_size(n), power.dtype) * float(sample_rate))
 
 
 # --- frequencies ------------------------------------------------------------------------------------
