@@ -713,7 +713,7 @@ class TensorMethods(Operators):
         """Product over axes."""
 
     def psd(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
-        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies."""
 
     def psd_real(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
@@ -878,7 +878,7 @@ class TensorMethods(Operators):
         """The elements of an axis in order."""
 
     def split_spectrum(self) -> tuple[Tensor, Tensor]:
-        """Real and imaginary part of a spectrum, both f32."""
+        """Real and imaginary part of a spectrum, f32 or f64."""
 
     def sqrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Square root."""
@@ -1569,7 +1569,7 @@ class OpMethods:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
     def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
-        """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+        """The signal, complex, of a spectrum in two parts as `split_spectrum` gives them."""
 
     def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
@@ -1911,7 +1911,7 @@ class OpMethods:
         """Product over axes."""
 
     def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
-        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies."""
 
     def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
@@ -2142,7 +2142,7 @@ class OpMethods:
         """NumPy's `split`: a list of parts along an axis."""
 
     def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:
-        """Real and imaginary part of a spectrum, both f32."""
+        """Real and imaginary part of a spectrum, f32 or f64."""
 
     def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Square root."""

@@ -594,7 +594,7 @@ def ifft(x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | Non
     """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
 def ifft_spectrum(real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
-    """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+    """The signal, complex, of a spectrum in two parts as `split_spectrum` gives them."""
 
 def ifftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
     """NumPy's `ifftn`: the inverse of `fftn`."""
@@ -936,7 +936,7 @@ def prod(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool 
     """Product over axes."""
 
 def psd(x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
-    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies."""
 
 def psd_real(x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
     """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
@@ -1167,7 +1167,7 @@ def split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = .
     """NumPy's `split`: a list of parts along an axis."""
 
 def split_spectrum(x: TensorLike) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of a spectrum, both f32."""
+    """Real and imaginary part of a spectrum, f32 or f64."""
 
 def sqrt(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Square root."""
