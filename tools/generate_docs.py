@@ -1,4 +1,4 @@
-"""Generate `docs/op-coverage.md`, `docs/targets.md` and `docs/onnx-coverage.md`: what there is, from the registries.
+"""Generate the pages in `docs/` that list what the registries have: ops, targets, dtypes, ONNX.
 
 python -m tools.generate_docs [--check]
 """
@@ -10,11 +10,13 @@ import inspect
 from rlx import ops
 from rlx.backends.registry import backends
 from rlx.backends.stages import check_of
+from rlx.dialect.dtypes import grouped
 from rlx.ir import registry
 from rlx.ir.card import Card
+from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.lower import linalg, stablehlo
 from rlx.ops import surface
-from tools import generated, onnx_coverage
+from tools import dtypes_page, generated, onnx_coverage
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
 
@@ -35,7 +37,7 @@ ABSENT = {
 _APART = ("custom", "yield")
 _LOWERINGS = {"linalg (CPU, GPUs)": linalg.claimed_ops, "StableHLO (XLA)": stablehlo.claimed_ops}
 _COLUMNS = ("evaluator", *_LOWERINGS, *RULES)
-_INEXACT = {"f32", "f16", "bf16", "f64", "c64"}
+_INEXACT = {*FLOATS, *COMPLEXES}
 
 
 def entry(card: Card, column: str) -> str:
@@ -149,7 +151,7 @@ def targets_page() -> str:
             target = named[name]
             aliases = [alias for alias, other in named.items() if other.name == name != alias]
             kind = "device" if name in backend.devices else "file"
-            lacks = " ".join(sorted(check_of(target.pipeline).unsupported_dtypes))
+            lacks = " ".join(grouped(check_of(target.pipeline).unsupported_dtypes))
             cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{target.arch}`", lacks]
             lines.append(f"| {' | '.join(cells)} |")
             pipelines += ["", f"## `{name}`", "", "```", target.pipeline, "```"]
@@ -158,7 +160,12 @@ def targets_page() -> str:
 
 def outputs() -> dict[str, str]:
     """Every page: path below the repository's root, and text."""
-    return {PAGE: page(), TARGETS_PAGE: targets_page(), onnx_coverage.PAGE: onnx_coverage.current()}
+    return {
+        PAGE: page(),
+        TARGETS_PAGE: targets_page(),
+        onnx_coverage.PAGE: onnx_coverage.current(),
+        dtypes_page.PAGE: dtypes_page.page(),
+    }
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 from rlx.dialect import spec_gen
 from rlx.dialect.spec import REQUIRED
-from tools import generate_dialect, generate_docs, generate_stubs
+from tools import dtypes_page, generate_dialect, generate_docs, generate_stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +25,10 @@ def test_coverage_page_is_current_and_has_no_undeclared_hole() -> None:
 
 def test_the_page_of_targets_is_current() -> None:
     assert (ROOT / generate_docs.TARGETS_PAGE).read_text() == generate_docs.targets_page(), "run `make docs`"
+
+
+def test_the_page_of_dtypes_is_current() -> None:
+    assert (ROOT / dtypes_page.PAGE).read_text() == dtypes_page.page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", generate_stubs.outputs())

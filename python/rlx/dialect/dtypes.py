@@ -6,6 +6,7 @@ that the records of `dialect/*.td` accept, storage in files and names in other f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -128,3 +129,13 @@ def members(groups: tuple[str, ...]) -> tuple[str, ...]:
     """
     single = {row.name: (row.name,) for row in ROWS}
     return tuple(name for group in groups for name in (GROUPS.get(group) or single[group]))
+
+
+def grouped(names: Iterable[str]) -> list[str]:
+    """Names of dtypes, sorted, with a group in the place of its members where all of them are there."""
+    remaining, found = set(names), list[str]()
+    for group, dtypes in GROUPS.items():
+        if len(dtypes) > 1 and remaining.issuperset(dtypes):
+            found.append(group)
+            remaining -= set(dtypes)
+    return [*sorted(remaining), *found]

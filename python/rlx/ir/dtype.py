@@ -36,6 +36,7 @@ class DType:
         numpy_name: The name in NumPy (or ml_dtypes).
         storage: Whether it only stores numbers: arithmetic is done in `compute`, between casts.
         float_format: The bits of a float; None for other kinds.
+        safetensors: The name in files of safetensors; empty if that format lacks the dtype.
     """
 
     name: str
@@ -46,12 +47,15 @@ class DType:
     numpy_name: str
     storage: bool
     float_format: FloatFormat | None
+    safetensors: str
 
     @classmethod
     def of(cls, row: DTypeRow) -> DType:
         """The dtype that a row of the table describes."""
         size = max(1, row.bits // 8)
-        return cls(row.name, row.kind, row.bits, size, row.mlir, row.numpy_name, row.storage, row.float_format)
+        return cls(
+            row.name, row.kind, row.bits, size, row.mlir, row.numpy_name, row.storage, row.float_format, row.safetensors
+        )
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:

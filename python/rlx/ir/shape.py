@@ -192,7 +192,7 @@ def shape_of_type(type_: mlir.Type) -> Shape:
     """The shape that an MLIR type stands for.
 
     Raises:
-        ShapeError: The type is not a ranked tensor of one of the twelve dtypes, or a dynamic dimension has no name.
+        ShapeError: The type is not a ranked tensor of a dtype, or a dynamic dimension has no name.
     """
     shape = _shapes.get(type_)
     if shape is None:

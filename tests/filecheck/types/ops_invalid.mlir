@@ -45,10 +45,10 @@ func.func @mismatch(%x: tensor<?xf32, #rlx.dims<["n"]>>, %y: tensor<?xf32, #rlx.
 
 // -----
 
-// An element type that is not one of the twelve.
-func.func @element(%x: tensor<2xi4>) {
-  // expected-error @below {{MLIR type i4 is not an element type of RLX}}
-  rlx.activation(%x) {kind = "neg"} : tensor<2xi4>
+// An element type that is not a dtype.
+func.func @element(%x: tensor<2xi3>) {
+  // expected-error @below {{MLIR type i3 is not an element type of RLX}}
+  rlx.activation(%x) {kind = "neg"} : tensor<2xi3>
   return
 }
 
