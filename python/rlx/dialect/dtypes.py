@@ -48,6 +48,7 @@ class DTypeRow:
             emitted in the dtype `compute`, between casts.
         safetensors: The name in safetensors; empty if that format lacks the dtype.
         float_format: The bits of a float.
+        stablehlo: The version of StableHLO that added the dtype; empty if the oldest version that is written has it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class DTypeRow:
     storage: bool = False
     safetensors: str = ""
     float_format: FloatFormat | None = None
+    stablehlo: str = ""
 
 
 def _float(
@@ -69,9 +71,10 @@ def _float(
     compute: str = "",
     storage: bool = False,
     safetensors: str = "",
+    stablehlo: str = "",
 ) -> DTypeRow:
     mlir = f"f{name[1:].upper()}" if storage else name
-    return DTypeRow(name, "float", bits, mlir, numpy_name, compute, storage, safetensors, layout)
+    return DTypeRow(name, "float", bits, mlir, numpy_name, compute, storage, safetensors, layout, stablehlo)
 
 
 ROWS: tuple[DTypeRow, ...] = (
@@ -95,10 +98,12 @@ ROWS: tuple[DTypeRow, ...] = (
     _float("f8e4m3fnuz", 8, "float8_e4m3fnuz", FloatFormat(4, 3, 8, "fnuz"), "f32", True, "F8_E4M3FNUZ"),
     _float("f8e5m2fnuz", 8, "float8_e5m2fnuz", FloatFormat(5, 2, 16, "fnuz"), "f32", True, "F8_E5M2FNUZ"),
     _float("f8e4m3b11fnuz", 8, "float8_e4m3b11fnuz", FloatFormat(4, 3, 11, "fnuz"), "f32", True),
-    _float("f8e4m3", 8, "float8_e4m3", FloatFormat(4, 3, 7), "f32", True),
-    _float("f8e3m4", 8, "float8_e3m4", FloatFormat(3, 4, 3), "f32", True),
-    _float("f8e8m0fnu", 8, "float8_e8m0fnu", FloatFormat(8, 0, 127, "fn", signed=False), "f32", True, "F8_E8M0"),
-    _float("f4e2m1fn", 4, "float4_e2m1fn", FloatFormat(2, 1, 1, "finite"), "f32", True, "F4"),
+    _float("f8e4m3", 8, "float8_e4m3", FloatFormat(4, 3, 7), "f32", True, stablehlo="1.7.0"),
+    _float("f8e3m4", 8, "float8_e3m4", FloatFormat(3, 4, 3), "f32", True, stablehlo="1.7.0"),
+    _float(
+        "f8e8m0fnu", 8, "float8_e8m0fnu", FloatFormat(8, 0, 127, "fn", signed=False), "f32", True, "F8_E8M0", "1.8.0"
+    ),
+    _float("f4e2m1fn", 4, "float4_e2m1fn", FloatFormat(2, 1, 1, "finite"), "f32", True, "F4", "1.8.0"),
     DTypeRow("i4", "signed", 4, "i4", "int4", "i8", storage=True),
     DTypeRow("u4", "unsigned", 4, "ui4", "uint4", "u8", storage=True),
     DTypeRow("i2", "signed", 2, "i2", "int2", "i8", storage=True),

@@ -24,7 +24,7 @@ from rlx.backends.signature import Signature
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable
 from rlx.backends.xla.options import option, with_threads
-from rlx.backends.xla.portable import VERSION, to_portable
+from rlx.backends.xla.portable import VERSION, to_portable, version_for
 from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
 from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.graph import Graph
@@ -70,7 +70,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
         if not (is_portable or is_symbolic):
             main, weights = outlined(main)
-        version = target.version or VERSION
+        version = target.version or version_for(main.module)
         program = str(main.module).encode() if is_symbolic else portable(main, version, sharded=is_portable)
         if weights is not None:
             program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
@@ -98,12 +98,12 @@ def info_fields() -> dict[str, Check]:
     }
 
 
-def portable(graph: Graph, version: str = VERSION, *, sharded: bool = False) -> bytes:
+def portable(graph: Graph, version: str | None = None, *, sharded: bool = False) -> bytes:
     """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
 
     Args:
         graph: The graph.
-        version: The version of StableHLO that readers have.
+        version: The version of StableHLO that readers have; None for the oldest that has all of the graph.
         sharded: Whether it has the mesh of the graph and the shardings, as text (`lower.stablehlo.sharding`).
 
     Raises:

@@ -7,30 +7,49 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.xla.flags import STABLEHLO_VERSION
+from rlx.dialect.dtypes import ROWS
 from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.ir.location import describe
 from rlx.ir.text import verify_module
 
 # The version that added the newest op that the lowering emits (tan): readers of this and later versions accept artifacts.
 VERSION = "1.4.0"
+# The versions that added dtypes later.
+_SINCE = {row.mlir: row.stablehlo for row in ROWS if row.stablehlo}
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
 # What MLIR says of an op that a version has not; the op is `tan` in `vhlo.tan_v2`.
 _TOO_NEW = re.compile(r"failed to legalize operation 'vhlo\.(\w+)_v\d+'")
 
 
-def to_portable(lowered: Any, version: str = VERSION) -> bytes:
+def version_for(module: Any) -> str:
+    """The version of StableHLO that artifacts of a module are written for: the oldest that has all its dtypes and all ops."""
+    met: set[Any] = set()
+
+    def visit(op: Any) -> Any:
+        met.update(value.type for value in (*op.operands, *op.results))
+        met.update(argument.type for region in op.regions for block in region.blocks for argument in block.arguments)
+        return mlir.ir.WalkResult.ADVANCE
+
+    mlir.walk(module, visit)
+    ranked = [t for t in met if isinstance(t, mlir.ir.RankedTensorType)]
+    added = [_SINCE.get(str(element), VERSION) for element in {t.element_type for t in ranked}]
+    return max([VERSION, *added], key=lambda version: _parts(version) or ())
+
+
+def to_portable(lowered: Any, version: str | None = None) -> bytes:
     """A StableHLO module as a portable artifact.
 
     The module cannot be used afterwards: serialising turns it into another dialect, in place.
 
     Args:
         lowered: The module.
-        version: The version of StableHLO that readers have, one that `checked_version` accepts.
+        version: The version of StableHLO that readers have, one that `checked_version` accepts; None for that of `version_for`.
 
     Raises:
         UnsupportedError: The version has not all ops of the module; the message names the first.
     """
     verify_module(lowered)
+    version = version or version_for(lowered)
     said: list[Any] = []
     with mlir.entered():
         handler = mlir.context().attach_diagnostic_handler(lambda diagnostic: said.append(_read(diagnostic)) or True)

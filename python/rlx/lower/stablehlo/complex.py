@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rlx.ir.dtype import c64, f32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, lowers
@@ -11,14 +10,14 @@ from rlx.lower.stablehlo.rules import Lowered, lowers
 @lowers("complex")
 def complex_(emit: Emitter, results: list[Shape], real: Lowered, imag: Lowered) -> Lowered:
     parts = (emit.broadcast(part, results[0].static) for part in (real, imag))
-    return emit.elementwise("complex", *parts, kind=c64)
+    return emit.elementwise("complex", *parts, kind=results[0].dtype)
 
 
 @lowers("real")
 def real(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
-    return emit.elementwise("real", x, kind=f32)
+    return emit.elementwise("real", x, kind=x.dtype.part)
 
 
 @lowers("imag")
 def imag(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
-    return emit.elementwise("imag", x, kind=f32)
+    return emit.elementwise("imag", x, kind=x.dtype.part)

@@ -1,10 +1,10 @@
-"""Functions of c64 that XLA's own lose digits of, or NaN: their parts are computed in f64 and rounded once."""
+"""Functions of complex numbers that XLA's own lose digits of, or NaN: their parts are computed in f64 and rounded once."""
 
 from __future__ import annotations
 
 import math
 
-from rlx.ir.dtype import c64, f32, f64, i32
+from rlx.ir.dtype import DType, f32, f64, i32, i64
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -13,13 +13,13 @@ Parts = tuple[Lowered, Lowered]
 
 def parts_of(emit: Emitter, z: Lowered) -> Parts:
     """Real and imaginary part, in f64."""
-    real, imaginary = (emit.elementwise(name, z, kind=f32) for name in ("real", "imag"))
+    real, imaginary = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
     return emit.convert(real, f64), emit.convert(imaginary, f64)
 
 
-def joined(emit: Emitter, real: Lowered, imaginary: Lowered) -> Lowered:
-    """A c64 from f64 parts."""
-    return emit.elementwise("complex", emit.convert(real, f32), emit.convert(imaginary, f32), kind=c64)
+def joined(emit: Emitter, kind: DType, real: Lowered, imaginary: Lowered) -> Lowered:
+    """Complex numbers of a dtype from f64 parts."""
+    return emit.elementwise("complex", emit.convert(real, kind.part), emit.convert(imaginary, kind.part), kind=kind)
 
 
 def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
@@ -36,7 +36,7 @@ def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     imaginary = emit.div(emit.select(is_wide, cross, emit.neg(cross)), under)
     by_zero = emit.compare("eq", emit.max(size, height), 0.0)
     parts = zip((ar, ai), (real, imaginary), strict=True)
-    return joined(emit, *(emit.select(by_zero, emit.div(part, size), found) for part, found in parts))
+    return joined(emit, a.dtype, *(emit.select(by_zero, emit.div(part, size), found) for part, found in parts))
 
 
 # --- what follows has the infinities and NaN of C99, annex G ------------------------------------------
@@ -55,20 +55,20 @@ def _is_zero(emit: Emitter, x: Lowered) -> Lowered:
 
 
 def modulus(emit: Emitter, z: Lowered) -> Lowered:
-    """`|z|` in f32, which is infinite where one part is, whatever the other."""
+    """`|z|`, which is infinite where one part is, whatever the other."""
     x, y = parts_of(emit, z)
     infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
-    return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=f32))
+    return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=z.dtype.part))
 
 
 def log(emit: Emitter, z: Lowered) -> Lowered:
     """`log |z| + i·arg z`."""
-    real = emit.elementwise("real", emit.elementwise("log", z), kind=f32)
+    real = emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
     x, y = parts_of(emit, z)
     infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
     # XLA's own angle of a denormal is NaN.
-    angle = emit.convert(emit.elementwise("atan2", y, x), f32)
-    return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=c64)
+    angle = emit.convert(emit.elementwise("atan2", y, x), z.dtype.part)
+    return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=z.dtype)
 
 
 def exp(emit: Emitter, z: Lowered) -> Lowered:
@@ -80,21 +80,23 @@ def exp(emit: Emitter, z: Lowered) -> Lowered:
     )
     vanishing = emit.select(emit.compare("eq", x, -math.inf), size, math.nan)
     imaginary = emit.select(finite, emit.mul(size, emit.elementwise("sine", y)), vanishing)
-    return joined(emit, real, emit.select(_is_zero(emit, y), y, imaginary))
+    return joined(emit, z.dtype, real, emit.select(_is_zero(emit, y), y, imaginary))
 
 
 def sqrt(emit: Emitter, z: Lowered) -> Lowered:
     """The root whose imaginary part has the sign of that of z, be it that of a zero."""
     root = emit.elementwise("sqrt", z)
-    real, imaginary = (emit.elementwise(name, root, kind=f32) for name in ("real", "imag"))
-    x, y = (emit.elementwise(name, z, kind=f32) for name in ("real", "imag"))
+    real, imaginary = (emit.elementwise(name, root, kind=z.dtype.part) for name in ("real", "imag"))
+    x, y = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
     steep, unknown = _is_infinite(emit, y), emit.compare("ne", y, y)
     right = emit.either(steep, emit.both(unknown, emit.compare("eq", x, math.inf)))
     up = emit.either(steep, emit.both(unknown, emit.compare("eq", x, -math.inf)))
     real, imaginary = emit.select(right, math.inf, real), emit.select(up, math.inf, imaginary)
-    is_below = emit.both(emit.compare("lt", emit.bitcast(y, i32), 0), emit.compare("eq", y, y))
+    is_below = emit.both(
+        emit.compare("lt", emit.bitcast(y, i32 if y.dtype is f32 else i64), 0), emit.compare("eq", y, y)
+    )
     size = emit.elementwise("abs", imaginary)
-    return emit.elementwise("complex", real, emit.select(is_below, emit.neg(size), size), kind=c64)
+    return emit.elementwise("complex", real, emit.select(is_below, emit.neg(size), size), kind=z.dtype)
 
 
 def _hyperbolic(emit: Emitter, x: Lowered) -> Parts:
@@ -121,7 +123,7 @@ def sin(emit: Emitter, z: Lowered) -> Lowered:
     real, imaginary = emit.elementwise("sine", x), emit.elementwise("cosine", x)
     unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
     imaginary = emit.select(unknown, math.inf, _beside(emit, sinh, imaginary))
-    return joined(emit, _beside(emit, real, cosh), imaginary)
+    return joined(emit, z.dtype, _beside(emit, real, cosh), imaginary)
 
 
 def cos(emit: Emitter, z: Lowered) -> Lowered:
@@ -132,7 +134,7 @@ def cos(emit: Emitter, z: Lowered) -> Lowered:
     unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
     # Either factor of the imaginary part may be 0 beside an infinity or NaN.
     imaginary = emit.select(_is_zero(emit, sinh), _beside(emit, sinh, sine), _beside(emit, sine, sinh))
-    return joined(emit, emit.select(unknown, math.inf, emit.mul(real, cosh)), emit.neg(imaginary))
+    return joined(emit, z.dtype, emit.select(unknown, math.inf, emit.mul(real, cosh)), emit.neg(imaginary))
 
 
 def tanh(emit: Emitter, z: Lowered) -> Lowered:
@@ -154,7 +156,7 @@ def tanh(emit: Emitter, z: Lowered) -> Lowered:
     slight = emit.select(emit.both(infinite, emit.compare("ne", slight, slight)), 0.0, slight)
     real = emit.select(far, emit.add(limit, emit.select(infinite, 0.0, emit.mul(slight, 0.0))), real)
     imaginary = emit.select(far, slight, imaginary)
-    return joined(emit, emit.select(_is_zero(emit, x), x, real), emit.select(_is_zero(emit, y), y, imaginary))
+    return joined(emit, z.dtype, emit.select(_is_zero(emit, x), x, real), emit.select(_is_zero(emit, y), y, imaginary))
 
 
 def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
@@ -175,4 +177,4 @@ def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
     to_zero = emit.both(emit.compare("eq", u, 0.0), emit.compare("eq", v, 0.0))
     parts = [emit.select(at_zero, of_zero, part) for part in parts]
     parts = [emit.select(to_zero, one, part) for one, part in zip((1.0, 0.0), parts, strict=True)]
-    return joined(emit, *parts)
+    return joined(emit, z.dtype, *parts)

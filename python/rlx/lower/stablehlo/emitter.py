@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
-from rlx.ir.dtype import DType, bool_, dtype, f32
+from rlx.ir.dtype import DType, bool_, dtype, f32, i64
 from rlx.ir.shape import Shape, element_type
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -107,13 +107,13 @@ class Emitter:
     # --- constants --------------------------------------------------------------------------------
 
     def constant(self, array: np.ndarray) -> Lowered:
-        """An array of one of the twelve dtypes."""
+        """An array."""
         return self.one("constant", [], array.shape, dtype(array.dtype), {"value": elements_to_mlir(array)})
 
     def full(self, dims: Sequence[int], kind: DType, value: Scalar) -> Lowered:
         """One number everywhere."""
-        if 0 in dims or kind.is_complex:
-            return self.constant(np.full(tuple(dims), value, kind.numpy))
+        if 0 in dims or kind.is_complex or kind.storage or (kind.is_integer and value > i64.max):
+            return self.constant(np.broadcast_to(np.asarray(value).astype(kind.numpy), tuple(dims)))
         shape = Shape(dims, kind)
         elements = mlir.ir.DenseElementsAttr.get_splat(tensor_type(shape), _element(kind, value))
         return self.one("constant", [], dims, kind, {"value": elements})

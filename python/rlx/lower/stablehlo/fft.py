@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.ir.dtype import DType, c64, f32
+from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter, attribute, sizes
 from rlx.lower.stablehlo.rules import Lowered, lowers
@@ -10,17 +10,17 @@ from rlx.lower.stablehlo.rules import Lowered, lowers
 
 @lowers("fft")
 def fft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, inverse: bool, norm: str) -> Lowered:
-    return _transformed(emit, x, "IFFT" if inverse else "FFT", axis, x.dims[axis], norm, c64)
+    return _transformed(emit, x, "IFFT" if inverse else "FFT", axis, x.dims[axis], norm, results[0].dtype)
 
 
 @lowers("rfft")
 def rfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, norm: str) -> Lowered:
-    return _transformed(emit, x, "RFFT", axis, x.dims[axis], norm, c64)
+    return _transformed(emit, x, "RFFT", axis, x.dims[axis], norm, results[0].dtype)
 
 
 @lowers("irfft")
 def irfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, length: tuple[int, ...], norm: str) -> Lowered:
-    return _transformed(emit, x, "IRFFT", axis, length[0], norm, f32)
+    return _transformed(emit, x, "IRFFT", axis, length[0], norm, results[0].dtype)
 
 
 def _transformed(emit: Emitter, x: Lowered, kind: str, axis: int, length: int, norm: str, dtype: DType) -> Lowered:
