@@ -296,7 +296,7 @@ DEEP = "".join(
         (function("return %x : tensor<?xf32>", shape="tensor<?xf32>"), "(?s)tensor<.xf32> cannot be imported.*static sizes"),
         (function("%0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32> return %x : tensor<?xf32>",
                   shape="tensor<?xf32>"), "(?s)cannot be imported.*export it with static sizes"),
-        (function("return %x : tensor<2xf8E4M3FN>", shape="tensor<2xf8E4M3FN>"), "cannot be imported: .*f8E4M3FN"),
+        (function("return %x : tensor<2xf6E2M3FN>", shape="tensor<2xf6E2M3FN>"), "cannot be imported: .*f6E2M3FN"),
         (function("return %x : !stablehlo.token", shape="!stablehlo.token"), "cannot be imported: expected a ranked"),
         (function("return %x : memref<2xf32>", shape="memref<2xf32>"), "cannot be imported: expected a ranked"),
         (function('%0 = mhlo.erf %x : tensor<2xf32>\n return %0 : tensor<2xf32>'),

@@ -124,7 +124,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metad
     The package of the format would write its own temporary file, which would be left behind if the process is killed.
 
     Raises:
-        Error: The file cannot be written, or a dtype is not one of the twelve.
+        Error: The file cannot be written, or a dtype is not one of RLX.
     """
     # Tensors with larger elements come first, so that all are aligned to the size of their elements.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))

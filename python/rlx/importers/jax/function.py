@@ -48,7 +48,7 @@ def from_jax(
 
     Raises:
         UnsupportedError: The function computes what RLX has no meaning for: it lists all ops of that kind.
-        Error: JAX is not installed or cannot trace the function, or a dtype is none of the twelve.
+        Error: JAX is not installed or cannot trace the function, or a dtype is not one of RLX.
     """
     jax = required("jax", "rlx.from_jax")
     if not callable(function):

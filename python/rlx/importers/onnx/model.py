@@ -51,7 +51,7 @@ def from_onnx(
         ShapeError: A constant has another dtype or other sizes than its input.
         UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
             that is not imported.
-        Error: The `onnx` package is missing, the file cannot be read, or a dtype is none of the twelve.
+        Error: The `onnx` package is missing, the file cannot be read, or a dtype is not one of RLX.
     """
     required("onnx", _WHAT)
     if isinstance(source, (bytes, bytearray)):

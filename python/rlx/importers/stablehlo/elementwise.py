@@ -8,7 +8,7 @@ from typing import Any
 from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import i8, i32
+from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
 
 # The ops that correspond to one method of graphs: name of the op, name of the method.
@@ -95,7 +95,7 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_signed:
         return g.binary("shift_right", a, b)
     # The highest bit counts as a sign.
-    signed = {"u8": i8, "u32": i32}[a.dtype.name]
+    signed = dtype(f"i{a.dtype.bits}")
     return g.cast(g.binary("shift_right", g.cast(a, signed), g.cast(b, signed)), a.dtype)
 
 

@@ -15,7 +15,7 @@ from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.large import Constants
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import as_held, shape_held
+from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
@@ -64,7 +64,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         ParseError: It is no module, or beyond a limit of `rlx.ir.limits`.
         UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
             that is not imported.
-        Error: The file cannot be read, a size is dynamic, a dtype is none of the twelve, or functions call themselves.
+        Error: The file cannot be read, a size is dynamic, a dtype is not one of RLX, or functions call themselves.
     """
     if entry is not None and not isinstance(entry, str):
         raise Error(f"entry is the name of a function, got {shown(entry)}")
@@ -168,7 +168,7 @@ class _Import:
             for value in ending(block):
                 shape_held(value, function.location)  # raises for a tuple
             arguments = [
-                g.param(n, shape, value=as_held(params[n])) if n in params else g.input(n, shape)
+                g.param(n, shape, value=params[n]) if n in params else g.input(n, shape)
                 for n, shape in zip(names or _names(block.arguments), shapes, strict=True)
             ]
             results = self._inlined(g, function, arguments)
@@ -293,20 +293,18 @@ class _Import:
         if op.name == _COMPOSITE:
             given = attributes.get("composite_attributes") or {}
             attributes = {n.name: _value(n.attr, self.constants) for n in given}
-        rule = held.rule(imports.rules, place)
-        takes = imports.rules[rule].attributes
+        takes = imports.rules[name].attributes
         if op.name == _CUSTOM_CALL and name != "custom_call":
             attributes = {n: v for n, v in attributes.items() if n in takes}
         details = {
             "results": held.computed(shapes),
             "regions": [Body(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
-            "unsigned": held.unsigned() if "unsigned" in takes else None,
             "config": _config(op),
         }
         attributes |= {n: v for n, v in details.items() if n in takes}
         operands = held.opened(g, operands)
-        built = imports.build(g, rule, operands, attributes, _IRRELEVANT, place, op.location)
+        built = imports.build(g, name, operands, attributes, _IRRELEVANT, place, op.location)
         built = held.closed(g, built)
         if not lifted and [t.shape for t in built] != shapes:
             gives = ", ".join(str(t.shape) for t in built)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,43 +11,32 @@ import numpy as np
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.numbers import WORDS
-
-# How many bits are the fraction of a float, and how many its exponent.
-_FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 @imports("bitcast_convert")
 def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
     kind = results[0].dtype
-    if kind.itemsize == x.dtype.itemsize:
-        return g.bitcast(x, kind)
+    if kind is x.dtype:
+        return x
     if kind.is_complex or x.dtype.is_complex or kind.is_bool or x.dtype.is_bool:
         raise UnsupportedError(f"of {x.dtype.name} to {kind.name} cannot be imported")
-    narrow, wide = sorted((kind.itemsize, x.dtype.itemsize))
-    bits, count = 8 * narrow, wide // narrow
-    word = WORDS[wide]
-    if kind.itemsize == narrow:  # the lowest bits first
-        value = g.expand_dims(g.bitcast(x, word), -1)
-        shifts = g.constant(np.arange(0, bits * count, bits).astype(value.dtype.numpy))
-        parts = g.cast(
-            g.binary("shift_right", g.expand(value, (*x.shape.dims, count)), g.expand(shifts, (*x.shape.dims, count))),
-            WORDS[narrow],
-        )
-        return g.bitcast(parts, kind)
-    parts = g.bitcast(x, WORDS[narrow])
-    mask = g.constant(np.array(2**bits - 1, f"i{wide}"))
-    total: Any = None
-    for i in range(count):
-        part = g.binary(
-            "shift_left",
-            g.bitwise_and(g.cast(parts[..., i], word), mask),
-            g.full(parts.shape.dims[:-1], i * bits, word),
-        )
-        total = part if total is None else g.bitwise_or(total, part)
-    return g.bitcast(total, kind)
+    if kind.bits == x.dtype.bits:
+        return g.bitcast(x, kind)
+    narrow, wide = sorted((kind.bits, x.dtype.bits))
+    count, part, word = wide // narrow, dtype(f"u{narrow}"), dtype(f"u{wide}")
+    if kind.bits == narrow:  # the lowest bits first
+        value = g.expand(g.expand_dims(g.bitcast(x, word), -1), (*x.shape.dims, count))
+        shifts = g.expand(g.constant(np.arange(0, wide, narrow).astype(word.numpy)), value.shape.dims)
+        return g.bitcast(g.cast(g.binary("shift_right", value, shifts), part), kind)
+    parts = g.cast(g.bitcast(x, part), word)
+    shifted = [
+        g.binary("shift_left", parts[..., i], g.full(parts.shape.dims[:-1], i * narrow, word)) for i in range(count)
+    ]
+    return g.bitcast(reduce(g.bitwise_or, shifted), kind)
 
 
 @imports("reduce_precision")
@@ -61,8 +51,12 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
 
 def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
+    if x.dtype.storage:
+        return g.cast(_reduced(g, g.cast(x, x.dtype.compute), exponent_bits, mantissa_bits), x.dtype)
     kind, word = x.dtype, WORDS[x.dtype.itemsize]
-    fraction = _FRACTION[kind.name]
+    layout = kind.float_format
+    assert layout is not None
+    fraction = layout.mantissa
     width = 8 * kind.itemsize
     bias = 2 ** (width - 2 - fraction) - 1
     bits = g.bitcast(x, word)
@@ -92,7 +86,7 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
     """The zeros that are left when every bit behind the first one is set."""
-    width = 8 * x.dtype.itemsize
+    width = x.dtype.bits
     step = 1
     while step < width:
         x = g.bitwise_or(x, g.shift_right_logical(x, g.full(x.shape.dims, step, x.dtype)))

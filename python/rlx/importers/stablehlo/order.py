@@ -9,7 +9,6 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import flipped, foreign
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -55,8 +54,6 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     total = "compare_type" in kinds and "TOTALORDER" in str(kinds["compare_type"])
     if total and key.dtype.is_float:
         key = total_order(g, key)
-    if foreign(left.type) == "ui64":
-        key = flipped(g, key)
     descending = _DESCENDING[direction] ^ (first > second)
     return g.argsort(g.cast(key, "u8") if key.dtype.is_bool else key, axis, descending)
 
@@ -121,6 +118,7 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
 
 def total_order(g: Any, x: Tensor) -> Tensor:
     """Integers that stand in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest."""
+    x = g.cast(x, "f32") if x.dtype.packed else x
     bits = g.bitcast(x, WORDS[x.dtype.itemsize])
     largest = 2 ** (8 * x.dtype.itemsize - 1) - 1
     return g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(largest, bits.dtype.numpy))), bits)

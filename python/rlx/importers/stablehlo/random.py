@@ -1,4 +1,4 @@
-"""Random bits as XLA draws them: by Philox or ThreeFry from a state of ui64, held in i64, of a key and a counter."""
+"""Random bits as XLA draws them: by Philox or ThreeFry from a state of ui64, of a key and a counter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import flipped
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
@@ -31,16 +30,16 @@ class _Words:
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Low and high word of integers of 64 bits."""
         g = self._g
-        high = g.shift_right_logical(x, g.full(x.shape.dims, _WORD, "i64"))
+        high = g.shift_right_logical(x, g.full(x.shape.dims, _WORD, x.dtype))
         return g.cast(x, "u32"), g.cast(high, "u32")
 
     def joined(self, low: Tensor, high: Tensor) -> Tensor:
         g = self._g
-        high = g.cast(high, "i64")
-        return g.bitwise_or(g.cast(low, "i64"), g.binary("shift_left", high, g.full(high.shape.dims, _WORD, "i64")))
+        high = g.cast(high, "u64")
+        return g.bitwise_or(g.cast(low, "u64"), g.binary("shift_left", high, g.full(high.shape.dims, _WORD, "u64")))
 
     def product(self, x: Tensor, factor: int) -> tuple[Tensor, Tensor]:
-        return self.halves(self._g.cast(x, "i64") * factor)
+        return self.halves(self._g.cast(x, "u64") * factor)
 
     def flipped(self, x: Tensor, y: Tensor) -> Tensor:
         return self._g.bitwise_xor(x, y)
@@ -69,9 +68,9 @@ def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: lis
             f"of {kind.name} cannot be imported", hint="draw integers of as many bits, and bitcast them"
         )
     draw = _by_three_fry if rng_algorithm == "THREE_FRY" else _by_philox
-    numbers = [state[i] for i in range(state.shape.static[0])]
+    numbers = [g.cast(state[i], "u64") for i in range(state.shape.static[0])]
     following, bits = draw(words, g, numbers, results[1].static, wide=kind.itemsize == 8)
-    return [g.stack(following), g.cast(bits, kind)]
+    return [g.cast(g.stack(following), state.dtype), g.cast(bits, kind)]
 
 
 # --- Philox -----------------------------------------------------------------------------------------
@@ -87,15 +86,14 @@ def _by_philox(
 
     def sum_of(step: Tensor) -> tuple[Tensor, Tensor]:
         total = low + step
-        carry = flipped(g, total) < flipped(g, low)
-        return total, high + g.cast(carry, "i64")
+        return total, high + g.cast(total < low, "u64")
 
-    counter = [word for half in sum_of(g.iota((blocks,), 0, "i64")) for word in words.halves(half)]
+    counter = [word for half in sum_of(g.iota((blocks,), 0, "u64")) for word in words.halves(half)]
     drawn: list[Tensor] = list(philox(words, counter, words.halves(key)))
     if wide:
         drawn = [words.joined(*drawn[:2]), words.joined(*drawn[2:])]
     bits = g.reshape(g.reshape(g.stack(drawn, 1), (-1,))[:count], shape)
-    following = sum_of(g.constant(np.int64(blocks)))
+    following = sum_of(g.constant(np.uint64(blocks)))
     return [key, *following[: len(state) - 1]], bits
 
 
@@ -110,7 +108,7 @@ def _by_three_fry(
     axis = None if wide or not shape else _split_axis(shape)
     half = [-(-n // 2) if i == axis else n for i, n in enumerate(shape)]
     count = math.prod(half)
-    numbers = counter + g.reshape(g.iota((count,), 0, "i64"), half)
+    numbers = counter + g.reshape(g.iota((count,), 0, "u64"), half)
     pair = _three_fry(words, words.halves(numbers), words.halves(key))
     following = [key, counter + count]
     if wide:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.types import foreign
+from rlx.importers.stablehlo.types import is_quantised
 from rlx.importers.stablehlo.values import ending, scalar_of
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType
@@ -32,8 +32,6 @@ _OF_BOOLS = {
     "stablehlo.add": "max",
     "stablehlo.multiply": "min",
 }
-# The reductions that are others of the dtype in which a type is held.
-_CHANGED_BY = {"ui64": ("max", "min"), "!quant": ("sum", "prod")}
 # The reductions, and the methods that join two tensors as they do.
 METHODS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
@@ -89,7 +87,7 @@ def joining_kind(region: Any, number: int, x: Tensor) -> str | None:
     if op is None or not isinstance(result, mlir.OpResult):
         return None
     kind = (_OF_BOOLS if x.dtype.is_bool else _KINDS).get(op.name)
-    if kind in _CHANGED_BY.get(foreign(result.type) or "", ()):
+    if kind in ("sum", "prod") and is_quantised(result.type):
         return None
     return kind if list(op.operands) in (pair, pair[::-1]) else None
 

@@ -1,11 +1,8 @@
 """The table of rules of StableHLO, whose names come without prefix.
 
 A rule takes by keyword the op's attributes as Python values (axes and sizes as tuples, enums as strings), and if it names
-them `results`, the shapes of the op's results, `regions`, its regions as functions of tensors (`Body`), `unsigned`, whether
-its first operand and its first result are unsigned integers that are held in another dtype, and `largest_literal`, the number
-of elements up to which a constant does not become a parameter.
-
-`divide of ui64` is the rule that `divide` has for ui64, and so on: see `held`.
+them `results`, the shapes of the op's results, `regions`, its regions as functions of tensors (`Body`), and
+`largest_literal`, the number of elements up to which a constant does not become a parameter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Element types that RLX does not have, and the dtypes in which their values are held: unsigned and quantised integers.
-
-ui64 is held in i64, by its bits; ui16 in u32, by its numbers; a quantised number in the dtype of what is stored of it.
-"""
+"""Quantised element types, which RLX lacks: a value is held in the dtype of its stored integers."""
 
 from __future__ import annotations
 
@@ -17,14 +14,12 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, i64, u32
+from rlx.ir.dtype import DType
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of_type
 
-_HELD = {"ui64": i64, "ui16": u32}
-_FOREIGN = re.compile(r"(?<=[<x])(?:ui64|ui16|!quant)\b")
 _QUANTISED = re.compile(
     r"!quant\.uniform<(?P<storage>[iu]+\d+)(?:<(?P<least>-?\d+):(?P<most>-?\d+)>)?:(?P<expressed>\w+)(?::(?P<axis>\d+))?, "
     r"(?P<numbers>[^<>]+)>"
@@ -69,10 +64,9 @@ class Quantised:
         return [g.constant(v.reshape(dims if self.axis is not None else ())) for v in values]
 
 
-def foreign(type_: Any) -> str | None:
-    """The element type of a tensor if RLX does not have it, but holds it in another: `ui64`, `ui16` or `!quant`."""
-    found = _FOREIGN.search(str(type_))
-    return found[0] if found else None
+def is_quantised(type_: Any) -> bool:
+    """Whether the element type of a tensor is quantised."""
+    return "!quant." in str(type_)
 
 
 def quantised(type_: Any) -> Quantised | None:
@@ -82,7 +76,7 @@ def quantised(type_: Any) -> Quantised | None:
         Error: It is quantised in a way that is not imported.
     """
     text = str(type_)
-    return _quantised(text[text.index("!quant") :].removesuffix(">")) if foreign(type_) == "!quant" else None
+    return _quantised(text[text.index("!quant") :].removesuffix(">")) if is_quantised(type_) else None
 
 
 @cache
@@ -121,75 +115,49 @@ def shape_held(value: mlir.Value, location: mlir.Location) -> Shape:
 
 
 def _shape_held(type_: Any) -> Shape:
-    kind = foreign(type_)
-    if kind is None:
-        return shape_of_type(type_)
     number_type = quantised(type_)
-    held = _HELD[kind] if number_type is None else number_type.storage
+    if number_type is None:
+        return shape_of_type(type_)
     ranked = mlir.ir.RankedTensorType(type_)
     signless = mlir.ir.IntegerType.get_signless(64)
-    return shape_of_type(mlir.ir.RankedTensorType.get(ranked.shape, signless)).with_dtype(held)
-
-
-def as_held(value: np.ndarray | None) -> np.ndarray | None:
-    """The value of a parameter in the dtype that holds it."""
-    if value is None or value.dtype not in (np.uint16, np.uint64):
-        return value
-    return value.astype(np.uint32) if value.dtype == np.uint16 else value.view(np.int64)
+    return shape_of_type(mlir.ir.RankedTensorType.get(ranked.shape, signless)).with_dtype(number_type.storage)
 
 
 def elements_held(attribute: Any) -> np.ndarray:
-    """The elements of a dense attribute as they are held.
+    """The elements of a dense attribute.
 
     Raises:
-        Error: Their type is not held.
+        Error: RLX does not have their type.
     """
-    kind = foreign(attribute.type)
-    if kind is None:
-        shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
-        return elements_from_mlir(attribute)
-    if attribute.is_splat:  # a view of one element, however many there are
-        single = np.array(attribute.get_splat_value().value & (2**64 - 1), np.uint64)
-        held = single.view(np.int64) if kind == "ui64" else single.astype(np.uint32)
-        return np.broadcast_to(held, tuple(attribute.type.shape))
-    return np.array(attribute).view(np.int64) if kind == "ui64" else np.array(attribute).astype(np.uint32)
+    shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
+    return elements_from_mlir(attribute)
 
 
 def one_of(attribute: Any) -> bytes:
     """The bytes of the element of a splat.
 
     Raises:
-        Error: Its type is not held.
+        Error: RLX does not have its type.
     """
-    if foreign(attribute.type) is None:
-        return elements_from_mlir(attribute).reshape(-1)[:1].tobytes()
-    bits = mlir.ir.IntegerType(attribute.type.element_type).width
-    return (attribute.get_splat_value().value & (2**bits - 1)).to_bytes(bits // 8, "little")
+    return elements_held(attribute).reshape(-1)[:1].tobytes()
 
 
 def of_stored(type_: Any, stored: Any) -> tuple[DType, Callable[[], Any]]:
-    """The dtype in which the elements of a tensor type are held, and a function that gives their bytes.
+    """The dtype of the elements of a tensor type, and a function that gives their bytes.
 
     Args:
         type_: The type.
-        stored: The elements as MLIR stores them: truth values as bytes, or in bytecode eight in a byte.
+        stored: The elements as MLIR stores them: one byte at least for each, or in bytecode eight truth values in a byte.
 
     Raises:
-        Error: Their type is not held, or they are not so many.
+        Error: RLX does not have their type, or there are not so many.
     """
-    kind, held = foreign(type_), _shape_held(type_)
+    held = _shape_held(type_)
     count = math.prod(held.static)
-    expected = count * (2 if kind == "ui16" else held.dtype.itemsize)
+    expected = count * held.dtype.itemsize
     packed = held.dtype.is_bool and len(stored) == -(-count // 8)
     if len(stored) != expected and not packed:
         raise Error(f"the elements have {len(stored)} bytes, and {type_} has {expected}")
     if packed:
         return held.dtype, lambda: np.unpackbits(np.frombuffer(stored, np.uint8), count=count, bitorder="little")
-    if kind == "ui16":
-        return held.dtype, lambda: np.frombuffer(stored, np.uint16).astype(np.uint32).view(np.uint8)
     return held.dtype, lambda: stored
-
-
-def flipped(g: Any, x: Tensor) -> Tensor:
-    """Signed numbers in the order of the ui64 that x holds, and the other way round."""
-    return g.bitwise_xor(x, g.constant(np.int64(-(2**63))))

@@ -65,7 +65,7 @@ def from_torch(
     Raises:
         UnsupportedError: Operators cannot be imported: it lists all of them with counts and places. Or one is used in a way
             that is not imported, or an argument is changed in place.
-        Error: PyTorch is not installed or cannot export the module, or a dtype is none of the twelve.
+        Error: PyTorch is not installed or cannot export the module, or a dtype is not one of RLX.
     """
     torch = required("torch", _WHAT)
     export = required("torch.export", _WHAT)

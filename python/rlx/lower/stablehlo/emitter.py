@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
-from rlx.ir.dtype import DType, bool_, dtype, f32, i64
+from rlx.ir.dtype import DType, bool_, dtype, f32, u64
 from rlx.ir.shape import Shape, element_type
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -112,7 +112,7 @@ class Emitter:
 
     def full(self, dims: Sequence[int], kind: DType, value: Scalar) -> Lowered:
         """One number everywhere."""
-        if 0 in dims or kind.is_complex or kind.storage or (kind.is_integer and value > i64.max):
+        if 0 in dims or kind.is_complex or kind.storage or kind is u64:
             return self.constant(np.broadcast_to(np.asarray(value).astype(kind.numpy), tuple(dims)))
         shape = Shape(dims, kind)
         elements = mlir.ir.DenseElementsAttr.get_splat(tensor_type(shape), _element(kind, value))

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dtype import INTEGERS, STORAGE, DType, f32, i8, i16, i32, i64, u8, u16, u32, u64
+from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
@@ -34,7 +34,10 @@ class Popcount(Card, op="popcount"):
         return np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype)
 
     def build(self, b: Builder, x: Any) -> Tensor:
-        return b.emit("popcount", (tensor_like(b, x, i32),))
+        x = tensor_like(b, x, i32)
+        if x.dtype.packed and x.dtype.is_signed and x.dtype.is_integer:  # the sign would count more than once in i8
+            return cast(b, b.emit("popcount", (cast(b, x, dtype(f"u{x.dtype.bits}")),)), x.dtype)
+        return b.emit("popcount", (x,))
 
     def samples(self) -> Any:
         yield sample(Operand((3, 5), low=-100, high=100), dtypes=INTEGERS)
