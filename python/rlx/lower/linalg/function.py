@@ -8,11 +8,13 @@ from math import prod
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.dim import LARGEST
+from rlx.ir.dtype import fitted
 from rlx.ir.errors import ShapeError
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import PREPARES, bodies, declare, read_arguments, read_outputs
+from rlx.lower.libm.scalars import signless
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import TABLE
 from rlx.lower.table import empty_module
@@ -66,8 +68,8 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
 
 
 def _stored(argument: Argument) -> Argument:
-    """An argument whose initial value is what a signless integer of the same bits holds."""
+    """An argument whose initial value is that of the element in which its dtype is stored."""
     dtype = argument.shape.dtype
-    if not dtype.is_integer or dtype.is_signed or dtype.is_bool or argument.init < 1 << (8 * dtype.itemsize - 1):
+    if not dtype.storage and dtype.kind != "unsigned":
         return argument
-    return replace(argument, init=argument.init - (1 << 8 * dtype.itemsize))
+    return replace(argument, init=float(signless(fitted(argument.init, dtype), dtype)))

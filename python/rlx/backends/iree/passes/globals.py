@@ -9,10 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create
 from rlx.backends.iree.passes.copies import copied
+from rlx.ir.attributes import elements_to_mlir
+from rlx.ir.dtype import from_mlir
 from rlx.ir.errors import CompileError, Error
 from rlx.ir.signature import (
     Declared,
@@ -111,7 +115,8 @@ def _splat(value: float, type_: Any) -> Any:
     if isinstance(element, ir.FloatType):
         return ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get(element, value))
     if isinstance(element, ir.ComplexType):
-        return ir.Attribute.parse(f"dense<({value:e}, 0.0)> : {type_}")
+        dtype = from_mlir(str(element))
+        return elements_to_mlir(np.broadcast_to(np.array(value, dtype.numpy), type_.shape))
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(value)))
 
 
