@@ -70,6 +70,6 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
 def _stored(argument: Argument) -> Argument:
     """An argument whose initial value is that of the element in which its dtype is stored."""
     dtype = argument.shape.dtype
-    if not dtype.storage and dtype.kind != "unsigned":
+    if argument.kind != "state" or (not dtype.storage and dtype.kind != "unsigned"):
         return argument
     return replace(argument, init=float(signless(fitted(argument.init, dtype), dtype)))
