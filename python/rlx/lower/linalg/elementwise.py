@@ -18,6 +18,7 @@ from rlx.lower.libm import complex_functions, functions, trigonometry
 from rlx.lower.libm.scalars import Scalars, signless, storage_type
 from rlx.lower.libm.words import rounded, with_sign_of
 from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
+from rlx.lower.linalg.packing import packed_constant
 from rlx.lower.linalg.rules import Lowered, lowers
 
 
@@ -25,6 +26,9 @@ from rlx.lower.linalg.rules import Lowered, lowers
 def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Value:
     if value.size == 0:
         return low.empty(results[0].dims, storage_type(results[0].dtype))
+    found = packed_constant(low, value, results[0])
+    if found is not None:
+        return found
     return low.arith.constant(tensor_type(results[0]), elements_to_mlir(signless(value, results[0].dtype)))
 
 
