@@ -54,11 +54,6 @@ def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> 
     return arith.select(arith.cmpi(arith.CmpIPredicate.ult, distance, limit), value, short)
 
 
-def _wide(dtype: DType) -> DType:
-    """The float dtype of as many bits as an integer of 32 or 64."""
-    return f64 if dtype.bits == 64 else f32
-
-
 def storage_floats() -> Any:
     """The module of conversions of storage floats, which uses this one."""
     from rlx.lower.libm import storage_floats as found
@@ -238,8 +233,8 @@ class Scalars:
         if target.is_bool:
             return from_scalars.compare("ne", value, from_scalars.constant(0))
         if target.storage and target.is_float and source.bits > 16:
-            wide = Scalars(_wide(source))
-            exact = value if source is wide.dtype else wide.from_shortened(value, source)
+            wide = Scalars(source if source.is_float else f32)
+            exact = value if source.is_float else wide.from_shortened(value, source)
             return storage_floats().encoded(wide, exact, target)
         return self.leave(self._convert_real(value, source))
 
@@ -253,11 +248,13 @@ class Scalars:
         return self.complex.create_(self.element, parts.convert(value, source), parts.constant(0))
 
     def from_shortened(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """An integer as a float of as many bits such that rounding it to fewer digits gives what is nearest to the integer."""
-        layout = self.dtype.float_format
-        assert layout is not None and source.bits == self.dtype.bits
-        exact = _with_digits(value, source, layout.mantissa + 1, layout.exponent)
-        return self.from_integer(exact, signed=source.is_signed)
+        """An integer of 32 or 64 bits as an f32 such that rounding it to 14 digits or fewer gives what is nearest to the integer.
+
+        Of a longer number the last bits are left out, eight at a time, until it has at most 24 digits: at least 16 then.
+        """
+        for dropped in range(8, source.bits - 16, 8):
+            value = _with_digits(value, source, 16 + dropped, dropped)
+        return self.from_integer(value, signed=source.is_signed)
 
     def _convert_real(self, value: mlir.Value, source: DType) -> mlir.Value:
         target = self.dtype
@@ -270,7 +267,8 @@ class Scalars:
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
             if self.outer.name == "bf16" and source.itemsize > 2:
-                return self._rounded_to_bf16_once(value, source)
+                # f16 needs none of this: all that f32 does not hold are beyond its range.
+                return self.from_shortened(value, source)
             return self.from_integer(value, signed=source.is_signed and not source.is_bool)
         if source.is_float:
             return self._saturate(value, source)
@@ -292,14 +290,6 @@ class Scalars:
         """
         converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
         return self.arith.addf(converted, self.constant(0.0))
-
-    def _rounded_to_bf16_once(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """An integer of 32 or 64 bits as an f32 such that rounding it to bf16 gives what is nearest to the integer.
-
-        f16 needs none of this: all that f32 does not hold are beyond its range.
-        """
-        exact = Scalars(_wide(source)).from_shortened(value, source)
-        return self._rounded_to_odd(exact) if source.bits == 64 else exact
 
     def _rounded_to_odd(self, value: mlir.Value) -> mlir.Value:
         """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
@@ -327,6 +317,10 @@ class Scalars:
         below = from_scalars.compare("le", value, from_scalars.constant(float(least)))
         outside = self.arith.ori(self.arith.ori(above, below), from_scalars.is_nan(value))
         safe = self.arith.select(outside, from_scalars.constant(0), value)
-        result = (self.arith.fptosi if self.dtype.is_signed else self.arith.fptoui)(self.element, safe)
+        if self.dtype.bits < 32:  # not every compiler has a conversion to so few bits
+            wide = self.arith.fptosi(mlir.ir.IntegerType.get_signless(32), safe)
+            result = self.arith.trunci(self.element, wide)
+        else:
+            result = (self.arith.fptosi if self.dtype.is_signed else self.arith.fptoui)(self.element, safe)
         result = self.arith.select(above, self.constant(most), result)
         return self.arith.select(below, self.constant(least), result)
