@@ -10,10 +10,14 @@ import pytest
 
 import rlx
 from rlx.backends.cache import DiskCache
+from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import compile_module
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import LARGE, Target, archs, device_names, host_features, target
+from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.errors import CompileError, Error
 from rlx.passes.levels import DEFAULT_LEVEL
+from rlx.passes.runner import run_on_module
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
@@ -21,6 +25,8 @@ func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
   return %0 : tensor<64xT>
 }}
 """
+# Some of the targets that hold dtypes as others.
+_TAKES_BYTES = [("cuda", None), ("rocm", None), ("vulkan", "valhall4"), ("metal", None), ("vmvx", None)]
 
 
 def add(dtype: str) -> str:
@@ -155,3 +161,40 @@ def test_wide_dtypes_stay_wide_on_cuda(mlir: str):
     assert target("cuda").supports_f64
     vmfb = compile_module(add(mlir), target("cuda")).vmfb
     assert f"tensor<64x{mlir}>".encode() in vmfb  # in the declaration of the function
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_dtypes_that_are_held_as_others_are_refused_with_them(name: str) -> None:
+    for arch in archs(name):
+        lacking = target(name, arch).unsupported_dtypes
+        for kind in DTYPES:
+            held_as = {"i8"} if kind.storage else {f"i{kind.bits}"} if kind.kind == "unsigned" else set[str]()
+            held_as = {"c64", kind.part.name} if kind.is_complex else held_as
+            assert not held_as & lacking or kind.name in lacking, f"{name}:{arch} {kind.name}"
+            assert not kind.storage or (kind.name in lacking) == ("i8" in lacking), f"{name}:{arch} {kind.name}"
+
+
+@pytest.mark.parametrize("kind", [k for k in DTYPES if k.storage or k.name in ("u16", "u64", "c128")], ids=str)
+def test_refusals_name_the_dtype(kind: DType) -> None:
+    graph = rlx.Graph("main")
+    graph.set_outputs([graph.concat([graph.input("x", (4,), kind)] * 2, 0)])
+    with pytest.raises(Error, match=rf"\b{kind.name}\b"):
+        run_on_module(graph.module, target("vulkan").pipeline)
+
+
+@pytest.mark.parametrize("chosen", [target(*a) for a in _TAKES_BYTES], ids=lambda chosen: chosen.name)
+def test_dtypes_that_are_not_refused_compile(chosen: Target) -> None:
+    """Casts both ways and moves, of integers, floats and complex numbers that are held as something else."""
+    graph, results = rlx.Graph("main"), []
+    for name in ("u16", "u64", "c128", "f8e4m3fn", "f8e8m0fnu", "f4e2m1fn", "i4", "u2"):
+        if name in chosen.unsupported_dtypes:
+            continue
+        x, w = graph.input(f"x_{name}", (6, 16), name), graph.param(f"w_{name}", (6, 16), name)
+        results += [graph.cast(x, "f32"), graph.cast(graph.input(f"f_{name}", (6, 16)), name), graph.concat([x, w], 0)]
+        if not rlx.dtype(name).storage:
+            results += [x * w, graph.sum(x, [1])]
+    graph.set_outputs(results)
+    module = graph.clone().module
+    run_on_module(module, chosen.pipeline)
+    lower(module, chosen)
+    assert len(compile_module(module_text(module), chosen).attempts) == 1

@@ -306,6 +306,14 @@ def _() -> bool:
     return not run(text, x, -(x * x), arch="x86-64-v2")[0].any()
 
 
+@probe("wide-elements")
+def _() -> bool:
+    return fails("""func.func @main() -> tensor<2xcomplex<f64>> {
+      %c = arith.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : tensor<2xcomplex<f64>>
+      return %c : tensor<2xcomplex<f64>>
+    }""")
+
+
 @pytest.mark.parametrize("name", _PROBES)
 def test_quirk(name: str) -> None:
     (quirk,) = [q for q in QUIRKS if q.name == name]

@@ -22,6 +22,7 @@ from rlx.backends.signature import Signature
 from rlx.ir.errors import Error
 from rlx.ir.files import replacing
 from rlx.ir.packages import required
+from rlx.ir.packing import packed, unpacked
 from rlx.weights.mapped import content_of
 
 _ALIGNMENT = 64  # of values in an archive of IREE's
@@ -83,13 +84,14 @@ class Parameters:
             )
             if not fits:
                 raise Error(f"{what}: its sizes are {sizes}, and the parameter is {shape}")
-            if offset % _ALIGNMENT or offset + prod(sizes) * shape.dtype.itemsize > entries["size"]:
+            if offset % _ALIGNMENT or offset + shape.dtype.nbytes(prod(sizes)) > entries["size"]:
                 raise Error(f"{what}: it lies outside of the {entries['size']} bytes, or not at a multiple of 64")
             places[key] = Place(offset, tuple(sizes))
         return cls(places, entries["size"], entries["sha256"], file)
 
     def arrays(self, signature: Signature, folder: str | None = None) -> dict[str, np.ndarray]:
-        """The values, as arrays that cannot be written to: views of the content, or of the file.
+        """The values, as arrays that cannot be written to: views of the content, or of the file; those of less
+        than 8 bits are copies.
 
         Args:
             signature: That of the programs.
@@ -102,9 +104,10 @@ class Parameters:
         shapes = {argument.name: argument.shape for argument in signature.of_kind("param")}
         found = {}
         for key, place in self.places.items():
-            kind = shapes[key].dtype.numpy
-            array = np.frombuffer(content, np.uint8, prod(place.sizes) * kind.itemsize, place.offset)
-            found[key] = array.view(kind).reshape(place.sizes)
+            kind = shapes[key].dtype
+            array = np.frombuffer(content, np.uint8, kind.nbytes(prod(place.sizes)), place.offset)
+            found[key] = unpacked(array, kind, place.sizes)
+            found[key].flags.writeable = False
         return found
 
     def _opened(self, folder: str | None) -> Any:
@@ -172,7 +175,7 @@ def _create(arrays: Mapping[str, np.ndarray], path: str) -> None:
     runtime = required("iree.runtime", "an archive of parameters")
     index = runtime.ParameterIndex()
     for key, array in arrays.items():
-        index.add_buffer(key, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        index.add_buffer(key, packed(array))
     index.create_archive_file(path)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error
 from rlx.ir.locks import holding, make_lock
 
@@ -102,9 +103,19 @@ class DeviceArray:
         return buffer
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The memory of the array for another library, which must not write to it."""
+        """The memory of the array for another library, which must not write to it.
+
+        Raises:
+            Error: It has been donated, or the protocol does not have its dtype.
+        """
         buffer = holding(self._lock, self._share)
-        return buffer.__dlpack__(**options)
+        try:
+            return buffer.__dlpack__(**options)
+        except BufferError as problem:
+            raise Error(
+                f"output '{self.name}' is {rlx_dtype(self.dtype).name}, which DLPack cannot pass on here: {problem}",
+                hint="np.asarray(a) gives an array of NumPy; its .view(np.uint8) has the bits",
+            ) from problem
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._present().__dlpack_device__()

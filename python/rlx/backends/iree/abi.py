@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlx.ir.dtype import DTYPES
+from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import ExecutionError
 
 Access = Literal["copy", "borrow", "donate"]
@@ -55,26 +57,8 @@ class ArgumentType(TensorType):
 
 _ENTRY = re.compile(r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))")
 _TENSOR = re.compile(r"(?P<dims>(?:(?:\d+|\?)x)*)(?P<element>.+)")
-_NUMPY_NAMES = {
-    "f16": "float16",
-    "f32": "float32",
-    "f64": "float64",
-    "i1": "bool",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "complex<f32>": "complex64",
-    "complex<f64>": "complex128",
-}
-_ML_DTYPES = {
-    "bf16": "bfloat16",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E4M3FNUZ": "float8_e4m3fnuz",
-    "f8E5M2": "float8_e5m2",
-    "f8E5M2FNUZ": "float8_e5m2fnuz",
-    "f8E8M0FNU": "float8_e8m0fnu",
-}
+# IREE has no unsigned integers, and programs hold storage dtypes as bytes.
+_DTYPES = {kind.mlir: kind for kind in DTYPES if kind.kind != "unsigned" and not kind.storage}
 
 
 def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]] | None:
@@ -90,12 +74,12 @@ def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]
         if entry["tensor"] is None:
             raise ExecutionError(f"only tensors can be passed, not {entry['other']}: {declaration}")
         tensor = _TENSOR.fullmatch(entry["tensor"])
-        dtype = _dtype(tensor["element"]) if tensor else None
+        dtype = _DTYPES.get(tensor["element"]) if tensor else None
         if tensor is None or dtype is None:
             return None
         dims = tensor["dims"].split("x")[:-1]
         shape = tuple(None if dim == "?" else int(dim) for dim in dims)
-        types[entry["kind"]].append(TensorType(dtype, shape))
+        types[entry["kind"]].append(TensorType(dtype.numpy, shape))
     return types["input"], types["output"]
 
 
@@ -130,22 +114,18 @@ def element_type(dtype: np.dtype) -> int:
     """
     from iree.runtime.dtypes import map_dtype_to_hal_element_type
 
-    number: Any = map_dtype_to_hal_element_type(dtype)
+    number: Any = map_dtype_to_hal_element_type(np.dtype(np.int8) if _is_storage(dtype) else dtype)
     if number is None:
         raise ExecutionError(f"IREE has no element type for {dtype}")
     return int(number)
 
 
-def _dtype(element: str) -> np.dtype | None:
-    if element in _NUMPY_NAMES:
-        return np.dtype(_NUMPY_NAMES[element])
-    if element in _ML_DTYPES:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[element]))
-    return None
-
-
 def _layout(dtype: np.dtype) -> tuple[str, int]:
-    """The properties of a dtype that IREE distinguishes: it has no unsigned integers."""
-    return "i" if dtype.kind == "u" else dtype.kind if dtype.kind != "V" else dtype.name, dtype.itemsize
+    """The properties of a dtype that IREE distinguishes: unsigned integers and storage dtypes are signed ones."""
+    kind = dtype.kind if dtype.kind != "V" else dtype.name
+    return "i" if kind == "u" or _is_storage(dtype) else kind, dtype.itemsize
+
+
+def _is_storage(dtype: np.dtype) -> bool:
+    """Whether programs hold a dtype as bytes."""
+    return rlx_dtype(dtype).storage

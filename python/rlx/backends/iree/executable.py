@@ -23,6 +23,7 @@ from rlx.backends.iree.devices import LOCAL_DRIVERS, abandon_devices, device, sh
 from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.packing import packed
 
 # The exceptions that IREE's bindings raise.
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
@@ -69,7 +70,7 @@ class Executable:
             instance = _instance()
             index = _binding.ParameterIndex()
             for key, array in parameters.items():
-                index.add_buffer(key, np.ascontiguousarray(array))
+                index.add_buffer(key, packed(array))
             provider = index.create_provider(scope=scope)
             self.module = _binding.VmModule.copy_buffer(instance, vmfb)
             modules = [

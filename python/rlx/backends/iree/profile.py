@@ -34,7 +34,9 @@ from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.backends.iree.program import choose_driver
 from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error, ExecutionError
+from rlx.ir.packing import packed
 
 _REGION = "flow.dispatch.workgroups"
 _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+\"|[^\s({[]+)")
@@ -182,17 +184,17 @@ def _inputs(arrays: Sequence[np.ndarray], folder: str) -> list[str]:
 
 
 def _element(dtype: np.dtype) -> str:
-    """The name that IREE's tools have for a dtype; they know no unsigned integers.
+    """The name that IREE's tools have for a dtype; they know no unsigned integers and no storage dtypes.
 
     Raises:
         ExecutionError: They have none.
     """
-    if dtype.kind == "c":
+    kind = rlx_dtype(dtype)
+    if kind.is_complex:
         raise ExecutionError(
             "IREE's profiler takes no complex inputs", hint="give the real and the imaginary part, and combine them"
         )
-    names = {"b": "i1", "u": f"i{dtype.itemsize * 8}", "i": f"i{dtype.itemsize * 8}", "f": f"f{dtype.itemsize * 8}"}
-    return names.get(dtype.kind, "bf16")
+    return f"i{8 * kind.itemsize}" if kind.storage or kind.is_integer else kind.mlir
 
 
 def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
@@ -201,7 +203,7 @@ def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
     from iree.runtime import save_archive_file
 
     path = os.path.join(folder, "parameters.irpa")
-    save_archive_file(dict(parameters), Path(path))
+    save_archive_file({key: packed(array) for key, array in parameters.items()}, Path(path))
     return [f"--parameters={PARAMETER_SCOPE}={path}"]
 
 

@@ -278,6 +278,11 @@ QUIRKS = (
         not_shown="it needs a Vulkan device",
     ),
     Quirk(
+        "wide-elements",
+        "constants and parameters whose elements have 128 bits crash the compiler, and it has no fill for them",
+        (f"{_PASSES}/wide_complex.py",),
+    ),
+    Quirk(
         "long-blocks",
         "sorted blocks of 64 do not compile for Metal",
         ("lower/linalg/sorting.py",),

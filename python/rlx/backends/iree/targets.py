@@ -31,6 +31,7 @@ from rlx.backends.iree.architectures import (
 )
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.costs import Costs
+from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.errors import CompileError
 
 _COMMON = (
@@ -193,14 +194,15 @@ class _Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these.
+# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these; `_with_made` adds those
+# that are held as one of them.
 _UNSUPPORTED = {
     ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
     ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
     ("vulkan", "adreno"): {"f64", "i64", "bf16", "i8", "u8", "bool"},
     **{("vulkan", arch): {"f64", "bf16"} for arch in ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4")},
     ("metal", "default"): {"f64", "bf16"},
-    ("vmvx", "default"): {"f16", "bf16", "c64"},
+    ("vmvx", "default"): {"f16", "bf16", "c64", "u64"},
 }
 # The least that devices with Vulkan have, and storage of bytes, which is needed for bool: if bytes were stored in words, the
 # last ones of a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
@@ -371,7 +373,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         ladder=tuple(dict.fromkeys((*rung, *session_flags) for rung in base.ladder)),
         process_flags=process_flags,
         device=base.device if chosen == family.default_arch else "",
-        unsupported_dtypes=frozenset(_UNSUPPORTED.get((name, chosen), ())),
+        unsupported_dtypes=_with_made(_UNSUPPORTED.get((name, chosen), frozenset())),
         notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",
         host_features=host_features() if name == "cpu" and chosen == "host" else "",
@@ -381,6 +383,23 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         and not any(flag.startswith(_TARGET_FLAG) for flag in extra_flags)
         and (host_cpu() or set()) >= _BYTE_PRODUCTS,
     )
+
+
+def _with_made(lacking: Iterable[str]) -> frozenset[str]:
+    """The dtypes that a target lacks, with those of which programs hold the numbers as others that it lacks.
+
+    Unsigned integers are held as signed ones, storage dtypes as i8, and complex numbers as their parts.
+    """
+    made = {kind.name: _held_as(kind) for kind in DTYPES}
+    return frozenset(name for name, parts in made.items() if name in lacking or parts & {*lacking})
+
+
+def _held_as(kind: DType) -> set[str]:
+    if kind.storage:
+        return {"i8"}
+    if kind.kind == "unsigned":
+        return {f"i{kind.bits}"}
+    return {"c64", kind.part.name} if kind.is_complex else set()
 
 
 _TARGET_FLAG = "--iree-llvmcpu-target-"  # what chooses the CPU

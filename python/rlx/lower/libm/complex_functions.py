@@ -1,4 +1,4 @@
-"""Functions of c64 scalars, on real and imaginary parts.
+"""Functions of complex scalars, on real and imaginary parts.
 
 The complex dialect's own expansions lose most digits in sqrt, log near the unit circle and tanh, give NaN for arg 0 and
 overflow in the middle of a result that does not. Here branch cuts are NumPy's, and infinities follow C99, annex G, except
@@ -11,21 +11,24 @@ import math
 from collections.abc import Callable
 
 from rlx import mlir
-from rlx.ir.dtype import f32
-from rlx.lower.libm import trigonometry
+from rlx.ir.dtype import f64
+from rlx.lower.libm import functions, trigonometry
 from rlx.lower.libm.powers import exact_log, exp_pair, ln2_pair, log_pair
 from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.words import with_sign_of
 
 _Parts = tuple["mlir.Value", "mlir.Value"]
 
-# Sizes that are squared safely, and the factor that brings others there. Its square root is a power of two, too.
-_SAFE = 2.0**60
-_FACTOR = 2.0**66
+# The sizes that are squared safely are those up to a power of two and from its inverse on; a factor, which is another power
+# of two, brings others there. Exponents of both, by the dtype of the parts; that of a factor is even.
+_SAFE = {"f32": 60, "f64": 500}
+_FACTOR = {"f32": 66, "f64": 540}
+# From here on the real part of tanh is 1, and squares of exp(-x) do not count beside 1.
+_FAR = {"f32": 10.0, "f64": 20.0}
 
 
 def activation(s: Scalars, kind: str, z: mlir.Value) -> mlir.Value:
-    """An activation on a c64 scalar; `abs` gives an f32."""
+    """An activation on a complex scalar; `abs` gives a real one."""
     r, x, y = _real(s), s.complex.re(z), s.complex.im(z)
     if kind == "abs":
         return hypot(r, x, y)
@@ -119,7 +122,12 @@ def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts
 
 
 def _real(s: Scalars) -> Scalars:
-    return Scalars(f32)
+    return Scalars(s.dtype.part)
+
+
+def _library(r: Scalars, kind: str, x: mlir.Value) -> mlir.Value:
+    """A function that compilers expand for f32, and not for f64."""
+    return functions.FUNCTIONS[kind](r, x) if r.dtype is f64 else getattr(r.math, kind)(x)
 
 
 def _split(s: Scalars, z: mlir.Value) -> _Parts:
@@ -132,8 +140,9 @@ def _joined(s: Scalars, parts: _Parts) -> mlir.Value:
 
 def _scale(r: Scalars, size: mlir.Value) -> _Parts:
     """A power of two that brings a size where squares are exact in range, and its inverse."""
-    up, down, one = r.constant(_FACTOR), r.constant(1 / _FACTOR), r.constant(1.0)
-    small, large = r.compare("lt", size, r.constant(1 / _SAFE)), r.compare("gt", size, r.constant(_SAFE))
+    bits, safe, one = _FACTOR[r.dtype.name], _SAFE[r.dtype.name], r.constant(1.0)
+    up, down = r.constant(2.0**bits), r.constant(2.0**-bits)
+    small, large = r.compare("lt", size, r.constant(2.0**-safe)), r.compare("gt", size, r.constant(2.0**safe))
     return r.select(small, up, r.select(large, down, one)), r.select(small, down, r.select(large, up, one))
 
 
@@ -191,8 +200,8 @@ def _log(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     near = r.arith.andi(*bounds)
     ratio = r.select(r.compare("eq", large, zero), zero, r.div(small, large))
     argument = r.select(near, _size_squared_less_one(r, large, small), r.mul(ratio, ratio))
-    base = r.select(near, zero, r.math.log(large))
-    real = r.math.fma(r.constant(0.5), r.math.log1p(argument), base)
+    base = r.select(near, zero, functions.FUNCTIONS["log"](r, large))
+    real = r.math.fma(r.constant(0.5), _library(r, "log1p", argument), base)
     infinite = r.arith.ori(_is_infinite(r, x), _is_infinite(r, y))
     return r.select(infinite, r.constant(math.inf), real), trigonometry.atan2(r, y, x)
 
@@ -218,7 +227,7 @@ def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     high, low = log_pair(r, square, exact_log)
     low = r.add(low, r.div(lost, square))
     # The factor is 2^n: log|z| is half of that, less n·log 2.
-    bits = int(math.log2(_FACTOR))
+    bits = _FACTOR[r.dtype.name]
     one, zero = r.constant(1.0), r.constant(0.0)
     scaled_up, scaled_down = r.compare("gt", factor, one), r.compare("gt", inverse, one)
     count = r.select(scaled_up, r.constant(-bits), r.select(scaled_down, r.constant(bits), zero))
@@ -256,7 +265,7 @@ def _sqrt(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
 
 def _root_of_inverse(r: Scalars, factor: mlir.Value) -> mlir.Value:
     """1/√factor, for a factor that `_scale` gave."""
-    one, root = r.constant(1.0), math.sqrt(_FACTOR)
+    one, root = r.constant(1.0), 2.0 ** (_FACTOR[r.dtype.name] // 2)
     scaled_down = r.compare("lt", factor, one)
     other = r.select(scaled_down, r.constant(root), one)
     return r.select(r.compare("gt", factor, one), r.constant(1 / root), other)
@@ -282,11 +291,11 @@ def _hyperbolic(r: Scalars, y: mlir.Value) -> tuple[_Parts, _Parts]:
     """Cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
     size = r.math.absf(y)
     half, one = r.constant(0.5), r.constant(1.0)
-    u = r.math.expm1(size)
+    u = _library(r, "expm1", size)
     inverse = r.div(u, r.add(u, one))
     cosh = r.math.fma(r.mul(half, u), inverse, one)
     sinh = r.mul(half, r.add(u, inverse))
-    large = r.compare("gt", size, r.constant(20.0))  # exp(-40) does not count
+    large = r.compare("gt", size, r.constant(20.0))  # exp(-40) does not count, in either dtype
     root = r.math.exp(r.mul(half, size))
     factor = r.select(large, root, one)
     half_root = r.mul(half, root)
@@ -320,7 +329,7 @@ def _tanh(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     root = r.math.sqrt(r.add(square, one))
     under = r.math.fma(beta, square, one)
     real, imaginary = r.div(r.mul(r.mul(beta, root), sinh), under), r.div(tangent, under)
-    far = r.compare("gt", size, r.constant(10.0))  # there tanh x is 1
+    far = r.compare("gt", size, r.constant(_FAR[r.dtype.name]))
     decay = r.math.exp(r.neg(size))
     twice = r.mul(trigonometry.sin(r, y), trigonometry.cos(r, y))
     far_imaginary = r.mul(r.mul(r.mul(twice, r.constant(4.0)), decay), decay)

@@ -6,17 +6,22 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from rlx import mlir
-from rlx.ir.dtype import DType, c64, f32, f64
+import numpy as np
 
-_NARROW = ("f16", "bf16")
-_STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
+from rlx import mlir
+from rlx.ir.dtype import DType, f32, f64
 
 
 @cache
 def storage_type(dtype: DType) -> mlir.Type:
-    """The element type in which a dtype is stored: signless for unsigned integers."""
-    return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
+    """The element type in which a dtype is stored: signless for unsigned integers, a byte of bits for storage dtypes."""
+    text = f"i{8 * dtype.itemsize}" if dtype.storage or dtype.is_integer else dtype.mlir
+    return mlir.ir.Type.parse(text, context=mlir.context())
+
+
+def signless(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """An array of a dtype as one of the elements in which it is stored."""
+    return array.view(f"i{dtype.itemsize}") if dtype.storage or dtype.kind == "unsigned" else array
 
 
 def constant(value: Any, element: mlir.Type) -> mlir.Value:
@@ -49,16 +54,23 @@ def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> 
     return arith.select(arith.cmpi(arith.CmpIPredicate.ult, distance, limit), value, short)
 
 
+def storage_floats() -> Any:
+    """The module of conversions of storage floats, which uses this one."""
+    from rlx.lower.libm import storage_floats as found
+
+    return found
+
+
 class Scalars:
     """Emits arith, math and complex ops on scalars of one dtype.
 
-    f16 and bf16 are computed in f32 (`enter` and `leave`): CPUs have no f16 library functions, and one operation on f32
-    rounds to the same f16.
+    Dtypes of which `compute` is another one are computed in that (`enter` and `leave`). f16 and bf16 are in f32: CPUs have
+    no f16 library functions, and one operation on f32 rounds to the same f16.
     """
 
     def __init__(self, dtype: DType):
         self.outer = dtype
-        self.dtype = f32 if dtype.name in _NARROW else dtype
+        self.dtype = dtype.compute
         self.element = storage_type(self.dtype)
         self.arith = mlir.dialect("arith")
         self.math = mlir.dialect("math")
@@ -66,11 +78,27 @@ class Scalars:
 
     def enter(self, value: mlir.Value) -> mlir.Value:
         """A stored scalar as one to compute with."""
-        return self.arith.extf(self.element, value) if self.outer.name in _NARROW else value
+        outer = self.outer
+        if outer is self.dtype:
+            return value
+        if not outer.storage:
+            return self.arith.extf(self.element, value)
+        if outer.is_float:
+            return storage_floats().decoded(self, value, outer)
+        unused = self.constant(8 * outer.itemsize - outer.bits)
+        value = self.arith.shli(value, unused)
+        return (self.arith.shrsi if outer.is_signed else self.arith.shrui)(value, unused)
 
     def leave(self, value: mlir.Value) -> mlir.Value:
         """A computed scalar as one to store."""
-        return self.arith.truncf(storage_type(self.outer), value) if self.outer.name in _NARROW else value
+        outer = self.outer
+        if outer is self.dtype:
+            return value
+        if not outer.storage:
+            return self.arith.truncf(storage_type(outer), value)
+        if outer.is_float:
+            return storage_floats().encoded(self, value, outer)
+        return self.arith.andi(value, self.constant((1 << outer.bits) - 1))
 
     def constant(self, value: Any) -> mlir.Value:
         return constant(value, self.element)
@@ -190,17 +218,43 @@ class Scalars:
         target = self.outer
         if source is target:
             return value
+        if target.is_complex:
+            return self._convert_complex(value, source)
+        if source.is_complex and not target.is_bool:
+            value, source = self.complex.re(value), source.part
+        if source.storage and source.is_float:
+            if target.is_bool:
+                return storage_floats().is_not_zero(value, source)
+            if target is f64:  # which has no number of `source` among those that may count as zero
+                return storage_floats().decoded(self, value, source)
         from_scalars = Scalars(source)
         value = from_scalars.enter(value)
         source = from_scalars.dtype
         if target.is_bool:
             return from_scalars.compare("ne", value, from_scalars.constant(0))
-        if target.is_complex:
-            real = Scalars(f32).convert(value, source)
-            return self.complex.create_(storage_type(c64), real, constant(0, storage_type(f32)))
-        if source.is_complex:
-            value, source = self.complex.re(value), f32
+        if target.storage and target.is_float and source.bits > 16:
+            wide = Scalars(source if source.is_float else f32)
+            exact = value if source.is_float else wide.from_shortened(value, source)
+            return storage_floats().encoded(wide, exact, target)
         return self.leave(self._convert_real(value, source))
+
+    def _convert_complex(self, value: mlir.Value, source: DType) -> mlir.Value:
+        parts = Scalars(self.dtype.part)
+        if source.is_complex:
+            real, imaginary = self.complex.re(value), self.complex.im(value)
+            return self.complex.create_(
+                self.element, parts.convert(real, source.part), parts.convert(imaginary, source.part)
+            )
+        return self.complex.create_(self.element, parts.convert(value, source), parts.constant(0))
+
+    def from_shortened(self, value: mlir.Value, source: DType) -> mlir.Value:
+        """An integer of 32 or 64 bits as an f32 such that rounding it to 14 digits or fewer gives what is nearest to the integer.
+
+        Of a longer number the last bits are left out, eight at a time, until it has at most 24 digits: at least 16 then.
+        """
+        for dropped in range(8, source.bits - 16, 8):
+            value = _with_digits(value, source, 16 + dropped, dropped)
+        return self.from_integer(value, signed=source.is_signed)
 
     def _convert_real(self, value: mlir.Value, source: DType) -> mlir.Value:
         target = self.dtype
@@ -208,12 +262,13 @@ class Scalars:
             return value
         if target.is_float:
             if source.is_float:
-                if source.name == "f64" and self.outer.name in _NARROW:
+                if source is f64 and self.outer is not f32:
                     return self._rounded_to_odd(value)
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
             if self.outer.name == "bf16" and source.itemsize > 2:
-                return self._rounded_to_bf16_once(value, source)
+                # f16 needs none of this: all that f32 does not hold are beyond its range.
+                return self.from_shortened(value, source)
             return self.from_integer(value, signed=source.is_signed and not source.is_bool)
         if source.is_float:
             return self._saturate(value, source)
@@ -236,16 +291,6 @@ class Scalars:
         converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
         return self.arith.addf(converted, self.constant(0.0))
 
-    def _rounded_to_bf16_once(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """An integer of 32 or 64 bits as an f32 such that rounding it to bf16 gives what is nearest to the integer.
-
-        f16 needs none of this: all that f32 does not hold are beyond its range.
-        """
-        if source.itemsize == 8:
-            exact = _with_digits(value, source, 53, 11)
-            return self._rounded_to_odd(Scalars(f64).from_integer(exact, signed=source.is_signed))
-        return self.from_integer(_with_digits(value, source, 24, 8), signed=source.is_signed)
-
     def _rounded_to_odd(self, value: mlir.Value) -> mlir.Value:
         """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
 
@@ -266,13 +311,16 @@ class Scalars:
     def _saturate(self, value: mlir.Value, source: DType) -> mlir.Value:
         """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""
         from_scalars = Scalars(source)
-        bits = 8 * self.dtype.itemsize
-        least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if self.dtype.is_signed else (0, (1 << bits) - 1)
+        least, most = int(self.outer.min), int(self.outer.max)
         above = from_scalars.compare("ge", value, from_scalars.constant(float(most + 1)))
         # least - 1 may not be representable; least itself always is.
         below = from_scalars.compare("le", value, from_scalars.constant(float(least)))
         outside = self.arith.ori(self.arith.ori(above, below), from_scalars.is_nan(value))
         safe = self.arith.select(outside, from_scalars.constant(0), value)
-        result = (self.arith.fptosi if self.dtype.is_signed else self.arith.fptoui)(self.element, safe)
+        if self.dtype.bits < 32:  # not every compiler has a conversion to so few bits
+            wide = self.arith.fptosi(mlir.ir.IntegerType.get_signless(32), safe)
+            result = self.arith.trunci(self.element, wide)
+        else:
+            result = (self.arith.fptosi if self.dtype.is_signed else self.arith.fptoui)(self.element, safe)
         result = self.arith.select(above, self.constant(most), result)
         return self.arith.select(below, self.constant(least), result)

@@ -20,9 +20,6 @@ class Format:
     bias: int
 
 
-_FORMATS = {"f32": Format(32, 23, 127), "f64": Format(64, 52, 1023)}
-
-
 class Words:
     """Emits operations on integers as wide as a float dtype; all wrap around.
 
@@ -33,7 +30,9 @@ class Words:
     def __init__(self, s: Scalars):
         self.s = s
         self.arith = s.arith
-        self.format = _FORMATS[s.dtype.name]
+        layout = s.dtype.float_format
+        assert layout is not None
+        self.format = Format(s.dtype.bits, layout.mantissa, layout.bias)
         self.integer = mlir.ir.IntegerType.get_signless(self.format.width)
         self.float = s.element
 

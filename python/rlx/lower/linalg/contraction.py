@@ -1,4 +1,4 @@
-"""Contractions: named linalg ops where they fit, f32 accumulation for f16 and bf16."""
+"""Contractions: named linalg ops where they fit, accumulated in the dtype that the factors are computed in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, f32
+from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Indexed, Loops, product_of
@@ -18,7 +18,7 @@ from rlx.ops.contraction.contraction import free_axes
 
 def accumulator(dtype: DType) -> DType:
     """The dtype in which a contraction adds up."""
-    return f32 if dtype.name in ("f16", "bf16") else dtype
+    return dtype.compute
 
 
 def rounded(low: Loops, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
@@ -44,7 +44,7 @@ def is_empty(*dims: Dim) -> bool:
 def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir.Value:
     dims, dtype = results[0].dims, results[0].dtype
     if dtype.is_complex:
-        return _of_parts(low, results[0], lhs, rhs, partial(matmul, low, [results[0].with_dtype(f32)]))
+        return _of_parts(low, results[0], lhs, rhs, partial(matmul, low, [results[0].with_dtype(dtype.part)]))
     if rhs.shape.rank == 2:
         rows, (k, n) = product_of(lhs.shape.dims[:-1]), rhs.shape.dims
         flat = low.reshape(lhs.value, lhs.shape.dims, (rows, k))
@@ -105,17 +105,17 @@ def contraction_loop(
 
 def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:
     """A product of complex matrices out of four of real ones, which a compiler has fast code for."""
-    dialect, real, element = mlir.dialect("complex"), storage_type(f32), storage_type(result.dtype)
+    dialect, element, parts = mlir.dialect("complex"), storage_type(result.dtype), result.dtype.part
 
     def part(x: Lowered, of: Callable[[mlir.Value], mlir.Value]) -> Lowered:
-        return Lowered(low.map(x.shape.dims, real, [x], of), x.shape.with_dtype(f32))
+        return Lowered(low.map(x.shape.dims, storage_type(parts), [x], of), x.shape.with_dtype(parts))
 
     def term(left: Callable[[mlir.Value], mlir.Value], right: Callable[[mlir.Value], mlir.Value]) -> Lowered:
-        return Lowered(product(part(lhs, left), part(rhs, right)), result.with_dtype(f32))
+        return Lowered(product(part(lhs, left), part(rhs, right)), result.with_dtype(parts))
 
     re, im = dialect.re, dialect.im
     terms = [term(re, re), term(im, im), term(re, im), term(im, re)]
-    s = Scalars(f32)
+    s = Scalars(parts)
     return low.map(result.dims, element, terms, lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d)))
 
 
@@ -162,7 +162,7 @@ def dot_general(
     if dtype.is_complex:
         axes = {"lhs_contracting": lhs_contracting, "rhs_contracting": rhs_contracting}
         axes |= {"lhs_batch": lhs_batch, "rhs_batch": rhs_batch}
-        real = partial(dot_general, low, [results[0].with_dtype(f32)], **axes)
+        real = partial(dot_general, low, [results[0].with_dtype(dtype.part)], **axes)
         return _of_parts(low, results[0], lhs, rhs, real)
     if lhs_batch:
         left = arranged(lhs, lhs_batch, left_free, lhs_contracting)

@@ -11,22 +11,25 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, f32, f64
+from rlx.ir.dtype import DType, f64
+from rlx.ir.dtype import i64 as i64_dtype
 from rlx.ir.shape import Shape
 from rlx.lower.libm import complex_functions, functions, trigonometry
-from rlx.lower.libm.scalars import Scalars, storage_type
+from rlx.lower.libm.scalars import Scalars, signless, storage_type
 from rlx.lower.libm.words import rounded, with_sign_of
 from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
+from rlx.lower.linalg.packing import packed_constant
 from rlx.lower.linalg.rules import Lowered, lowers
 
 
 @lowers("constant")
 def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Value:
-    signless = {"uint8": np.int8, "uint32": np.int32}.get(value.dtype.name)
-    stored = value.view(signless) if signless is not None else value
     if value.size == 0:
         return low.empty(results[0].dims, storage_type(results[0].dtype))
-    return low.arith.constant(tensor_type(results[0]), elements_to_mlir(stored))
+    found = packed_constant(low, value, results[0])
+    if found is not None:
+        return found
+    return low.arith.constant(tensor_type(results[0]), elements_to_mlir(signless(value, results[0].dtype)))
 
 
 @lowers("iota")
@@ -37,8 +40,6 @@ def iota(low: Loops, results: list[Shape], *, shape: tuple[Dim, ...], axis: int,
 
     def body(_: mlir.Value) -> mlir.Value:
         position = low.arith.index_cast(i64, low.scalar_index(axis))
-        from rlx.ir.dtype import i64 as i64_dtype
-
         return scalars.convert(position, i64_dtype)
 
     out = (low.empty(shape, storage_type(dtype)), tuple(range(rank)))
@@ -54,7 +55,7 @@ def dim_size(low: Loops, results: list[Shape], *, size: Any) -> mlir.Value:
 
 @lowers("cast")
 def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
-    if storage_type(dtype) == storage_type(x.shape.dtype):
+    if storage_type(dtype) == storage_type(x.dtype) and not (dtype.storage or x.dtype.storage):
         return x.value
     scalars = Scalars(dtype)
     return low.map(results[0].dims, storage_type(dtype), [x], lambda value: scalars.convert(value, x.shape.dtype))
@@ -99,7 +100,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 def _integer_power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """Square and multiply over all bits of the exponent, without branches; negative exponents truncate."""
-    bits = 8 * s.dtype.itemsize
+    bits = s.dtype.bits
     one, zero = s.constant(1), s.constant(0)
     result, base = one, a
     for bit in range(bits - 1 if s.dtype.is_signed else bits):
@@ -221,4 +222,4 @@ _COMPOSED: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
 }
 
 
-__all__ = ["activate", "f32", "power"]
+__all__ = ["activate", "power"]

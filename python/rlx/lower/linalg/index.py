@@ -14,10 +14,12 @@ from rlx.lower.linalg.rules import Lowered, lowers
 def clamped(low: Loops, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
     """A stored integer scalar as an index in [0, size)."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
-    if dtype.itemsize < 8:
-        index = (arith.extsi if dtype.is_signed else arith.extui)(i64, index)
     zero = low.constant(0, i64)
     last = arith.subi(arith.index_cast(i64, low.size(size)), low.constant(1, i64))
+    if dtype.bits < 64:
+        index = (arith.extsi if dtype.is_signed else arith.extui)(i64, index)
+    elif not dtype.is_signed:
+        index = arith.select(arith.cmpi(arith.CmpIPredicate.slt, index, zero), last, index)
     return arith.index_cast(low.index_type, arith.maxsi(arith.minsi(index, last), zero))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, f32, i64
+from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
@@ -29,10 +29,7 @@ def neutral(kind: str, dtype: DType) -> Any:
         return 1
     if dtype.is_float:
         return -np.inf if kind == "max" else np.inf
-    if dtype.is_bool:
-        return 0 if kind == "max" else 1
-    limits = np.iinfo(dtype.numpy)
-    return limits.min if kind == "max" else limits.max
+    return dtype.min if kind == "max" else dtype.max
 
 
 @lowers("reduce")
@@ -72,7 +69,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.
 
 
 def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, count: Any) -> mlir.Value:
-    s = Scalars(f32 if dtype.is_complex else dtype)
+    s = Scalars(dtype.part)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
 

@@ -9,10 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
-from rlx.backends.iree.passes.base import IreePass, create
+from rlx.backends.iree.passes.base import IreePass, create, hidden
 from rlx.backends.iree.passes.copies import copied
+from rlx.ir.attributes import elements_to_mlir
+from rlx.ir.dtype import from_mlir
 from rlx.ir.errors import CompileError, Error
 from rlx.ir.signature import (
     Declared,
@@ -22,6 +26,7 @@ from rlx.ir.signature import (
     declared_updates,
     prepares,
 )
+from rlx.lower.linalg.packing import PACKED
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ def _splat(value: float, type_: Any) -> Any:
     if isinstance(element, ir.FloatType):
         return ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get(element, value))
     if isinstance(element, ir.ComplexType):
-        return ir.Attribute.parse(f"dense<({value:e}, 0.0)> : {type_}")
+        dtype = from_mlir(str(element))
+        return elements_to_mlir(np.broadcast_to(np.array(value, dtype.numpy), type_.shape))
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(value)))
 
 
@@ -119,10 +125,13 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     """Let a function take inputs only, and return only the results that do not update a state."""
     ir, block = mlir.ir, function.entry_block
     arguments, updates = declared_arguments(function), declared_updates(function)
+    packed = [name.value for name in function.attributes[PACKED]] if PACKED in function.attributes else []
     with ir.InsertionPoint.at_block_begin(block):
         for argument, declared in zip(block.arguments, arguments, strict=True):
             if declared.kind != "input":
-                argument.replace_all_uses_with(globals_.load(declared, argument.type))
+                loaded = globals_.load(declared, argument.type)
+                # Otherwise the compiler would unpack it once, and keep both forms.
+                argument.replace_all_uses_with(hidden(loaded) if declared.name in packed else loaded)
     end = block.operations[len(block.operations) - 1].operation
     returned = list(end.operands)
     with end.location, ir.InsertionPoint(end):
@@ -143,6 +152,7 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
     for name in (
         "arg_attrs",
+        PACKED,
         *(() if prepares(function) else ("res_attrs",)),
     ):  # this information is in the globals now
         if name in function.attributes:

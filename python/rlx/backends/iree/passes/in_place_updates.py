@@ -94,6 +94,8 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
     for op in [op.operation for op in module.body.operations]:
         if op.name != "util.global" or op.attributes["sym_name"].value not in names:
             continue
+        if "initial_value" not in op.attributes:  # an initializer fills it already
+            continue
         value, name = op.attributes["initial_value"], op.attributes["sym_name"].value
         del op.attributes["initial_value"]
         signature = {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))}
