@@ -240,6 +240,9 @@ class Emitter:
 
     def concatenate(self, xs: Sequence[Lowered], axis: int) -> Lowered:
         """Joined along an axis."""
+        kind = xs[0].dtype
+        if kind.bits == 2:  # XLA's CPU client (jaxlib 0.10.2) aborts the process
+            return self.convert(self.concatenate([self.convert(x, kind.compute) for x in xs], axis), kind)
         dims = list(xs[0].dims)
         dims[axis] = sum(x.dims[axis] for x in xs)
         return self.one("concatenate", xs, dims, xs[0].dtype, {"dimension": integer(axis)})
