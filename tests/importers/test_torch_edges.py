@@ -147,7 +147,20 @@ SLOPES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "std of equal elements": (torch.std, _ONES),
     "det": (lambda x: linalg.det(x), _f32([1, 2], [3, 5])),
     "logdet": (lambda x: torch.logdet(x), _f32([2, 1], [1, 2])),
+    **{
+        f"cross entropy of a sigmoid, {t}": (
+            lambda x, t=t: _entropy(x, t),
+            _f32(-_INF, -200, -104, -103, -89, -50, 0, 50, 89, _INF),
+        )
+        for t in (0.0, 0.25, 1.0)
+    },
+    "atan2 at the origin": (lambda x: torch.atan2(x, x.detach() * x).sum(), _f32(0, -0.0, 1e-30, -1e-30, 1, -2)),
+    "atan2 by the other": (lambda x: torch.atan2(x.detach() * 0, x).sum(), _f32(0, -0.0, 1e-30, -1e-30, 1, -2)),
 }
+
+
+def _entropy(x: Any, target: float) -> Any:
+    return fun.binary_cross_entropy(torch.sigmoid(x), torch.full_like(x, target), reduction="sum")
 
 
 @pytest.mark.parametrize("name", SLOPES)

@@ -16,6 +16,9 @@ from rlx.ops.norm import widened
 from rlx.ops.shape.arrange import moveaxis
 from rlx.ops.surface import helper
 
+# PyTorch divides by the variance of a probability, or by this.
+_LEAST_VARIANCE = 1e-12
+
 
 def _classes_last(b: Builder, x: Any, axis: int | None, name: str) -> tuple[Tensor, int]:
     """Scores of classes with the classes as their last axis, and which axis that was: by default 1, of a vector 0."""
@@ -195,8 +198,20 @@ def binary_cross_entropy(
     """
     p, t = together(b, prediction, target)
     x, wide = widened(b, p), widened(b, t)
-    losses = -(wide * _bounded_log(b, x) + (1.0 - wide) * _bounded_log(b, 1.0 - x))
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        """That of PyTorch: bounded, so that with the slope of a sigmoid that is 0 it is 0."""
+        x, t = args
+        by_target = _bounded_log(b, 1.0 - x) - _bounded_log(b, x)
+        return (tangents[0] * ((x - t) / b.maximum((1.0 - x) * x, _LEAST_VARIANCE)) + tangents[1] * by_target,)
+
+    losses = b.custom_fn(_cross_entropies, x, wide, jvp=slope)
     return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, p)
+
+
+def _cross_entropies(p: Tensor, t: Tensor) -> Tensor:
+    b = p.builder
+    return -(t * _bounded_log(b, p) + (1.0 - t) * _bounded_log(b, 1.0 - p))
 
 
 def _margins(b: Builder, margin: Any, slack: Tensor) -> Tensor:

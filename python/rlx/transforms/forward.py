@@ -170,6 +170,27 @@ class Body:
         results = self.engine.run(self.block, inner)
         return results, [self.engine.tangent(r) for r in results]
 
+    def partial(self, arguments: Sequence[Tensor], position: int) -> Tensor:
+        """See `partial`."""
+        return partial(self.engine.builder, self.block, self.scope, arguments, position)
+
+
+def partial(b: Builder, block: mlir.Block, scope: Scope, arguments: Sequence[Tensor], position: int) -> Tensor:
+    """The derivative, element by element, of the only result of a block of elementwise ops by one of its arguments.
+
+    Args:
+        b: Where to emit.
+        block: The block.
+        scope: The tensors for values from outside of it.
+        arguments: The tensors for its arguments.
+        position: Which argument; it has the shape of the result.
+    """
+    engine, inner = Forward(b), Scope(b, scope)
+    inner.bind(block.arguments, arguments)
+    engine.seed(arguments[position], b.ones_like(arguments[position]))
+    (result,) = engine.run(block, inner)
+    return rules.or_zeros(b, engine.tangent(result), result.shape)
+
 
 def linear_jvp(b: Builder, card: Card, primals: list[Any], tangents: list[Any], attributes: dict[str, Any]) -> Any:
     """The tangent of an op that is linear in groups of operands: the sum of the op applied to the tangents of each group."""

@@ -17,6 +17,7 @@ from rlx.ops import rules
 from rlx.ops.backward import backward
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
+from rlx.transforms.forward import partial
 from rlx.transforms.scope import Scope
 
 Pull = Callable[[list[Tensor | None]], Sequence[Any]]
@@ -292,6 +293,10 @@ class Body:
             Cotangents of the last arguments.
         """
         return adjoint(self.engine.builder, self.plain, fixed, shapes, cotangents)
+
+    def partial(self, arguments: Sequence[Tensor], position: int) -> Tensor:
+        """See `forward.partial`."""
+        return partial(self.engine.builder, self.block, self.scope, arguments, position)
 
     def vjp(
         self,

@@ -21,6 +21,7 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.jax import incomplete_beta
 from rlx.importers.jax.primitives import accepts, primitives
+from rlx.importers.stablehlo.choices import is_inert
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
 from rlx.ir.builder import Tensor
@@ -29,7 +30,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.packages import required
 from rlx.ir.traces import place_of
 
-_BETA = "regularized_incomplete_beta"
+_BETA, _POLYGAMMA = "regularized_incomplete_beta", "polygamma"
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.
 _DERIVED = (
     "custom_jvp_call",
@@ -40,6 +41,12 @@ _DERIVED = (
     "round",
     "bitcast_convert_type",
     "custom_linear_solve",
+    "lgamma",
+    "cumprod",
+    "cummax",
+    "cummin",
+    "cumlogsumexp",
+    _POLYGAMMA,
     "erfc",
     "erf_inv",
     "digamma",
@@ -220,7 +227,9 @@ class _Derived:
         """The results for operands, or for each of their elements where the call takes scalars."""
         if lifted and self._call.primitive.name not in primitives.rules:
             return self._plain(g, operands, True)
-        if lifted or not self._rule:
+        # JAX differentiates it by its second argument.
+        is_underived = self._call.primitive.name == _POLYGAMMA and not is_inert(operands[0].value)
+        if lifted or is_underived or not self._rule:
             return self._forward(g, *operands)
         results = g.custom_fn(lambda *xs: tuple(self._forward(g, *xs)), *operands, **self._rule)
         return [results] if isinstance(results, Tensor) else list(results)
@@ -241,6 +250,8 @@ class _Derived:
 
     def _bound(self, *args: Any) -> Any:
         """The primitive, as a function of JAX's arrays."""
+        if self._call.primitive.name == "clamp":  # JAX cannot differentiate it by scalar bounds of an array
+            args = tuple(required("jax.numpy", "rlx.from_jax").broadcast_arrays(*args))
         given = self._call.primitive.get_bind_params(dict(self._call.params))
         subfunctions, params = given if isinstance(given, tuple) else ((), given)
         results = self._call.primitive.bind(*subfunctions, *args, **params)
@@ -282,6 +293,8 @@ class _Derived:
         args, moved = flat[: len(taken)], flat[len(taken) :]
         if self._call.primitive.name == _BETA:
             return [incomplete_beta.tangent(self._bound, args, moved)]
+        if self._call.primitive.name == _POLYGAMMA:
+            return list(jax.jvp(lambda x: self._bound(args[0], x)[0], args[1:], moved[1:])[1:])
         tangents = [_tangent(jax, a, t) for a, t in zip(taken, moved, strict=True)]
         results, out = jax.jvp(self._bound, list(args), tangents)
         return [_or_value(r, t) for r, t in zip(results, out, strict=True)]

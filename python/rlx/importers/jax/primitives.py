@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.importers.closed_forms import integer_power
 from rlx.importers.table import Table
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -21,6 +22,16 @@ def accepts(name: str, params: dict[str, Any]) -> dict[str, Any]:
 @primitives("stop_gradient")
 def stop_gradient(g: Any, x: Tensor) -> Tensor:
     return g.stop_gradient(x) if x.dtype.is_inexact else x
+
+
+@primitives("logistic")
+def logistic(g: Any, x: Tensor) -> Tensor:
+    return g.sigmoid(x)
+
+
+@primitives("integer_pow")
+def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
+    return integer_power(g, x, y)
 
 
 @primitives("cholesky")

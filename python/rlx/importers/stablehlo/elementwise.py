@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
+from rlx.importers.stablehlo.choices import chosen
 from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.spelled import (
+    factor_of_power,
+    factors_of_odd,
+    factors_of_xlogy,
+    is_one,
+    operand_of_odds,
+    operand_of_sigmoid,
+    operands_of_logaddexp,
+)
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
 
 # The ops that correspond to one method of graphs: name of the op, name of the method.
 _METHODS = {
-    "abs": "abs",
     "add": "add",
     "and": "bitwise_and",
     "atan2": "atan2",
@@ -26,10 +36,8 @@ _METHODS = {
     "floor": "floor",
     "imag": "imag",
     "is_finite": "isfinite",
-    "log": "log",
     "log_plus_one": "log1p",
     "logistic": "sigmoid",
-    "multiply": "mul",
     "negate": "neg",
     "not": "bitwise_not",
     "or": "bitwise_or",
@@ -37,8 +45,6 @@ _METHODS = {
     "power": "pow",
     "real": "real",
     "remainder": "fmod",
-    "round_nearest_even": "round",
-    "select": "where",
     "shift_right_logical": "shift_right_logical",
     "sign": "sign",
     "sine": "sin",
@@ -57,6 +63,34 @@ def method(name: str) -> Callable[..., Tensor]:
 
 for _op, _name in _METHODS.items():
     imports(_op)(method(_name))
+
+
+@imports("abs")
+def abs_(g: Any, x: Tensor) -> Tensor:
+    return absolute(g, x)
+
+
+@imports("multiply")
+def multiply(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
+    factors = factors_of_odd(a, b) if has_pieces and a.dtype.is_float else None
+    return g.mul(a, b) if factors is None else odd_product(g, *factors)
+
+
+@imports("select")
+def select(g: Any, condition: Tensor, x: Tensor, y: Tensor, *, has_pieces: bool) -> Tensor:
+    if not has_pieces:
+        return g.where(condition, x, y)
+    if (pair := operands_of_logaddexp(condition, x, y)) is not None:
+        return logaddexp(g, *pair, g.where(condition, x, y))
+    if (factors := factors_of_xlogy(condition, x, y)) is not None:
+        first, second, kind = factors
+        return product_with_log(g, first, second, g.where(condition, x, y), kind)
+    return chosen(g, condition, x, y)
+
+
+@imports("round_nearest_even")
+def round_nearest_even(g: Any, x: Tensor) -> Tensor:
+    return g.stop_gradient(g.round(x))  # RLX counts it as the identity
 
 
 @imports("maximum")
@@ -81,8 +115,15 @@ def rsqrt(g: Any, x: Tensor) -> Tensor:
 
 
 @imports("divide")
-def divide(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    return g.binary("trunc_div" if a.dtype.is_integer else "div", a, b)
+def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
+    if a.dtype.is_integer:
+        return g.binary("trunc_div", a, b)
+    if has_pieces and a.dtype.is_float and is_one(a):
+        if (x := operand_of_sigmoid(b)) is not None:
+            return g.sigmoid(x)
+        if (power := factor_of_power(b)) is not None:
+            return inverse_power(g, *power)
+    return g.binary("div", a, b)
 
 
 @imports("shift_left")
@@ -111,9 +152,15 @@ def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_
     return g.compare(comparison_direction.lower(), a, b)
 
 
+@imports("log")
+def log(g: Any, x: Tensor, *, has_pieces: bool) -> Tensor:
+    ratio = operand_of_odds(x) if has_pieces else None
+    return g.log(x) if ratio is None else logit(g, ratio)
+
+
 @imports("clamp")
 def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    return minimum(g, maximum(g, x, low), high)
+    return clamped(g, low, x, high) if x.dtype.is_float else minimum(g, maximum(g, x, low), high)
 
 
 @imports("round_nearest_afz")

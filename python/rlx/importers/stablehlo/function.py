@@ -12,9 +12,11 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.stablehlo import large
 from rlx.importers.stablehlo.chlo import as_custom_calls
+from rlx.importers.stablehlo.choices import erase_unread
 from rlx.importers.stablehlo.held import Held
 from rlx.importers.stablehlo.large import Constants
 from rlx.importers.stablehlo.rules import imports
+from rlx.importers.stablehlo.spelled import by_name
 from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
@@ -173,6 +175,8 @@ class _Import:
             ]
             results = self._inlined(g, function, arguments)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
+            if self.kept is None:
+                erase_unread(g.function.entry_block)
         return g
 
     def results_in(self, g: Graph, function: mlir.FuncOp, operands: Sequence[Tensor], lifted: bool) -> list[Tensor]:
@@ -267,6 +271,9 @@ class _Import:
                     results = self.kept(g, number, operands, lifted)
             elif callee is None:
                 results = self._built(g, operation, operands, values, lifted)
+            elif self.kept is None and (build := by_name(self._function(callee, operation))) is not None:
+                with g.located(operation.location):
+                    results = [build(g, *operands)]
             else:
                 results = self._inlined(g, self._function(callee, operation), operands, lifted)
             values.update(zip(operation.results, results, strict=True))
@@ -301,6 +308,7 @@ class _Import:
             "regions": [Body(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
             "config": _config(op),
+            "has_pieces": self.kept is None,
         }
         attributes |= {n: v for n, v in details.items() if n in takes}
         operands = held.opened(g, operands)

@@ -46,7 +46,12 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
     def reduced(value: Tensor) -> Tensor:
         return _reduced(g, value, exponent_bits, mantissa_bits)
 
-    return g.custom_fn(reduced, x, vjp=lambda args, results, cotangents: reduced(cotangents[0]))
+    return g.custom_fn(
+        reduced,
+        x,
+        vjp=lambda args, results, cotangents: reduced(cotangents[0]),
+        jvp=lambda args, tangents: reduced(tangents[0]),
+    )
 
 
 def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:

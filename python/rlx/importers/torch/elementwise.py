@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rlx.importers import closed_forms
 from rlx.importers.torch.rules import Operand, Results, as_tensor, as_tensors, aten, common_dtype
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import bool_ as BOOL
@@ -27,7 +28,7 @@ _UNARY = {
 }
 # Two operands in the dtype of the result.
 _BINARY = {
-    **{name: name for name in ("maximum", "minimum", "atan2", "hypot", "copysign", "nextafter", "logaddexp")},
+    **{name: name for name in ("maximum", "minimum", "hypot", "copysign", "nextafter", "logaddexp")},
     **{name: name for name in ("remainder", "fmod", "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor")},
     "xlogy": "xlogy",
     "bitwise_left_shift": "left_shift",
@@ -63,6 +64,11 @@ for _op in ("floor", "ceil", "trunc"):
 # Of tensors that are never changed, a copy is the tensor.
 aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(lambda g, x: x)
 aten("resolve_conj", "resolve_neg")(lambda g, x, *rest: x)
+
+
+@aten("atan2")
+def atan2(g: Any, y: Any, x: Any, *, results: Results) -> Tensor:
+    return closed_forms.atan2(g, *as_tensors(g, results[0].dtype, y, x))
 
 
 @aten("detach")

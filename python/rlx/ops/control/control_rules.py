@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
@@ -86,7 +87,11 @@ class CustomFnRules(Card):
         forward, backward, rule = regions
         _check_derivable(no_derivative)
         if rule is None and backward is None:
-            return forward.run(inputs, input_tangents)
+            if not _is_pointwise(forward.block):
+                return forward.run(inputs, input_tangents)
+            moving = [i for i, t in enumerate(input_tangents) if t is not None]
+            terms = [input_tangents[i] * _partial(b, inputs, i, forward) for i in moving]
+            return _emitted_again(b, inputs, regions), [rules.total(b, terms)]
         results = _emitted_again(b, inputs, regions)
         moved = [or_zeros(b, t, x.shape) for t, x in zip(input_tangents, inputs, strict=True)]
         if rule is not None:
@@ -100,6 +105,15 @@ class CustomFnRules(Card):
         ((inputs,), (flags,)), (forward, backward, rule) = (operands, wanted), regions
         _check_derivable(no_derivative)
         outside = [None] * len(forward.captures)
+        if rule is None and backward is None and _is_pointwise(forward.block):
+
+            def multiplied(cotangents: Sequence[Tensor | None]) -> list[Any]:
+                (c,) = cotangents
+                wanted = c is not None
+                pulled = [c * _partial(b, inputs, i, forward) if f and wanted else None for i, f in enumerate(flags)]
+                return [*pulled, *outside]
+
+            return _emitted_again(b, inputs, regions), multiplied
         if rule is None and backward is None:
             results, pull_back = forward.vjp(inputs, flags)
 
@@ -111,10 +125,12 @@ class CustomFnRules(Card):
         results = _emitted_again(b, inputs, regions)
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
-            filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
-            if rule is None or backward is not None:
+            if backward is not None:
+                filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
                 return [*map(_float, backward.plain([*inputs, *results, *filled])), *outside]
-            return [*rule.adjoint(inputs, [x.shape for x in inputs], filled), *outside]
+            # Not zeros for results that are not used: their derivatives may be infinite.
+            assert rule is not None
+            return [*rule.adjoint(inputs, [x.shape for x in inputs], cotangents), *outside]
 
         return results, pull
 
@@ -131,6 +147,49 @@ class CustomFnRules(Card):
 
         batched_regions = [r and batched_region(r) for r in regions]
         return b.emit("custom_fn", (full,), regions=batched_regions, no_derivative=no_derivative)
+
+
+def _is_pointwise(block: mlir.Block) -> bool:
+    """Whether a block computes each element of its only result from those at the same place of its real arguments."""
+    results, arguments = opview.yielded(block), list(block.arguments)
+    shape = shape_of(results[0])
+    if len(results) != 1 or not shape.dtype.is_float:
+        return False
+    if any(shape_of(a).dtype.is_float and shape_of(a).dims != shape.dims for a in arguments):
+        return False
+    known, constants = set(arguments), set[mlir.Value]()
+    *body, _ = (view.operation for view in block.operations)
+    for op in body:
+        outside = [v for v in op.operands if v not in known]
+        is_constant = all(v in constants or v in outside for v in op.operands)  # of none, too
+        if not all(map(_is_constant, outside)) or not (is_constant or _is_elementwise(op)):
+            return False
+        known.update(op.results)
+        constants.update(op.results if is_constant else ())
+    return not any(shape_of(v).dtype.is_complex for v in known)
+
+
+def _is_constant(value: mlir.Value) -> bool:
+    while isinstance(value, mlir.OpResult) and value.owner.operation.name == "rlx.expand":
+        value = value.owner.operation.operands[0]
+    return isinstance(value, mlir.OpResult) and value.owner.operation.name == "rlx.constant"
+
+
+def _is_elementwise(op: mlir.Operation) -> bool:
+    if op.name == "rlx.custom_fn":
+        forward, backward, _ = map(opview.block_of, op.regions)
+        return forward is not None and backward is None and _is_pointwise(forward)
+    return opview.has_trait(op, "elementwise")
+
+
+def _partial(b: Builder, inputs: Sequence[Tensor], position: int, forward: Any) -> Tensor:
+    """The derivative of a function that `_is_pointwise`, which is one as well.
+
+    Computed forwards it takes the branch that `where` chooses. Backwards the zero that the other branch gets is multiplied by
+    the derivative there, which may be infinite.
+    """
+    region = b.region(lambda *t: forward.partial(t, position), [x.shape for x in inputs])
+    return b.emit("custom_fn", (list(inputs),), regions=[region, None, None])[0]
 
 
 def _check_derivable(no_derivative: str | None) -> None:

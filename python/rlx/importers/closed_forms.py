@@ -1,0 +1,140 @@
+"""Functions whose derivative is not that of the ops that compute them: a closed form that stays finite where those overflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.ir.builder import Tensor
+
+
+def integer_power(g: Any, x: Tensor, exponent: int) -> Tensor:
+    """`x**exponent` by multiplications, as JAX computes it."""
+    if exponent == 0:
+        return g.ones_like(x)
+    if exponent > 0 or not x.dtype.is_inexact:
+        return _product(x, exponent)
+    return inverse_power(g, x, -exponent)
+
+
+def inverse_power(g: Any, x: Tensor, exponent: int) -> Tensor:
+    """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        return (tangents[0] * (_product(1.0 / args[0], exponent + 1) * -float(exponent)),)
+
+    return g.custom_fn(lambda x: 1.0 / _product(x, exponent), x, jvp=slope)
+
+
+def _product(x: Tensor, exponent: int) -> Tensor:
+    """A positive power, by squares."""
+    result: Tensor | None = None
+    while True:
+        if exponent & 1:
+            result = x if result is None else result * x
+        exponent >>= 1
+        if not exponent:
+            assert result is not None
+            return result
+        x = x * x
+
+
+def logit(g: Any, x: Tensor) -> Tensor:
+    """`log(x/(1 - x))`, whose derivative is `1/(x·(1 - x))`."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        return (tangents[0] / (args[0] * (1.0 - args[0])),)
+
+    return g.custom_fn(lambda x: g.log(x / (1.0 - x)), x, jvp=slope)
+
+
+def absolute(g: Any, x: Tensor) -> Tensor:
+    """`|x|` with JAX's derivative at 0, which is 1: so `sqrt(|x|)` and `hypot` have theirs."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        return (args[0].builder.where(args[0] >= 0.0, tangents[0], -tangents[0]),)
+
+    return g.custom_fn(lambda x: g.abs(x), x, jvp=slope) if x.dtype.is_float else g.abs(x)
+
+
+def odd_product(g: Any, x: Tensor, sign: Tensor, y: Tensor) -> Tensor:
+    """`sign(x)·y` of a `y` that depends on `|x|`: at 0, where the sign is 0, its derivative is that of `y` above 0."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        sign, _ = args
+        return (tangents[1] * args[0].builder.where(sign == 0.0, 1.0, sign),)
+
+    return g.custom_fn(lambda sign, y: sign * y, g.stop_gradient(sign), y, jvp=slope)
+
+
+def product_with_log(g: Any, x: Tensor, y: Tensor, result: Tensor, kind: str) -> Tensor:
+    """`result`, which is `x·log(y)` or `x·log1p(y)`, but 0 for x = 0, with the derivative `log(y)` by x there, too."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        b, (x, y, _) = args[0].builder, args
+        if is_one_operand:
+            return ((tangents[0] + tangents[1]) * 0.5 * (b.log(x) + 1.0),)
+        divisor = y if kind == "log" else y + 1.0
+        return (tangents[0] * getattr(b, kind)(y) + tangents[1] * x / divisor,)
+
+    is_one_operand = kind == "log" and x.value == y.value
+    return _with_slope(g, result, (x, y), slope)
+
+
+def logaddexp(g: Any, x: Tensor, y: Tensor, result: Tensor) -> Tensor:
+    """`result`, which is `log(exp(x) + exp(y))`, with the derivative of `jax.numpy.logaddexp`."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        b, pair = args[0].builder, args[:2]
+        total = _without_infinity(b, b.logaddexp(*pair))
+        shares = [t * b.exp(_without_infinity(b, a) - total) for a, t in zip(pair, tangents, strict=False)]
+        return (shares[0] + shares[1],)
+
+    return _with_slope(g, result, (x, y), slope)
+
+
+def _without_infinity(g: Any, x: Tensor) -> Tensor:
+    return g.where(x == math.inf, 0.0, x)
+
+
+def _with_slope(g: Any, result: Tensor, args: Sequence[Tensor], slope: Callable[..., tuple[Tensor]]) -> Tensor:
+    """A tensor that is a function of others, with the derivative that a rule gives by them."""
+    return g.custom_fn(lambda *xs: xs[-1], *args, g.stop_gradient(result), jvp=slope)
+
+
+def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
+    """The angle of a point, with the derivatives of `torch.atan2`: they are 0 where the square of the distance is 0."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        b, (y, x) = args[0].builder, args
+        square = y * y + x * x
+        is_origin = square == 0.0
+        inverse = b.where(is_origin, 0.0, 1.0 / b.where(is_origin, 1.0, square))
+        return (tangents[0] * (x * inverse) - tangents[1] * (y * inverse),)
+
+    return g.custom_fn(g.atan2, y, x, jvp=slope)
+
+
+def clamped(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
+    """`x` between two bounds, with the derivative of `jax.lax.clamp`: at a bound it is 0 by all three."""
+    dims = x.shape.dims
+    low, high = (v if v.shape.dims == dims else g.expand(v, dims) for v in (low, high))
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        b, (low, x, high) = args[0].builder, args
+        is_ordered = low < high
+        by_low = b.where((low > x) & is_ordered, tangents[0], 0.0)
+        by_x = b.where((x > low) & (x < high), tangents[1], 0.0)
+        return (by_low + by_x + b.where(high < x, tangents[2], 0.0),)
+
+    return g.custom_fn(lambda low, x, high: g.minimum(g.maximum(x, low), high), low, x, high, jvp=slope)
+
+
+def relu6(g: Any, x: Tensor) -> Tensor:
+    """`x` between 0 and 6, with the derivative 0 at both."""
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        return (args[0].builder.where((args[0] > 0.0) & (args[0] < 6.0), tangents[0], 0.0),)
+
+    return g.custom_fn(lambda x: g.minimum(g.maximum(x, 0.0), 6.0), x, jvp=slope)
