@@ -12,6 +12,7 @@ import rlx
 from rlx.backends.parameters import written
 from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.packing import packed, unpacked
+from tests.conformance.levels import at_any_level
 
 STORAGE_FLOATS = [kind for kind in DTYPES if kind.storage and kind.is_float]
 PACKED = [kind for kind in DTYPES if kind.packed]
@@ -25,8 +26,8 @@ def _any(kind: DType, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return raw.view(kind.numpy).reshape(shape)
 
 
-def _compiled(graph: rlx.Graph) -> Any:
-    return rlx.Session("cpu").compile(graph)
+def _compiled(graph: rlx.Graph, level: str) -> Any:
+    return rlx.Session("cpu", arch=level).compile(graph)
 
 
 def _stored(shape: tuple[int, ...]) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
@@ -45,11 +46,12 @@ def _stored(shape: tuple[int, ...]) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
     return graph, arrays
 
 
+@at_any_level()
 @pytest.mark.parametrize("shape", [(3, 5), (4, 16)])
-def test_stored(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_stored(shape: tuple[int, ...], level: str, tmp_path: Path) -> None:
     graph, arrays = _stored(shape)
     expected = [(a.dtype, a.shape, a.tobytes()) for a in rlx.evaluate(graph, arrays)]
-    program = _compiled(graph)
+    program = _compiled(graph, level)
     assert [(a.dtype, a.shape, a.tobytes()) for a in program(arrays)] == expected
     for joined, kind in zip(
         program(arrays)[::2], DTYPES, strict=True
@@ -83,7 +85,8 @@ def test_packed_arrays(kind: DType) -> None:
         assert packed(first.view(kind.numpy)).tolist() == [1]
 
 
-def test_products_of_packed_parameters() -> None:
+@at_any_level()
+def test_products_of_packed_parameters(level: str) -> None:
     """Also of sizes of which no row ends with a byte, of a large constant, and of gathered rows."""
     graph, results = rlx.Graph("main"), []
     for i, kind in enumerate(PACKED):
@@ -96,7 +99,7 @@ def test_products_of_packed_parameters() -> None:
     graph.set_outputs(results)
     rng = np.random.default_rng(0)
     arrays = {a.name: rng.integers(-3, 4, (3, 40)).astype(np.float32) for a in graph.arguments if a.kind == "input"}
-    for got, expected in zip(_compiled(graph)(arrays), rlx.evaluate(graph, arrays), strict=True):
+    for got, expected in zip(_compiled(graph, level)(arrays), rlx.evaluate(graph, arrays), strict=True):
         np.testing.assert_array_equal(got, expected)  # sums of small numbers are exact
 
 
@@ -118,7 +121,9 @@ def _corners(kind: DType, of: type[np.floating[Any]]) -> np.ndarray:
     halves = (numbers[1:] + numbers[:-1]) / 2
     with np.errstate(over="ignore"):
         near = np.concatenate([numbers, halves]).astype(of)
-    near = np.concatenate([near, np.nextafter(near, of(0)), np.nextafter(near, of(np.inf)), of([np.inf, np.nan])])
+    near = np.concatenate(
+        [near, np.nextafter(near, of(0)), np.nextafter(near, of(np.inf)), np.array([np.inf, np.nan], of)]
+    )
     near = np.concatenate([near, np.random.default_rng(0).normal(size=1000).astype(of)])
     return np.concatenate([near, -near])
 
@@ -135,7 +140,8 @@ def _nearest(kind: DType, x: np.ndarray) -> np.ndarray:
     return np.where(up, high, low)
 
 
-def test_decoding_and_encoding() -> None:
+@at_any_level()
+def test_decoding_and_encoding(level: str) -> None:
     """All codes, all f16 numbers, and f32 numbers around all numbers and halves, against ml_dtypes."""
     graph, arrays, results, expected = rlx.Graph("main"), dict[str, np.ndarray](), [], []
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
@@ -153,7 +159,7 @@ def test_decoding_and_encoding() -> None:
                     expected.append(array.astype(np.float32).astype(rlx.dtype(target).numpy))
     graph.set_outputs(results)
     with np.errstate(all="ignore"):
-        found = _compiled(graph)(arrays)
+        found = _compiled(graph, level)(arrays)
     for got, wanted in zip(found, expected, strict=True):
         assert got.dtype == wanted.dtype
         if rlx.dtype(got.dtype).storage:  # the sign of NaN as well
@@ -163,7 +169,8 @@ def test_decoding_and_encoding() -> None:
             np.testing.assert_array_equal(np.signbit(got[wanted == 0]), np.signbit(wanted[wanted == 0]))
 
 
-def test_wide_numbers_are_rounded_once() -> None:
+@at_any_level()
+def test_wide_numbers_are_rounded_once(level: str) -> None:
     """f64 and integers, against a search for the nearest number."""
     graph, arrays, results = rlx.Graph("main"), dict[str, np.ndarray](), []
     rng = np.random.default_rng(0)
@@ -187,13 +194,12 @@ def test_wide_numbers_are_rounded_once() -> None:
             arrays[key] = array
             results.append((kind, array, graph.cast(graph.input(key, array.shape, array.dtype), kind)))
     graph.set_outputs([result for _, _, result in results])
-    for got, (kind, array, _) in zip(_compiled(graph)(arrays), results, strict=True):
+    for got, (kind, array, _) in zip(_compiled(graph, level)(arrays), results, strict=True):
         layout = kind.float_format
         assert layout is not None
         codes, count = _nearest(kind, array), len(_numbers(kind)) - 1
         sizes = got.view(np.uint8) & ((1 << layout.exponent + layout.mantissa) - 1)
         inside = codes < count
-        zero_again = kind.float_format is not None and layout.special == "fnuz"
         np.testing.assert_array_equal(sizes[inside], codes[inside])
         beyond = got[~inside].astype(np.float64)
         if layout.special == "finite":
@@ -202,5 +208,5 @@ def test_wide_numbers_are_rounded_once() -> None:
             assert np.isinf(beyond).all()
         else:
             assert np.isnan(beyond).all()
-        signed = inside & ((codes != 0) | (not zero_again))
+        signed = inside & ((codes != 0) | (layout.special != "fnuz"))
         assert (np.signbit(got.astype(np.float64)) == (array < 0))[signed].all()

@@ -248,7 +248,7 @@ class Scalars:
         return self.complex.create_(self.element, parts.convert(value, source), parts.constant(0))
 
     def from_shortened(self, value: mlir.Value, source: DType) -> mlir.Value:
-        """An integer of 32 or 64 bits as an f32 such that rounding it to 14 digits or fewer gives what is nearest to the integer.
+        """An integer of 32 or 64 bits as an f32 such that rounding it to 14 digits or fewer gives the nearest to the integer.
 
         Of a longer number the last bits are left out, eight at a time, until it has at most 24 digits: at least 16 then.
         """
