@@ -18,7 +18,7 @@ import numpy as np
 
 from rlx.cli import ended_by_interrupts
 from rlx.cli.compile import add_compile_options, compilation_of, compiled
-from rlx.cli.display import Steps
+from rlx.cli.display import Steps, say
 from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
         for path in files[output.name]:
             _save(path, array)
     for output, array in zip(outputs, results, strict=True):
-        print(
+        say(
             f"{printable(output.name, keep='')}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}"
         )
     for line in call.remarks():
-        print(line)
+        say(line)
     return 0
 
 
@@ -293,7 +293,7 @@ def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.
         results = call()
         seconds.append(time.perf_counter() - started)
     middle, least, most = (_milliseconds(f(seconds)) for f in (statistics.median, min, max))
-    print(f"{repeat} runs: median {middle}, fastest {least}, slowest {most}")
+    say(f"{repeat} runs: median {middle}, fastest {least}, slowest {most}")
     return results
 
 

@@ -28,7 +28,7 @@ def table(
         indent: The beginning of each line.
     """
     every = [list(row) for row in ([header] if header else []) + list(rows)]
-    cells = [[cell.splitlines() or [""] for cell in row] for row in every]
+    cells = [[[printable(line, keep="") for line in cell.rstrip("\n").split("\n")] for cell in row] for row in every]
     widths = [max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:
