@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from rlx.cli.display import Steps
 from rlx.ir.markdown import markdown, table
 from rlx.ir.printable import printable, printable_lines
 from rlx.ir.short import cut
@@ -19,9 +22,11 @@ from rlx.lower.c import names as c_names
 from rlx.lower.c.writer import Writer, commented
 from rlx.lower.fpga import names as verilog_names
 from rlx.lower.names import Names
+from rlx.report.progress import progress, waiting
 from rlx.report.text import markup
 from rlx.report.text import table as text_table
 from rlx.train.loggers import CSVLogger
+from rlx.train.loop import _Progress
 from tests.names import readers
 from tests.names.hostile import BENIGN, NAMES, is_harmless
 
@@ -83,6 +88,30 @@ def test_markup_is_text_in_html_and_xml() -> None:
 def test_lines_for_terminals_are_as_many_as_names() -> None:
     assert is_harmless(printable_lines(NAMES)) and printable_lines(NAMES).count("\n") == len(NAMES)
     assert all(is_harmless(line, keep="") for line in text_table([(n, n) for n in NAMES if n.strip("\n")]))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_names_as_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    for name in NAMES:
+        list(progress([1, 2], name, stream=terminal))
+        with Steps(terminal)(name):
+            pass
+    monkeypatch.setattr("rlx.report.progress._SECONDS", 0.001)
+    with waiting("".join(NAMES), stream=terminal):
+        while "0 s)" not in terminal.getvalue().rpartition(NAMES[-1])[2]:
+            time.sleep(0.001)
+    monkeypatch.setattr("sys.stderr", terminal)
+    for name in NAMES:
+        bar = _Progress(3, True, 0)
+        bar.show({"step": 1, name: 0.5})
+        bar.close()
+    assert is_harmless(terminal.getvalue().replace("\r", "").replace("\x1b[K", ""))
+    assert r"\x1b[2J" in terminal.getvalue()
 
 
 def test_logs_in_csv_are_read_as_written(tmp_path: Path) -> None:

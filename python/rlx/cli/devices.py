@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for d in infos
     ]
-    say("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"])))
+    say("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"], long={3})))
     return 0
 
 

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps([asdict(f) for f in findings], indent=1))
     else:
-        say("\n".join(table([("ok" if f.ok else "BROKEN", f.what, f.found) for f in findings])))
+        say("\n".join(table([("ok" if f.ok else "BROKEN", f.what, f.found) for f in findings], long={2})))
     return 0 if all(f.ok for f in findings) else 1
 
 

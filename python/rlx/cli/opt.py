@@ -92,7 +92,9 @@ def passes_text(*, mlir: bool) -> str:
     names = native.names()
     if not mlir:
         return f"Passes of RLX:\n{ours}\n\n{len(names)} passes of MLIR: --list-passes=all\n"
-    theirs = "\n".join(table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  "))
+    theirs = "\n".join(
+        table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  ", long={1})
+    )
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 
 
