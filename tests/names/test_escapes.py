@@ -12,8 +12,10 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
+import rlx
 from rlx.cli.display import Steps
 from rlx.ir.markdown import markdown, table
 from rlx.ir.printable import printable, printable_lines
@@ -27,8 +29,9 @@ from rlx.report.text import markup
 from rlx.report.text import table as text_table
 from rlx.train.loggers import CSVLogger
 from rlx.train.loop import _Progress
+from rlx.weights import safetensors
 from tests.names import readers
-from tests.names.hostile import BENIGN, NAMES, is_harmless
+from tests.names.hostile import BENIGN, KINDS, NAMES, arrays_of, graph_of, is_harmless
 
 
 def test_comments_of_c_hold_anything() -> None:
@@ -122,6 +125,28 @@ def test_logs_in_csv_are_read_as_written(tmp_path: Path) -> None:
     with open(tmp_path / "log.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["step", *NAMES] and {len(row) for row in rows} == {len(NAMES) + 1} and len(rows) == 4
+
+
+def test_files_of_weights_are_read_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    arrays = {name: np.full(2, i, np.float32) for i, name in enumerate(NAMES)}
+    safetensors.write(path, arrays, {"format": "pt"})
+    stored = rlx.weights.open(path)
+    assert {n: w.numpy().tolist() for n, w in stored.items()} == {n: a.tolist() for n, a in arrays.items()}
+    with pytest.raises(rlx.Error, match="keeps the name '__metadata__'"):
+        safetensors.write(path, {"__metadata__": np.ones(2, np.float32)}, {})
+    assert len(rlx.weights.open(path)) == len(NAMES), "the file that was there"
+
+
+def test_programs_with_hostile_names_are_stored(tmp_path: Path) -> None:
+    graph = graph_of(NAMES[::5], NAMES[-3])
+    given = {kind: arrays_of(graph, kind) for kind in KINDS}
+    program = rlx.Session("c").compile(graph, params=given["param"])
+    program.save(tmp_path / "p.rlxa")
+    again = rlx.load(tmp_path / "p.rlxa")
+    again.set_params(given["param"])
+    for got, wanted in zip(again.run(given["input"]), program.run(given["input"]), strict=True):
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_logs_for_tensorboard_are_written(tmp_path: Path) -> None:
