@@ -202,7 +202,9 @@ def test_compilers_have_nothing_to_say_of_c_with_hostile_names(turn: int, tmp_pa
 def test_graphs_may_have_any_name_in_c(share: int, tmp_path: Path) -> None:
     names = [*share_of(NAMES, share), "rlx", LONG]
     for i, name in enumerate(names):
-        write(Program(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir), tmp_path / str(i))
+        write(
+            Program(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir), tmp_path / str(i)
+        )
     sources = [f"{i}/{file}" for i in range(len(names)) for file in ("model.c", "weights.c", SOURCE)]
     command = [*toolchain.compiler(), *toolchain.WARNINGS, "-Werror", "-fsyntax-only"]
     assert toolchain.build([*command, *sources], tmp_path) == ""

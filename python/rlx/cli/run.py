@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rlx.runtime.compiled import CompiledGraph
 
 Arrays = dict[str, np.ndarray]
+# What a name may not have that becomes the name of a file in a folder; a drive or a stream begins behind a colon.
+_SEPARATORS = re.compile(r"[/\\:]" if os.name == "nt" else "/")
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
         files[name].append(path)
     if arguments.output_dir is not None:
         for name in names:
-            files[name].append(os.path.join(arguments.output_dir, name.replace("/", "_") + ".npy"))
+            files[name].append(os.path.join(arguments.output_dir, _SEPARATORS.sub("_", name) + ".npy"))
     _check_differ(files)
     return files
 
