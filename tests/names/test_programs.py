@@ -129,12 +129,9 @@ def test_every_file_of_every_target_has_the_structure_of_one_with_plain_names(ta
         return  # a program for this process, and no files for tools
     if target == "fpga":
         pytest.importorskip("markdown_it")
+    compiler: Any = backend_of(target).compiler
     pair = [
-        dict(
-            backend_of(target).compiler.files(
-                Compilation(graph_for(target, share_of(names, share), name), target_of(target)).artifact()
-            )
-        )
+        dict(compiler.files(Compilation(graph_for(target, share_of(names, share), name), target_of(target)).artifact()))
         for names, name in ((NAMES, "always" if target == "fpga" else NAMES[share]), (BENIGN, "benign"))
     ]
     assert len(pair[0]) == len(pair[1])
