@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -105,6 +106,78 @@ def test_pages_and_drawings_hold_names_of_modules_as_escapes(command: Command, f
     for option in ("svg", "memory-svg"):
         text = files[option].read_text()
         assert is_harmless(text) and ElementTree.fromstring(text) is not None
+
+
+def test_commands_print_text_by_one_function() -> None:
+    """`say` writes escapes; what else is written is for programs: files, JSON, scripts, progress."""
+    package = Path(rlx.__file__).parent / "cli"
+    for path in package.glob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        printing = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
+        assert len(printing) == (path.name == "display.py"), path.name
+        for call in calls:
+            if (
+                isinstance(call.func, ast.Attribute)
+                and call.func.attr == "write"
+                and "stderr" in ast.unparse(call.func)
+            ):
+                assert ast.unparse(call.args[0]) == "diagnostic.format(self.sources)", path.name  # which gives escapes
+
+
+def test_commands_print_names_of_onnx_models_and_of_entry_points_as_escapes(command: Command, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    h, name = onnx.helper, f"{HOSTILE}\n  fake"
+    node = h.make_node("MatMul", [f"x{name}", f"w{name}"], [f"y{name}"], name=name)
+    values = [h.make_tensor_value_info(f"{kind}{name}", 1, [2, 2]) for kind in "xy"]
+    weights = [h.make_tensor(f"w{name}", 1, [2, 2], [1.0, 2.0, 3.0, 4.0])]
+    model = h.make_model(h.make_graph([node], name, values[:1], values[1:], weights))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    np.savez(tmp_path / "data.npz", **{f"x{name}": np.ones((1, 2, 2), np.float32), f"z{name}": np.ones(1)})  # type: ignore[arg-type]
+    g: Any = rlx.from_onnx(tmp_path / "m.onnx")
+    rlx.Session("c").compile({name: g, "other": g}, params=g.weights).save(tmp_path / "bundle.rlxa")
+    file, given = tmp_path / "m.onnx", f"x{name}=2x2xf32=1"
+    calls: list[list[Any]] = [
+        *(["run", file, "--input", given, "--device", "c"], ["run", file, "--evaluate"], ["inspect", file, "--memory"]),
+        *(["inspect", tmp_path / "bundle.rlxa"], ["run", tmp_path / "bundle.rlxa"], ["profile", file]),
+        ["run", file, "--input", given, "--device", "c", "--output-dir", tmp_path / "out", "--repeat", "1"],
+        ["quantize", file, "--data", tmp_path / "data.npz", "--sensitivity", "-o", tmp_path / "q.mlir"],
+        [
+            "quantize",
+            file,
+            "--integer-only",
+            "--data",
+            tmp_path / "data.npz",
+            "--max-bytes",
+            "100",
+            "-o",
+            tmp_path / "i.mlir",
+        ],
+        ["compile", file, "--target", "cortexm", "-o", tmp_path / "firmware"],
+        ["compile", file, "--target", "fpga", "-o", tmp_path / "hardware", "--report"],
+        ["compile", file, "--emit", "linalg"],
+    ]
+    worked = 0
+    for call in calls:
+        result = command(*call)
+        worked += result.code == 0
+        assert is_harmless(result.out + result.err), call
+        assert not any(line.startswith("  fake") for line in result.out.split("\n")), call
+    assert worked >= 7
+
+
+def test_outputs_are_written_into_the_folder_whatever_their_names(command: Command, tmp_path: Path) -> None:
+    for name in ("../../a", "..", "a/b", "\\", "$(exit 1)", HOSTILE, "a" * 10_000):
+        g: Any = rlx.Graph("g")
+        g.set_outputs({name: g.input("x", (2,)) + 1})
+        (tmp_path / "m.mlir").write_text(str(g))
+        out = tmp_path / "in" / "out"
+        result = command("run", tmp_path / "m.mlir", "--input", "x=2xf32=1", "--evaluate", "--output-dir", out)
+        assert (result.code == 0) == (len(name) < 200) and is_harmless(result.out + result.err)
+        assert "Traceback" not in result.err
+    assert {p.name for p in tmp_path.iterdir()} == {"m.mlir", "in"}
+    assert {p.name for p in (tmp_path / "in").iterdir()} == {"out"} and len(
+        list((tmp_path / "in" / "out").iterdir())
+    ) == 6
 
 
 def test_parameters_may_have_any_name() -> None:

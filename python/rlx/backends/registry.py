@@ -21,6 +21,7 @@ from rlx.backends.contract import calling, check_functions, check_target, names_
 from rlx.backends.protocol import Compiler, Loader, Runtime, Target
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
+from rlx.ir.printable import printable
 from rlx.ir.short import shown
 
 GROUP = "rlx.backends"
@@ -83,7 +84,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.backend} is left out: {self.message}"
+        return printable(f"{self.backend} is left out: {self.message}")
 
 
 # --- finding --------------------------------------------------------------------------------------

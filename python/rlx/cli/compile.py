@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.backends.flags import declared
+from rlx.cli.display import Steps, say
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
@@ -261,7 +262,6 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
     """Compile, write the program, and say what it is and takes."""
     from rlx.backends.cache import DiskCache
     from rlx.backends.contract import calling
-    from rlx.cli.display import Steps
 
     target = compilation.target
     with Steps(only_terminal=True)(f"compile {compilation.given.name} for {target.name}"):
@@ -271,7 +271,7 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
     if arguments.report:
         with calling(compilation.backend, "report"):
             text = compilation.compiler.report(artifact)  # pyright: ignore[reportAttributeAccessIssue]
-        print(text)
+        say(text)
 
 
 def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
@@ -300,19 +300,18 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
         size = bytes_text(sum(map(len, files.values())) if files else len(data))
         name = printable(compilation.given.name, keep="")
         targets = " and ".join(f"{a.target} ({a.arch})" for a in artifacts)
-        print(f"{arguments.output}: {name} for {targets}, {size}, {took:.2f} s")
-        print(f"files: {', '.join(files)}" if files else f"sha256: {hashlib.sha256(data).hexdigest()}")
+        say(f"{arguments.output}: {name} for {targets}, {size}, {took:.2f} s")
+        say(f"files: {', '.join(files)}" if files else f"sha256: {hashlib.sha256(data).hexdigest()}")
         with calling(compilation.backend, "notes"):
             for each in artifacts:
                 which = f"{each.target} ({each.arch}) " if len(artifacts) > 1 else ""
                 for note in backend_of(each.target).compiler.notes(each):
-                    print(printable(which + note))
+                    say(which + note)
 
 
 def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Artifact]:
     """The programs for other targets that go into the same file."""
     from rlx.backends.cache import DiskCache
-    from rlx.cli.display import Steps
 
     found = []
     for words in arguments.also:
@@ -345,8 +344,6 @@ def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments
 
 def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
     """Say which files of a folder look like those of another program: tools that take all of a kind would read them too."""
-    from rlx.ir.printable import printable
-
     kinds = {Path(name).suffix for name in files} & _SOURCES
     others = sorted(p.name for p in Path(folder).iterdir() if p.suffix in kinds and p.name not in files)
     if others:
@@ -354,7 +351,7 @@ def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
         message = (
             f"rlx: warning: {folder} also has files that this program has not: {shown}; remove them if they are old"
         )
-        print(printable(message), file=sys.stderr)
+        say(message, stream=sys.stderr)
 
 
 def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:

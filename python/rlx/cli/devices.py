@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from rlx.cli.display import say
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     infos = devices()
     if arguments.json:
-        print(json.dumps([{name: getattr(d, name) for name in _FIELDS} for d in infos], indent=1))
+        say(json.dumps([{name: getattr(d, name) for name in _FIELDS} for d in infos], indent=1))
         return 0
     rows = [
         [
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for d in infos
     ]
-    print("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"])))
+    say("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"], long={3})))
     return 0
 
 

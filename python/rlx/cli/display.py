@@ -68,6 +68,17 @@ class Steps:
         self.stream.flush()
 
 
+def say(text: str, *, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Print text for readers, with escapes for what a name of a file must not do to a terminal.
+
+    Args:
+        text: The text.
+        stream: Where to; standard output when absent.
+        end: What follows it.
+    """
+    print(printable(text), end=end, file=stream)
+
+
 def show_any_text() -> None:
     """Write characters that the encoding of standard output or error lacks in ASCII, instead of failing."""
     codecs.register_error("rlx.ascii", _in_ascii)

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 
+from rlx.cli.display import Steps, say
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -32,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.display import Steps
     from rlx.report.text import table
 
     findings = []
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         for name, check in (_CHECKS | _checks_of_others()).items():
             findings.append(_checked(name, check))
     if arguments.json:
-        print(json.dumps([asdict(f) for f in findings], indent=1))
+        say(json.dumps([asdict(f) for f in findings], indent=1))
     else:
-        print("\n".join(table([("ok" if f.ok else "BROKEN", f.what, f.found) for f in findings])))
+        say("\n".join(table([("ok" if f.ok else "BROKEN", f.what, f.found) for f in findings], long={2})))
     return 0 if all(f.ok for f in findings) else 1
 
 

@@ -11,6 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.cli.display import Steps, say
+
 _NUMBERS_SHOWN = 6
 _TEXT_SHOWN = 60
 
@@ -37,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     texts = _texts(arguments.texts)
-    from rlx.cli.display import Steps
     from rlx.models.embedder import SentenceEmbedder
     from rlx.runtime.session import Session
 
@@ -49,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     vectors = embedder.embed(texts, batch=arguments.batch)
     if arguments.json:
-        print(json.dumps({"embeddings": vectors.tolist()}))
+        say(json.dumps({"embeddings": vectors.tolist()}))
     else:
         for text, vector in zip(texts, vectors, strict=True):
-            print(_line(text, vector))
+            say(_line(text, vector))
     return 0
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.compile import add_bind, add_level, bindings
+from rlx.cli.display import say
 from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
+from rlx.ir.printable import printable
 from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -65,13 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_program
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
-    from rlx.ir.printable import printable
     from rlx.weights.formats import holds_weights
 
     if holds_weights(arguments.file):
         from rlx.weights import open as open_weights
 
-        print(_weights_text(open_weights(arguments.file)))
+        say(_weights_text(open_weights(arguments.file)))
         return 0
     if (arguments.measure or arguments.input) and arguments.html is None:
         raise Error("--measure and --input need --html=OUT.html; `rlx profile` prints times")
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.stage or arguments.svg or arguments.html or arguments.memory or arguments.memory_svg:
         raise Error(f"{arguments.file} is compiled; --stage, --svg, --html and --memory need MLIR text")
-    print(printable(_file_text(program)))
+    say(_file_text(program))
     return 0
 
 
@@ -91,7 +92,6 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.backends.stages import prepared
     from rlx.ir.listing import inspect_graph
     from rlx.ir.listing_diff import inspect_diff
-    from rlx.ir.printable import printable
     from rlx.ir.signature import STAGES
 
     graph = prepared(graph, bindings(arguments.bind), None)
@@ -103,8 +103,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     for stage in stages:
         report = inspect_graph(compilation.at(stage))
         if before is not None:
-            print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report).summary()))
-        print(printable(report.stats() if arguments.stats else str(report)))
+            say(("" if arguments.stats else "\n") + inspect_diff(before, report).summary())
+        say(report.stats() if arguments.stats else str(report))
         before = report
     if report is not None and arguments.svg is not None:
         _draw(report, arguments.svg)
@@ -136,12 +136,11 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
 
 def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
     from rlx.ir.files import write_atomically
-    from rlx.ir.printable import printable
     from rlx.report.memory import memory_of_program
 
     report = memory_of_program(lir)
     if arguments.memory:
-        print("\n" + printable(str(report)), end="")
+        say("\n" + str(report), end="")
     if arguments.memory_svg:
         write_atomically(arguments.memory_svg, report.svg().encode())
 
@@ -151,8 +150,8 @@ def _file_text(file: Archive | Bundle) -> str:
 
     if not isinstance(file, Bundle):
         return _archive_text(file)
-    lines = [f"{len(file.entries)} entry points: {', '.join(file.entries)}"]
-    lines += [f"\n{name}: {_archive_text(archive)}" for name, archive in file.entries.items()]
+    lines = [printable(f"{len(file.entries)} entry points: {', '.join(file.entries)}", keep="")]
+    lines += [f"\n{printable(name, keep='')}: {_archive_text(archive)}" for name, archive in file.entries.items()]
     if file.parameters is not None:
         lines.append("\n" + _values_line(file.parameters).strip())
     return "\n".join(lines)
@@ -174,6 +173,7 @@ def _archive_text(archive: Archive) -> str:
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
+    lines = [printable(line, keep="") for line in lines]
     if stored is not None:
         lines.append(_values_line(stored))
     for program in archive.programs:
@@ -195,7 +195,6 @@ def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _weights_text(weights: Weights) -> str:
-    from rlx.ir.printable import printable
     from rlx.report.text import bytes_text, table
 
     rows = []

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
-from rlx.cli.display import show_any_text
+from rlx.cli.display import say, show_any_text
 from rlx.report.text import table
 from rlx.version import __version__
 
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if _wants_traceback() or not isinstance(problem, (Error, OSError)):
             raise
-        print(f"rlx: error: {problem}", file=sys.stderr)
+        say(f"rlx: error: {problem}", stream=sys.stderr)
         return 1
     finally:
         ignore_interrupts()

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
-from rlx.cli.display import show_any_text
+from rlx.cli.display import say, show_any_text
 from rlx.cli.extensions import load
 from rlx.cli.files import output_file, standard_input, standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
-from rlx.ir.printable import printable
 from rlx.report.text import table
 from rlx.version import __version__
 
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(sys.argv[1:] if argv is None else argv)
     except CommandLineError as problem:
         for line in str(problem).split("\n"):
-            print(f"{PROGRAM}: {line}", file=sys.stderr)
+            say(f"{PROGRAM}: {line}", stream=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return interrupted()
@@ -53,10 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("RLX_TRACEBACK"):
             raise
         if isinstance(problem, (Error, OSError)):
-            print(f"{PROGRAM}: error: {problem}", file=sys.stderr)
+            say(f"{PROGRAM}: error: {problem}", stream=sys.stderr)
             return 1
-        print(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", file=sys.stderr)
-        print(f"{PROGRAM}: RLX_TRACEBACK=1 shows where", file=sys.stderr)
+        say(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", stream=sys.stderr)
+        say(f"{PROGRAM}: RLX_TRACEBACK=1 shows where", stream=sys.stderr)
         return 1
     finally:
         ignore_interrupts()
@@ -93,7 +92,9 @@ def passes_text(*, mlir: bool) -> str:
     names = native.names()
     if not mlir:
         return f"Passes of RLX:\n{ours}\n\n{len(names)} passes of MLIR: --list-passes=all\n"
-    theirs = "\n".join(table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  "))
+    theirs = "\n".join(
+        table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  ", long={1})
+    )
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 
 
@@ -180,7 +181,7 @@ class Run:
                 self.show(diagnostic)
             return 1
         if self.settings.has("dump-pass-pipeline"):
-            print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
+            say(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", stream=sys.stderr)
         results = []
         with contextlib.ExitStack() as stack:
             if self.settings.has("allow-unregistered-dialect"):
@@ -208,7 +209,7 @@ class Run:
     def _read(self) -> bytes:
         path = self.settings.input
         if path is None and standard_input().isatty():
-            print("(processing input from stdin now, hit ctrl-c/ctrl-d to interrupt)", file=sys.stderr)
+            say("(processing input from stdin now, hit ctrl-c/ctrl-d to interrupt)", stream=sys.stderr)
         try:
             return standard_input().buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
         except OSError as problem:
@@ -260,7 +261,7 @@ class Run:
         if "check-numerics" in settings.values:
             from rlx.cli.opt_search import comparison_of
 
-            note = lambda text: print(f"{PROGRAM}: note: check-numerics: {printable(text)}", file=sys.stderr)  # noqa: E731
+            note = lambda text: say(f"{PROGRAM}: note: check-numerics: {text}", stream=sys.stderr)  # noqa: E731
             comparison = comparison_of(settings)
             seed = (
                 comparison.seed if settings.values["check-numerics"] is None else int(settings.values["check-numerics"])
@@ -416,7 +417,7 @@ class Run:
     def _show_figures(self) -> None:
         for figures in (self.statistics, self.timing):
             if figures is not None:
-                sys.stderr.write(str(figures))
+                say(str(figures), stream=sys.stderr, end="")
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ def unknown(name: str, passes: Sequence[str]) -> CommandLineError:
 
 def help_text() -> str:
     """The text that `--help` prints."""
-    options = "\n".join(table([(f.usage, f.help) for f in FLAGS], indent="  "))
+    options = "\n".join(table([(f.usage, f.help) for f in FLAGS], indent="  ", long={1}))
     return f"""\
 usage: {PROGRAM} [FILE|-] [-o OUT] [--pass-pipeline=TEXT | --PASS[=OPTIONS] …] [flags]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlx.cli.display import say
 from rlx.cli.opt_flags import PROGRAM, Settings
 from rlx.ir.errors import Error
 from rlx.ir.printable import printable
@@ -36,7 +37,7 @@ def comparison_of(settings: Settings) -> Comparison:
     def note(text: str) -> None:
         if text not in noted:
             noted.add(text)
-            print(f"{PROGRAM}: note: {printable(text)}", file=sys.stderr)
+            say(f"{PROGRAM}: note: {text}", stream=sys.stderr)
 
     inputs, tolerance = settings.values.get("inputs") or "0", settings.values.get("tolerance")
     seed, given = (int(inputs), {}) if inputs.isdecimal() else (0, _arrays(inputs))
@@ -121,7 +122,7 @@ def reduced(module: Any, pipeline: Pipeline, settings: Settings) -> Any:
         raise Error("--reduce=COMMAND runs no passes: the command does", hint="--reduce takes the passes for the test")
     else:
         test = _command_test(command)
-    return reduce(module, test, lambda line: print(f"{PROGRAM}: reduce: {line}", file=sys.stderr))
+    return reduce(module, test, lambda line: say(f"{PROGRAM}: reduce: {line}", stream=sys.stderr))
 
 
 def _command_test(command: str) -> Callable[[Any], bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from rlx.cli.compile import add_compile_options, compilation_of
+from rlx.cli.display import Steps, say
 from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
 
@@ -33,11 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.display import Steps
     from rlx.cli.files import read_graph
     from rlx.cli.values import named_arrays
     from rlx.ir.files import write_atomically
-    from rlx.ir.printable import printable
     from rlx.runtime.profiling import profile
     from rlx.weights import open as open_weights
 
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = named_arrays(arguments.input, "--input")
     with Steps(only_terminal=True)(f"measure {compilation.given.name}"):
         report = profile(compilation, inputs, params, runs=arguments.repeat, threads=arguments.threads)
-    print(printable(str(report)), end="")
+    say(str(report), end="")
     if arguments.trace is not None:
         write_atomically(arguments.trace, report.trace_text().encode())
     return 0

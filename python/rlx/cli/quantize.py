@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx.cli.display import say
 from rlx.cli.files import output_file
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         result, described = _integers(arguments, graph, data, params)
         write_output(arguments.output, f"{result}\n".encode())
         if arguments.output != "-":
-            print(f"{arguments.output}: {_summary(result)}, {described}")
+            say(f"{arguments.output}: {_summary(result)}, {described}")
         return 0
     record = _record(arguments, graph, data, params)
     options = {name: getattr(arguments, name) for name in ("weights", "activations", "symmetric", "smooth", "group")}
@@ -135,9 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_params(arguments.output_params, result, params)
     write_output(arguments.output, f"{result}\n".encode())
     if arguments.output != "-":
-        print(
-            f"{arguments.output}: {_summary(result)}, weights {arguments.weights}, activations {arguments.activations}"
-        )
+        say(f"{arguments.output}: {_summary(result)}, weights {arguments.weights}, activations {arguments.activations}")
     return 0
 
 
@@ -212,7 +211,7 @@ def _integers(
     if arguments.max_bytes is not None or arguments.min_cosine is not None:
         budget: Any = {"max_bytes": arguments.max_bytes, "min_score": arguments.min_cosine}
         found = search_bits(graph, ranges, data, **budget, **options)
-        print(found)
+        say(str(found))
         layers, described = dict(found.layers), f"{found.weight_bytes} bytes of weights"
     return integer_only(graph, ranges, bits=arguments.bits, layers=layers, mode=arguments.mode, **options), described
 
@@ -262,7 +261,7 @@ def _measured(
     if not arguments.sensitivity and arguments.min_cosine is None:
         return []
     report = quantization_sensitivity(graph, record, data, params=params, **options)
-    print(report)
+    say(str(report))
     return [] if arguments.min_cosine is None else report.keep(arguments.min_cosine)
 
 
@@ -282,7 +281,7 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
             raise Error(f"{path} has no array '{argument.name}'; it has {', '.join(stored) or 'none'}")
         arrays[argument.name] = _cut(path, argument, np.asarray(stored[argument.name].numpy()))
     if unread := sorted(set(stored) - set(arrays)):
-        print(f"{path}: {', '.join(unread)} is no input, and not read", file=sys.stderr)
+        say(f"{path}: {', '.join(unread)} is no input, and not read", stream=sys.stderr)
     counts = {name: len(parts) for name, parts in arrays.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} of '{name}'" for name, count in counts.items())

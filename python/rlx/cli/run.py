@@ -18,7 +18,7 @@ import numpy as np
 
 from rlx.cli import ended_by_interrupts
 from rlx.cli.compile import add_compile_options, compilation_of, compiled
-from rlx.cli.display import Steps
+from rlx.cli.display import Steps, say
 from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rlx.runtime.compiled import CompiledGraph
 
 Arrays = dict[str, np.ndarray]
+# What a name may not have that becomes the name of a file in a folder; a drive or a stream begins behind a colon.
+_SEPARATORS = re.compile(r"[/\\:]" if os.name == "nt" else "/")
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
         for path in files[output.name]:
             _save(path, array)
     for output, array in zip(outputs, results, strict=True):
-        print(
+        say(
             f"{printable(output.name, keep='')}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}"
         )
     for line in call.remarks():
-        print(line)
+        say(line)
     return 0
 
 
@@ -161,7 +163,7 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
         files[name].append(path)
     if arguments.output_dir is not None:
         for name in names:
-            files[name].append(os.path.join(arguments.output_dir, name.replace("/", "_") + ".npy"))
+            files[name].append(os.path.join(arguments.output_dir, _SEPARATORS.sub("_", name) + ".npy"))
     _check_differ(files)
     return files
 
@@ -293,7 +295,7 @@ def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.
         results = call()
         seconds.append(time.perf_counter() - started)
     middle, least, most = (_milliseconds(f(seconds)) for f in (statistics.median, min, max))
-    print(f"{repeat} runs: median {middle}, fastest {least}, slowest {most}")
+    say(f"{repeat} runs: median {middle}, fastest {least}, slowest {most}")
     return results
 
 

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rlx.cli.compile import add_compile_options, bindings
+from rlx.cli.display import say
 from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
 
@@ -48,7 +49,6 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.backends.cache import DiskCache
     from rlx.cli.files import read_graph, write_output
     from rlx.cli.values import named_arrays
-    from rlx.ir.printable import printable
     from rlx.runtime.session import Session
     from rlx.runtime.tuning import Request, check_seconds, tuned
 
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
         program = tuned(request, seconds, again=arguments.again, progress=_show)
     except KeyboardInterrupt:
         if cache is not None:
-            print("interrupted: what was measured is kept; with --seconds=1 this command takes it", file=sys.stderr)
+            say("interrupted: what was measured is kept; with --seconds=1 this command takes it", stream=sys.stderr)
         raise
     stream = sys.stderr if arguments.output == "-" else sys.stdout
-    print(printable(str(program.tuning)), file=stream)
+    say(str(program.tuning), stream=stream)
     if arguments.output is not None:
         write_output(arguments.output, program.artifact.to_bytes())
     return 0
@@ -81,6 +81,4 @@ def _number(text: str) -> float | str:
 
 
 def _show(trial: Trial) -> None:
-    from rlx.ir.printable import printable
-
-    print(printable(str(trial)), file=sys.stderr)
+    say(str(trial), stream=sys.stderr)

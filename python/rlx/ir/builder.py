@@ -24,6 +24,7 @@ from rlx.ir.given import described, tensor_hint
 from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
+from rlx.ir.printable import printable
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.short import shown
@@ -91,7 +92,7 @@ class Tensor(TensorMethods):
         raise Error(f"{self!r} is a part of its graph and cannot be pickled", hint="pickle the graph")
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.name}: {self.shape}>"
+        return printable(f"<Tensor {self.name}: {self.shape}>", keep="")
 
     def __bool__(self) -> bool:
         raise no_value(self, ", so Python cannot branch on it")

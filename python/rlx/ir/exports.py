@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.ir.calls import answered
 from rlx.ir.pickled import Copied
+from rlx.ir.printable import printable
 from rlx.ir.short import listed
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Exports(Copied):
     def __repr__(self: Any) -> str:
         arguments = listed(f"{a.name}: {a.shape}" for a in self.arguments)
         outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
-        return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
+        return printable(f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>", keep="")
 
     @answered
     def text(self: Any, *, locations: bool = False) -> str:

@@ -17,6 +17,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.guards import is_array, is_tuple
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe, scope_of
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.short import report_repr
 
@@ -69,7 +70,8 @@ class OpReport:
             text = f"{', '.join(self.results)} = {text}"
         notes = [f"{_count(self.cost.flops)} flops"] if self.cost is not None else []
         notes += [note for note in (self.location, self.scope and f"in {self.scope}") if note]
-        indented = "  " * (self.depth + 1) + text
+        notes = [printable(note, keep="") for note in notes]
+        indented = "  " * (self.depth + 1) + printable(text, keep="")
         return f"{indented:{_COMMENT_COLUMN}} // {', '.join(notes)}" if notes else indented
 
 
@@ -128,7 +130,8 @@ class GraphReport:
         return report_repr(self, self.stats())
 
     def __str__(self) -> str:
-        return "\n".join([self.stats(), *self._signature(), *map(str, self.ops)])
+        signature = (printable(line, keep="") for line in self._signature())
+        return "\n".join([printable(self.stats(), keep=""), *signature, *map(str, self.ops)])
 
     def _signature(self) -> Iterator[str]:
         for kind in ("input", "state", "param"):

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from rlx.ir.calls import answered
 from rlx.ir.listing import GraphReport, OpReport
+from rlx.ir.printable import printable
 from rlx.ir.short import report_repr
 
 _ROUNDS = 3  # ops before an op that tell it apart from others like it
@@ -35,7 +36,7 @@ class DiffLine:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.sign} {self.text}"
+        return f"{self.sign} {printable(self.text, keep='')}"
 
 
 @dataclass(frozen=True)

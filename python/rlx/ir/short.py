@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
+from rlx.ir.printable import printable
+
 _PARTS, _LENGTH = 8, 200
 _LINE, _END = 1000, 200  # characters of a line that is not cut, and of the end of one that is
 _VALUE = 120  # characters of a value in a message
@@ -64,6 +66,6 @@ def listed(parts: Iterable[str], most: int = _PARTS) -> str:
 
 def report_repr(report: object, summary: str) -> str:
     """The `repr` of a report: its class and one line, cut where it is long."""
-    line = summary.split("\n", 1)[0]
+    line = printable(summary.split("\n", 1)[0], keep="")
     cut = line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…"
     return f"<{type(report).__name__}: {cut}>"

@@ -263,8 +263,8 @@ def _text(entry: AttributeDict, name: str, default: str) -> str:
     if name not in entry:
         return default
     stored = _stored(entry, name)
-    if not isinstance(stored, mlir.ir.StringAttr) or not stored.value:
-        raise ShapeError(f"'{name}' is a string that is not empty; it is {stored}")
+    if not isinstance(stored, mlir.ir.StringAttr) or not stored.value or "\0" in stored.value:
+        raise ShapeError(f"'{name}' is a string that is not empty and has no NUL; it is {stored}")
     return stored.value
 
 
@@ -335,6 +335,8 @@ def _check_function(function: mlir.FuncOp, mesh: Mesh | None) -> None:
     with _context(function.location, "a function"):
         if not name:
             raise ShapeError("has an empty name")  # MLIR prints such a function, but cannot parse it
+        if "\0" in name:
+            raise ShapeError(f"has the name {shown(name)}, and names have no NUL")
         _text(function.attributes, PREPARES, "")
     states: dict[str, mlir.Type] = {}
     positions: dict[str, int] = {}

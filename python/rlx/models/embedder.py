@@ -13,6 +13,7 @@ import numpy as np
 from rlx.ir.errors import Error
 from rlx.ir.files import read_json
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.printable import printable
 from rlx.models.encoder import EncoderConfig
 from rlx.models.model import FAMILIES, load, load_config
 from rlx.models.sentence import sentence_encoder
@@ -73,7 +74,8 @@ class SentenceEmbedder:
         config, size = self.config, sum(weight.nbytes for weight in self.weights.values())
         sizes = f"{config.num_hidden_layers} layers of {config.hidden_size}, {bytes_text(size)} of weights"
         longest = f"texts of up to {self.max_length} tokens"
-        return f"<SentenceEmbedder {self.directory.name}: {sizes}, {longest}, for {self.session.target.name}>"
+        text = f"<SentenceEmbedder {self.directory.name}: {sizes}, {longest}, for {self.session.target.name}>"
+        return printable(text, keep="")
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of each text, truncated to `max_length`.

@@ -15,6 +15,7 @@ from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.opview import place_of
+from rlx.ir.printable import printable_lines
 from rlx.ir.shape import shape_of
 from rlx.ir.short import report_repr
 from rlx.passes.decompose import Decompose
@@ -102,7 +103,7 @@ class DispatchReport:
     def __str__(self) -> str:
         rows = self._cells()
         lines = table(rows, _HEADER, right=(1,), indent="  ") if rows else []
-        return "\n".join([self.summary(), *lines]) + "\n"
+        return printable_lines([self.summary(), *lines])
 
 
 def analyse_dispatch(

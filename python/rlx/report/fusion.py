@@ -9,6 +9,7 @@ from typing import Any
 from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.printable import printable_lines
 from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, recorded
@@ -105,7 +106,7 @@ class FusionReport:
             at = f" at {short_place(place)}" if place else ""
             lines.append(f"        {title}{at}{f', {count} times' if count > 1 else ''}: {said}")
         lines += [f"  missed {text}" for text in self._missed_texts()]
-        return "\n".join(lines) + "\n"
+        return printable_lines(lines)
 
 
 def _miss_text(miss: Miss) -> str:

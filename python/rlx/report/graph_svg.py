@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rlx.ir.listing import GraphReport, OpReport
+from rlx.ir.printable import printable
 from rlx.report import palette
 from rlx.report.collapse import GROUP
 from rlx.report.text import markup
@@ -66,7 +67,9 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
         if argument.kind == "param":
             expressions[argument.name] = argument.name
             continue
-        node = _Node((argument.name, str(argument.shape)), "input", f"{argument.kind} {argument.name}")
+        node = _Node(
+            (_shortened(argument.name), _shortened(str(argument.shape))), "input", f"{argument.kind} {argument.name}"
+        )
         nodes.append(node)
         made_by[argument.name] = node
     has_inputs = bool(nodes)
@@ -87,7 +90,11 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
         nodes.append(node)
         made_by.update(dict.fromkeys(op.results, node))
     for output, value in zip(report.outputs, report.returned, strict=True):
-        lines = (output.name, str(output.shape), *([] if value in made_by else [_shortened(expressions[value])]))
+        lines = (
+            _shortened(output.name),
+            _shortened(str(output.shape)),
+            *([] if value in made_by else [_shortened(expressions[value])]),
+        )
         node = _Node(lines, "output", f"output {output.name}")
         if value in made_by:
             _connect(made_by[value], node)
@@ -115,6 +122,7 @@ def _expression(op: OpReport, operands: Sequence[str]) -> str:
 
 
 def _shortened(text: str) -> str:
+    text = printable(text, keep="")
     return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
 
 
@@ -230,7 +238,7 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
 
 def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
     """The heading, the drawing, and the legend of the colours."""
-    heading = f"@{report.name} [{report.stage}]"
+    heading = f"@{_shortened(report.name)} [{report.stage}]"
     ops = {node.op for node in nodes if node.lines}
     least = max(len(heading) * palette.CHARACTER, palette.legend_width(ops)) + 2 * _MARGIN
     right_edge = max((n.x + n.width / 2 + _MARGIN for n in nodes), default=least)

@@ -8,6 +8,7 @@ from typing import Any
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.ir.printable import printable_lines
 from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
@@ -76,7 +77,8 @@ class CompileHistory:
     def __str__(self) -> str:
         rows = [(text if len(text) <= 60 else text[:59] + "…", *rest) for text, *rest in self.rows()]
         lines = table(rows, _HEADER, right=(1, 2), indent="  ") if rows else []
-        return "\n".join([self.summary(), *lines, *([f"  {self.problem}"] if self.problem else [])]) + "\n"
+        problem = f"  {self.problem}".split("\n") if self.problem else []
+        return printable_lines([self.summary(), *lines, *problem])
 
 
 def _change(record: PassRecord) -> str:

@@ -10,6 +10,7 @@ from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.graph import Graph
 from rlx.ir.location import scope_of
 from rlx.ir.opview import place_of
+from rlx.ir.printable import printable_lines
 from rlx.ir.short import report_repr
 from rlx.passes import run
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
@@ -42,7 +43,7 @@ class MemoryReport(MemoryPlan):
         )
 
     def __str__(self) -> str:
-        return "\n".join([self.summary(), *self._at_the_peak(), *self.advice(), *self._places()]) + "\n"
+        return printable_lines([self.summary(), *self._at_the_peak(), *self.advice(), *self._places()])
 
     def svg(self) -> str:
         """The plan as a drawing: steps from left to right; above the bytes in use, below the places of values."""

@@ -13,6 +13,7 @@ from typing import Any
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir import registry
 from rlx.ir.listing import GraphReport
+from rlx.ir.printable import printable_lines
 from rlx.ir.short import report_repr
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import Machine, Work, number
@@ -245,7 +246,7 @@ class ProfileReport:
             lines += (
                 ["", *_cut(table(rows, header, right=range(2), indent="  "), _SHOWN_LINES, f"{what}s")] if rows else []
             )
-        return "\n".join(lines) + "\n"
+        return printable_lines(lines)
 
     # --- HTML ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TextIO, TypeVar, cast
 
+from rlx.ir.printable import printable
+
 T = TypeVar("T")
 _WIDTH = 30
 # Before a line of `waiting` appears, and between its changes.
@@ -25,7 +27,7 @@ def progress(items: Iterable[T], what: str, *, show: bool = True, stream: TextIO
         show: False shows nothing.
         stream: Where to write instead.
     """
-    stream = stream or cast("TextIO | None", sys.stderr)
+    stream, what = stream or cast("TextIO | None", sys.stderr), printable(what, keep="")
     if not show or stream is None or not stream.isatty():  # there may be no standard error
         yield from items
         return
@@ -57,7 +59,7 @@ def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
         what: What is done: "compiling scorer for cpu".
         stream: Where to write instead.
     """
-    stream = stream or cast("TextIO | None", sys.stderr)
+    stream, what = stream or cast("TextIO | None", sys.stderr), printable(what, keep="")
     if stream is None or not stream.isatty() or not _on_screen.acquire(blocking=False):
         yield
         return

@@ -18,17 +18,25 @@ def table(
     *,
     right: Collection[int] = (),
     indent: str = "",
+    long: Collection[int] = (),
 ) -> list[str]:
     """Rows as lines with aligned columns.
 
     Args:
-        rows: Cells, which may have several lines.
+        rows: Cells, whose names are written as escapes where they do not print.
         header: The titles of the columns, if any.
         right: Columns that are aligned to the right.
         indent: The beginning of each line.
+        long: Columns whose cells may have several lines.
     """
     every = [list(row) for row in ([header] if header else []) + list(rows)]
-    cells = [[cell.splitlines() or [""] for cell in row] for row in every]
+    cells = [
+        [
+            printable(cell.rstrip("\n") if i in long else cell, keep="\n" if i in long else "").split("\n")
+            for i, cell in enumerate(row)
+        ]
+        for row in every
+    ]
     widths = [max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
     lines = []
     for row in cells:

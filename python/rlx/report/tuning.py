@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.backends.fields import boolean, listed, name, number, one_of, optional, record, row, text
+from rlx.ir.printable import printable
 from rlx.report.text import table
 
 # What became of a trial.
@@ -39,7 +40,7 @@ class Trial:
         figures = (
             "" if self.ratio is None else f" ({_milliseconds(self.seconds)}, {self.ratio:.3f} of the time as given)"
         )
-        return f"{self.name}: {_said(self)}{figures}"
+        return printable(f"{self.name}: {_said(self)}{figures}", keep="")
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class TuningReport:
             head += ": nothing else is faster"
         tail = "" if self.kept_before else f"\n{self.measured} of {len(self.trials) - 1} measured in {self.took:.1f} s"
         lines = table(rows, ("tried", "median", "ratio", ""), right=(1, 2), indent="  ")
-        return "\n".join([head, *lines]) + tail
+        return "\n".join([printable(head, keep=""), *lines]) + tail
 
 
 _TRIAL = row(name, one_of(*OUTCOMES), optional(number), optional(number), text)

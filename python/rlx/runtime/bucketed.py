@@ -13,6 +13,7 @@ from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape
 from rlx.ir.short import listed
 from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
@@ -136,7 +137,7 @@ class BucketedGraph:
         inputs = listed(f"{a.name}: {a.shape}" for a in self._inputs)
         outputs = listed(f"{o.name}: {o.shape}" for o in self._outputs)
         target = next(iter(self.programs.values())).artifact.target
-        return f"<BucketedGraph {self._name}({inputs}) -> {outputs} for {target}, with {buckets}>"
+        return printable(f"<BucketedGraph {self._name}({inputs}) -> {outputs} for {target}, with {buckets}>", keep="")
 
 
 def _check(graph: Graph, buckets: Mapping[str, Sequence[int]]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.printable import printable
 
 
 class DeviceArray:
@@ -130,4 +131,5 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         donated = ", donated" if self.is_donated else ""
-        return f"<DeviceArray {self.name}: {self.dtype}{list(self.shape)} on {self.device}{donated}>"
+        text = f"<DeviceArray {self.name}: {self.dtype}{list(self.shape)} on {self.device}{donated}>"
+        return printable(text, keep="")

@@ -13,6 +13,7 @@ from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.printable import printable, printable_lines
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.report import html
@@ -190,7 +191,7 @@ class CompileResult(Compilation):
             options.append("with " + ", ".join(f"{name} = {size}" for name, size in pipeline.bind.items()))
         if pipeline.passes:
             options.append(f"after {pipeline.passes}")
-        return f"@{self.hir.name_symbol} for {target.name} ({target.arch}), {', '.join(options)}"
+        return printable(f"@{self.hir.name_symbol} for {target.name} ({target.arch}), {', '.join(options)}", keep="")
 
     def __str__(self) -> str:
         lines = [self._title()]
@@ -200,6 +201,6 @@ class CompileResult(Compilation):
             lines.append(f"  lir: {counts_text(op_counts(self.lir))}")
             reports = (self.fusion, self.memory, self.dispatch)
         except UnsupportedError as problem:
-            lines.append("  lir: " + problem.message.replace("\n", "\n  "))
+            lines += ("  lir: " + problem.message.replace("\n", "\n  ")).split("\n")
             reports = (self.fusion, self.dispatch)
-        return "\n".join([*lines, *(f"  {report.summary()}" for report in reports)]) + "\n"
+        return printable_lines([*lines, *(f"  {report.summary()}" for report in reports)])

@@ -16,6 +16,7 @@ from rlx.ir.errors import Error
 from rlx.ir.files import file_name
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.printable import printable
 from rlx.ir.short import listed
 from rlx.runtime.arguments import given_params, unknown_name, unset_params
 from rlx.runtime.compiled import CompiledGraph
@@ -286,4 +287,5 @@ class Programs:
         params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if count == known else known} set"
         states = f"; states {listed(f'{a.name}: {a.shape}' for a in self.states)}" if self.states else ""
         head = f"<Programs {', '.join(self)}{params if count else ''}{states}"
-        return "\n  ".join([head, *(f"{name}: {entry!r}" for name, entry in self._entries.items())]) + ">"
+        lines = [head, *(f"{name}: {entry!r}" for name, entry in self._entries.items())]
+        return "\n  ".join(printable(line, keep="") for line in lines) + ">"

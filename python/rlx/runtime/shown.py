@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rlx.backends.artifact import Artifact
+from rlx.ir.printable import printable
 from rlx.ir.short import listed
 from rlx.report.text import bytes_text
 
@@ -17,7 +18,7 @@ def program_line(artifact: Artifact, given: Collection[str]) -> str:
     count, known = len(names), sum(name in given for name in names)
     params = f"; {count} parameter{'s' if count > 1 else ''}, {'all' if known == count else known} set" if count else ""
     size = f"{artifact.target} ({artifact.arch}), {bytes_text(len(artifact.program))}"
-    return f"<CompiledGraph {signature.name}({inputs}{params}) -> {outputs} for {size}>"
+    return printable(f"<CompiledGraph {signature.name}({inputs}{params}) -> {outputs} for {size}>", keep="")
 
 
 def program_html(artifact: Artifact, given: Collection[str], phases: Mapping[str, float]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.ir.calls import check_call
 from rlx.ir.errors import Error
+from rlx.ir.printable import printable
 from rlx.ir.suggestions import suggestion
 from rlx.runtime.jax import JaxGraph
 from rlx.runtime.jax.spreading import JaxShardings
@@ -129,7 +130,7 @@ class JaxStep:
         return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
 
     def __repr__(self) -> str:
-        return f"<JaxStep {self.graph.name} of {len(self._trained)} parameters>"
+        return printable(f"<JaxStep {self.graph.name} of {len(self._trained)} parameters>", keep="")
 
 
 def _check_names(what: str, given: Any, names: Any) -> None:

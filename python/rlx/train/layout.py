@@ -11,6 +11,7 @@ from rlx.backends import stages
 from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.printable import printable
 from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
@@ -107,7 +108,7 @@ class TrainingCompileResult:
         return plan_memory(self.backward.lir, MemoryPlanOptions.backward_activations_only(), sizes=sizes)
 
     def __str__(self) -> str:
-        parts = [f"gradients by: {', '.join(self.wrt)}", str(self.weights)]
+        parts = [printable(f"gradients by: {', '.join(self.wrt)}", keep=""), str(self.weights)]
         for title, result in (("forward", self.forward), ("backward", self.backward)):
             parts.append(f"{title}:\n" + "\n".join(f"  {line}" for line in str(result).rstrip().splitlines()))
         return "\n".join(parts) + "\n"

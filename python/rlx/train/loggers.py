@@ -77,9 +77,12 @@ class CSVLogger(Logger):
         return present
 
     def _write(self, rows: list[list[Any]], mode: str) -> None:
+        # Python's writer does not quote a carriage return, which its reader takes for the end of a line.
+        has_return = any("\r" in cell for row in rows for cell in row if isinstance(cell, str))
+        quoting = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
         try:
             with open(self.path, mode, newline="", encoding="utf-8") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
+                csv.writer(file, lineterminator="\n", quoting=quoting).writerows(rows)
         except OSError as problem:
             raise Error(f"cannot write {self.path}: {problem.strerror}") from None
 

@@ -17,6 +17,7 @@ from typing import Any
 from rlx.ir.calls import answered
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
+from rlx.ir.printable import printable
 from rlx.train.loggers import Logger
 from rlx.train.schedules import check_count, check_flag
 from rlx.train.step import TrainStep
@@ -291,5 +292,6 @@ class _Progress:
             text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {seconds_left:.0f} s left"
         text += "  " + ", ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
         # A line that wraps could not be overwritten.
+        text = printable(text, keep="")
         sys.stderr.write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
         sys.stderr.flush()

@@ -14,6 +14,7 @@ from rlx.ir.calls import Answered
 from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.printable import printable
 from rlx.ir.suggestions import suggestion
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import STEPS
@@ -389,4 +390,5 @@ class TrainStep(Answered):
         return JaxStep.of(self._training, self.snapshot())
 
     def __repr__(self) -> str:
-        return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"
+        text = f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"
+        return printable(text, keep="")

@@ -26,6 +26,7 @@ from rlx.weights.weight import Weight, Weights
 # The names of the file of weights in a model's folder, and of the index of several files.
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_METADATA = "__metadata__"  # what the header has beside tensors
 
 # The dtypes of the format that NumPy has; the format also has packed dtypes of eight, six and four bits.
 _PLAIN = {
@@ -62,7 +63,7 @@ def read_content(content: Content, name: str, what: str = "") -> Weights:
                 pass  # opening checks the whole file
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
-        header.pop("__metadata__", None)
+        header.pop(_METADATA, None)
         tensors = [_weight(key, entry, content, 8 + length, name) for key, entry in header.items()]
     # The last three exceptions occur only if another process changes the file at the same time.
     except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
@@ -124,11 +125,13 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metad
     The package of the format would write its own temporary file, which would be left behind if the process is killed.
 
     Raises:
-        Error: The file cannot be written, or a dtype is not one of RLX.
+        Error: The file cannot be written, a dtype is not one of RLX, or a tensor has the name of the metadata.
     """
+    if _METADATA in tensors:
+        raise Error(f"{os.fspath(path)}: safetensors keeps the name '{_METADATA}' for itself, and a tensor has it")
     # Tensors with larger elements come first, so that all are aligned to the size of their elements.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    header: dict[str, Any] = {_METADATA: dict(metadata)}
     end = 0
     for name, array in ordered:
         start, end = end, end + array.nbytes

@@ -13,6 +13,7 @@ from rlx.ir.errors import Error
 from rlx.ir.given import cast_array
 from rlx.ir.guards import is_array
 from rlx.ir.interface import Argument, check_argument
+from rlx.ir.printable import printable
 from rlx.weights.arrays import check_no_nan, constant_bytes
 from rlx.weights.encoding import Encoding, Plain, Unreadable
 
@@ -145,7 +146,7 @@ class Weights(Mapping[str, Weight]):
         return len(self._weights)
 
     def __repr__(self) -> str:
-        return f"<Weights of {self.origin}: {len(self)} tensors>"
+        return printable(f"<Weights of {self.origin}: {len(self)} tensors>", keep="")
 
     def values_of(self, arguments: Iterable[Argument], *, cast: bool = False) -> dict[str, np.ndarray]:
         """The values of a graph's parameters. Other tensors are not read.

@@ -16,9 +16,10 @@ from rlx.cli import main as rlx_command
 from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.lower.c.files import files_of
 from rlx.lower.c.layer import bits_of, in_pairs, in_rows, joined
-from rlx.lower.c.names import Names, identifier
+from rlx.lower.c.names import identifier
 from rlx.lower.c.tables import table_of
 from rlx.lower.c.values import float_text, integer_text
+from rlx.lower.names import Names
 from tests.backends.c.programs import program_of
 
 
@@ -119,7 +120,7 @@ def test_text_of_numbers() -> None:
 
 def test_names_are_identifiers() -> None:
     assert [identifier(n) for n in ("a b/c", "9", "int", "ünïcode", "*/")] == ["a_b_c", "x_9", "int_", "n_code", "x"]
-    names = Names()
+    names = Names(identifier)
     assert [names.take(n) for n in ("a", "A", "a", "state")] == ["a", "A_2", "a_3", "state_"]
 
 

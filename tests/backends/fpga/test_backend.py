@@ -21,7 +21,7 @@ from rlx.backends.registry import target_of
 from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError
 from rlx.ir.evaluate import collect_arguments, evaluate_function
-from rlx.lower.fpga.hdl import identifier
+from rlx.lower.fpga.names import identifier
 from rlx.lower.fpga.product import Product
 from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.window import Window

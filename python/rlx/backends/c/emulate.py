@@ -154,7 +154,7 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
     ).split()
     with tempfile.TemporaryDirectory(prefix="rlx-cortexm-") as folder:
         for name, text in texts.items():
-            (Path(folder) / name).write_text(text)
+            (Path(folder) / name).write_text(text, encoding="utf-8")
         sizes = {}
         for name, more in (("model", ["-Werror"]), ("weights", ["-Werror"]), ("host", []), ("runtime", [])):
             said = toolchain.build(

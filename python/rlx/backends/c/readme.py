@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlx.backends.c.targets import CORES, Target
+from rlx.ir.markdown import markdown, table
 from rlx.lower.c.files import HEADER, described
 from rlx.lower.c.program import Program
 from rlx.lower.c.values import stored_type
@@ -25,7 +26,7 @@ def readme(program: Program, target: Target) -> str:
     core = CORES.get(target.arch, "")
     flags = f"-mcpu={core} -mthumb " if core else ""
     lines = [
-        f"# {program.graph.name}",
+        f"# {markdown(program.graph.name)}",
         "",
         "C99 without allocation; of the library it needs `<stdint.h>` and `<string.h>`"
         + (", and `<math.h>` for its floats." if "math" in program.helpers else "."),
@@ -45,11 +46,14 @@ def readme(program: Program, target: Target) -> str:
         f"arm-none-eabi-gcc {flags}-O2 -c model.c weights.c",
         "```",
         "",
-        "| | bytes |",
-        "|---|---|",
-        f"| arena | {program.arena_size} (no plan has less than {plan.peak_live_bytes}) |",
-        f"| states | {program.state_bytes} |",
-        f"| constants | {program.constant_bytes} |",
+        *table(
+            ("", "bytes"),
+            [
+                ("arena", f"{program.arena_size} (no plan has less than {plan.peak_live_bytes})"),
+                ("states", str(program.state_bytes)),
+                ("constants", str(program.constant_bytes)),
+            ],
+        ),
         "",
         f"The functions are reentrant: whatever changes is in the `{name}_state` that is given to them. Constants are in "
         f"`weights.c`; define `{name.upper()}_IN_SECTION` as an attribute to put them into a section. Where the "

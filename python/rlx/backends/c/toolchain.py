@@ -78,7 +78,7 @@ def library(
     """
     with tempfile.TemporaryDirectory(prefix="rlx-c-") as folder:
         for name, text in files.items():
-            (Path(folder) / name).write_text(text)
+            (Path(folder) / name).write_text(text, encoding="utf-8")
         sources = [name for name in files if name.endswith(".c")]
         build(
             [*(command or compiler()), *WARNINGS, "-O2", "-fPIC", "-shared", *flags, *sources, "-o", "library", "-lm"],

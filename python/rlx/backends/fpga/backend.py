@@ -92,8 +92,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         with timed(compilation.phases, "synthesis"):
             synthesis = synthesise(files, design.top, part, frequency)
     limit = case.tensors * (20 * (cycles or design.network.predicted_cycles) + 10_000)
-    widths = {n: port_bits(s.dtype) for n, s in (design.network.inputs | design.network.outputs).items()}
-    bench, extra = testbench(design.top, design.network.ports, widths, case, limit)
+    bench, extra = testbench(design.top, design.network.ports, case, limit)
     text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
     constraint_name, constraint_text = constraints(part.name, frequency)
     files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
@@ -170,8 +169,8 @@ def _case(graph: Graph, network: Network) -> Case:
     """Inputs that are drawn, and what the evaluator makes of them: several tensors where one leaves a state to the next."""
     draw = np.random.default_rng(_SEED)
     tensors = _TENSORS if network.states else 1
-    streams = network.inputs | network.outputs
-    words: dict[str, list[np.ndarray]] = {n: [] for n in streams}
+    # An input and an output may have the same name.
+    words: list[dict[str, list[np.ndarray]]] = [{n: [] for n in side} for side in (network.inputs, network.outputs)]
     states: dict[str, np.ndarray] = {}
     for _ in range(tensors):
         given = {
@@ -182,10 +181,14 @@ def _case(graph: Graph, network: Network) -> Case:
         results = evaluate_function(graph.function, arrays, {})
         states |= {r.updates: v for r, v in zip(graph.results, results, strict=True) if r.updates is not None}
         found = {r.name: v for r, v in zip(graph.results, results, strict=True) if r.updates is None}
-        for n, values in (given | found).items():
-            words[n].append(values.ravel()[streams[n].order])
-    joined = {n: (s, np.concatenate(words[n])) for n, s in streams.items()}
-    return Case({n: joined[n] for n in network.inputs}, {n: joined[n] for n in network.outputs}, tensors)
+        for side, streams, values in zip(words, (network.inputs, network.outputs), (given, found), strict=True):
+            for n, stream in streams.items():
+                side[n].append(values[n].ravel()[stream.order])
+    inputs, outputs = (
+        {n: (s, np.concatenate(side[n])) for n, s in streams.items()}
+        for side, streams in zip(words, (network.inputs, network.outputs), strict=True)
+    )
+    return Case(inputs, outputs, tensors)
 
 
 def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:

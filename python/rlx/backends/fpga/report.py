@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from rlx.backends.fpga.estimate import cost_of, total
 from rlx.backends.fpga.parts import Part
 from rlx.backends.fpga.synthesis import Synthesis
+from rlx.ir.markdown import markdown, table
 from rlx.lower.fpga.design import Design, port_bits
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.orders import row_major, usual
@@ -43,16 +42,16 @@ def readme(
         "Each port is a stream: an element is taken at an edge of `clk` at which `_valid` and `_ready` are both 1. `rst` is "
         "synchronous. A tensor may follow the one before at once.",
         "",
-        *_table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
+        *table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
         "",
         _REPORT,
         "",
-        *_table(
+        *table(
             ("figure", "predicted or estimated", "simulated or synthesised"),
             _figures(design, part, frequency, simulated, synthesis),
         ),
         "",
-        *_table(
+        *table(
             ("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"),
             _layers(design, part),
         ),
@@ -79,7 +78,7 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
             files |= extra
             dims = "x".join(map(str, stream.shape)) or "scalar"
             tensor = f"{stream.dtype.name} {dims}"
-            rows.append((f"`{names[name]}`", name, direction, tensor, str(port_bits(stream.dtype)), order))
+            rows.append((f"`{names[name]}`", markdown(name), direction, tensor, str(port_bits(stream.dtype)), order))
     return rows, files
 
 
@@ -111,7 +110,7 @@ def _layers(design: Design, part: Part) -> list[tuple[str, ...]]:
     for layer in design.network.layers:
         taken = cost_of(layer.module, part)
         numbers = (layer.cycles, taken.luts, taken.registers, taken.multipliers, taken.memories)
-        rows.append((f"`{layer.name}`", layer.description, *map(str, numbers), layer.place))
+        rows.append((f"`{layer.name}`", markdown(layer.description), *map(str, numbers), markdown(layer.place)))
     return rows
 
 
@@ -126,8 +125,3 @@ def _order(port: str, stream: Stream) -> tuple[str, dict[str, str]]:
         return "by pixels, the channels of each side by side", {}
     name = f"{port}_order.txt"
     return f"flat indices in `{name}`", {name: "".join(f"{i}\n" for i in stream.order)}
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

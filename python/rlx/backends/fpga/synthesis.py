@@ -80,7 +80,7 @@ def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float,
     check_installed()
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
-            Path(folder, name).write_text(text)
+            Path(folder, name).write_text(text, encoding="utf-8")
         sources = " ".join(n for n in files if n.endswith(".sv"))
         steps = (
             f"read_verilog -sv {sources}; {part.synthesis} -top {top} -json out.json; tee -q -o stat.json stat -json"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlx.lower.fpga.design import port_bits
 from rlx.lower.fpga.hdl import Memory
 from rlx.lower.fpga.layer import Stream
 
@@ -43,32 +44,29 @@ class Case:
     tensors: int = 1
 
 
-def testbench(
-    top: str, ports: Sequence[Mapping[str, str]], widths: Mapping[str, int], case: Case, most_cycles: int
-) -> tuple[str, dict[str, str]]:
+def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cycles: int) -> tuple[str, dict[str, str]]:
     """A testbench that feeds a design and compares what it gives, and the files that it reads.
 
     Args:
         top: The name of the design.
         ports: What inputs and outputs are called, by name.
-        widths: The bits of each port's data.
         case: What it compares.
         most_cycles: When it gives up.
     """
     inputs, outputs = ports
-    sides = [(n, inputs[n], values, True) for n, (_, values) in case.inputs.items()]
-    sides += [(n, outputs[n], values, False) for n, (_, values) in case.outputs.items()]
+    sides = [(inputs[n], stream, values, True) for n, (stream, values) in case.inputs.items()]
+    sides += [(outputs[n], stream, values, False) for n, (stream, values) in case.outputs.items()]
     files: dict[str, str] = {}
     declarations: list[str] = []
     drivers: list[str] = []
     connections: list[str] = []
-    for name, port, values, is_input in sides:
-        width = widths[name]
+    for port, stream, values, is_input in sides:
+        width = port_bits(stream.dtype)
         files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
         declarations += _declared(port, width, len(values), is_input)
         drivers += _driven(port, is_input)
         connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
-    done = " && ".join(f"{port}_count == {len(values)}" for _, port, values, is_input in sides if not is_input)
+    done = " && ".join(f"{port}_count == {len(values)}" for port, _, values, is_input in sides if not is_input)
     lines = [
         "`timescale 1ns/1ps",
         "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",

@@ -16,6 +16,7 @@ from rlx.backends.iree.targets import Target
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import HandlerFailed, WorkerDied
 from rlx.ir.errors import CompileError, Error
+from rlx.ir.printable import printable
 
 DEFAULT_TIMEOUT_S = 600.0
 _LONGEST_DIAGNOSTIC = 600
@@ -45,7 +46,7 @@ class Diagnostic:
 
     def __str__(self) -> str:
         place = f"{self.location}: " if self.location else ""
-        return f"{place}{self.severity}: {self.text}"
+        return printable(f"{place}{self.severity}: {self.text}")
 
 
 @dataclass(frozen=True)

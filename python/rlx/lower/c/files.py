@@ -10,6 +10,7 @@ from typing import Any
 from rlx.ir.dtype import dtype
 from rlx.ir.interface import Argument, initial_value
 from rlx.ir.opview import label_of, place_of
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.grouping import Group, constant_of, is_view
 from rlx.lower.c.helpers import HELPERS, ordered
@@ -92,7 +93,7 @@ class _Header:
         p, w, plan = self.program, self.writer, self.program.memory.plan
         upper = p.name.upper()
         w.comment(
-            f"{p.graph.name}: a network as C99, written by RLX {__version__}.\n\n"
+            f"{p.title}: a network as C99, written by RLX {__version__}.\n\n"
             f"The caller owns all memory: a {p.name}_state holds what a call needs, and what stays from call to call. Two "
             "of them may be used at the same time. Arrays of the caller must not overlap."
         )
@@ -131,13 +132,14 @@ class _Header:
         w.line(f"        uint8_t bytes[{p.name.upper()}_ARENA_SIZE];")
         w.line("    } arena;")
         for a, name in self.signature.of_kind("state"):
-            w.line(f"    {stored_type(a.shape.dtype)} {name}[{_count(a.shape)}]; /* {a.name}: {described(a.shape)} */")
+            note = f"{a.name}: {described(a.shape)}"
+            w.line(f"    {stored_type(a.shape.dtype)} {name}[{_count(a.shape)}];", note)
         w.line(f"}} {p.name}_state;")
         w.line()
         if params := self.signature.of_kind("param"):
             w.line("typedef struct {")
             for a, name in params:
-                w.line(f"    const {stored_type(a.shape.dtype)} *{name}; /* {a.name}: {described(a.shape)} */")
+                w.line(f"    const {stored_type(a.shape.dtype)} *{name};", f"{a.name}: {described(a.shape)}")
             w.line(f"}} {p.name}_params;")
             w.line()
 
@@ -179,7 +181,7 @@ class _Source:
 
     def _top(self, body: str) -> Writer:
         p, w = self.program, Writer()
-        w.comment(f"{p.graph.name}: the code of a network, written by RLX {__version__}. See {HEADER}.")
+        w.comment(f"{p.title}: the code of a network, written by RLX {__version__}. See {HEADER}.")
         w.line(f'#include "{HEADER}"')
         w.line(f'#include "{WEIGHTS_HEADER}"')
         # A kernel may have asked for one in a line that it then dropped.
@@ -382,15 +384,14 @@ def _explained(group: Group) -> str:
     for op in group.ops:
         operands = [described(shape_of(v)) for v in op.operands]
         place = place_of(op)
-        lines.append(
-            f"{label_of(op)}({', '.join(operands)}) -> {described(shape_of(op.results[0]))}{f', {place}' if place else ''}"
-        )
+        made = f"{label_of(op)}({', '.join(operands)}) -> {described(shape_of(op.results[0]))}"
+        lines.append(printable(f"{made}, {place}" if place else made, keep=""))
     return "\n".join(lines)
 
 
 def _weights_header(program: Program) -> str:
     w, guard = Writer(), f"{program.name.upper()}_WEIGHTS_H"
-    w.comment(f"{program.graph.name}: its constants. For {SOURCE} only.")
+    w.comment(f"{program.title}: its constants. For {SOURCE} only.")
     w.line(f"#ifndef {guard}")
     w.line(f"#define {guard}")
     w.line()
@@ -419,7 +420,7 @@ def _weights_header(program: Program) -> str:
 
 def _weights(program: Program) -> str:
     w = Writer()
-    w.comment(f"{program.graph.name}: the constants of a network, written by RLX {__version__}.")
+    w.comment(f"{program.title}: the constants of a network, written by RLX {__version__}.")
     w.line(f'#include "{WEIGHTS_HEADER}"')
     if any(word in line for table in program.tables.values() for line in table.body for word in _OF_MATH_H):
         w.line("#include <math.h>")

@@ -17,18 +17,25 @@ from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.opview import name_of
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.grouping import Group, constant_of, groups_of, is_view
 from rlx.lower.c.helpers import HELPERS
 from rlx.lower.c.kernel import Kernel
 from rlx.lower.c.memory import Memory, plan_groups
-from rlx.lower.c.names import Names, identifier
+from rlx.lower.c.names import identifier
 from rlx.lower.c.rules import SCRATCH, TABLE
 from rlx.lower.c.tables import Table, record_table, table_of
 from rlx.lower.c.values import stored_type
+from rlx.lower.names import Names
 
 # Places in arrays are `int32_t`.
 _MOST_ELEMENTS = 2**31 - 1
+# The functions, types and macros of a program, behind its name.
+_OWN = (
+    *("run", "init", "state", "params", "channel", "arena_size", "constant_size", "in_section"),
+    *("model_h", "weights_h", "has_no_constants"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Program:
 
     Attributes:
         name: The prefix of all names that other files see.
+        title: The name of the graph, for comments.
         memory: Where values lie.
         functions: The kernels, in the order in which they run.
         tables: Constants, by name.
@@ -79,12 +87,13 @@ class Program:
         TABLE.check(graph.module)
         self.graph = graph
         self.name = identifier(graph.name, "model")
+        self.title = printable(graph.name, keep="")
         self.tables: dict[str, Table] = {}
         self.records: dict[tuple[str, ...], str] = {}
         self.helpers: set[str] = set()
         self.aliased: set[str] = set()
         self.names: dict[Any, str] = {}
-        self._taken = Names(HELPERS)
+        self._taken = Names(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
         self._check_sizes()
         self.groups = groups_of(graph)
         with_scratch = {g: n for g in self.groups if (n := _scratch_bytes(g))}
@@ -117,11 +126,16 @@ class Program:
 
     def _add(self, table: Table) -> str:
         base, number = table.name, 2
-        while (found := self.tables.get(table.name)) is not None and not found.holds(table):
+        while self._is_another(table):
             table = Table(f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size")))
             number += 1
         self.tables[table.name] = table
         return table.name
+
+    def _is_another(self, table: Table) -> bool:
+        """Whether another constant, or a buffer, has the name of a table."""
+        found = self.tables.get(table.name)
+        return table.name in self._taken if found is None else not found.holds(table)
 
     def local_name(self, name: str) -> str:
         """A name for a variable in a kernel, which nothing else has."""

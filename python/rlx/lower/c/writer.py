@@ -1,4 +1,4 @@
-"""Lines of C, indented."""
+"""Lines of C, indented, and the text of comments."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ import textwrap
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from rlx.ir.printable import printable
+from rlx.ir.short import cut
+
 _WIDTH = 110
 _CONSTANT = re.compile(r"( *)const \w+ (\w+) = ")
 _VARIABLE = re.compile(r"( *)(?!const )\w+ (\w+) = ")
+
+
+def commented(text: str, keep: str = "") -> str:
+    """Return text for the inside of a comment, which it neither ends nor continues: names of a graph come from files.
+
+    Args:
+        text: Text, of which very long lines are cut.
+        keep: The control characters that stay.
+    """
+    text = printable(cut(text), keep=keep).replace("*/", "* /").replace("/*", "/ *")
+    return re.sub(r"\?(?=\?)", "? ", text)  # `??/` is a trigraph: a backslash
 
 
 class Writer:
@@ -19,9 +33,10 @@ class Writer:
         self.lines: list[str] = []
         self.depth = depth
 
-    def line(self, text: str = "") -> None:
-        """Add a line."""
-        self.lines.append("    " * self.depth + text if text else "")
+    def line(self, text: str = "", note: str = "") -> None:
+        """Add a line, with a comment at its end."""
+        comment = f" /* {commented(note)} */" if note else ""
+        self.lines.append("    " * self.depth + text + comment if text else "")
 
     def text(self, text: str) -> None:
         """Add lines that are indented already."""
@@ -29,10 +44,11 @@ class Writer:
             self.line(line)
 
     def comment(self, text: str) -> None:
-        """Add a comment, broken into lines."""
-        text = text.replace("*/", "* /").replace("/*", "/ *")
+        """Add a comment, broken into lines, none of which ends in a backslash."""
         lines = [
-            part for line in text.split("\n") for part in textwrap.wrap(line, _WIDTH, break_long_words=False) or [""]
+            f"{part} ." if part.endswith("\\") else part
+            for line in commented(text, keep="\n").split("\n")
+            for part in textwrap.wrap(line, _WIDTH, break_long_words=False) or [""]
         ]
         if len(lines) == 1:
             self.line(f"/* {lines[0]} */")

@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.lower.fpga.hdl import Memory, Module, Value, identifier, index_bits
+from rlx.lower.fpga.hdl import Memory, Module, Value, index_bits
 from rlx.lower.fpga.layer import Layer, Stream
 from rlx.lower.fpga.movement import Concat, Fifo, fork
+from rlx.lower.fpga.names import identifier, is_keyword
 from rlx.lower.fpga.state import State
+from rlx.lower.names import Names
 
 
 def port_bits(dtype: DType) -> int:
@@ -44,19 +46,9 @@ class Network:
     @property
     def ports(self) -> tuple[dict[str, str], dict[str, str]]:
         """What inputs and outputs are called in Verilog: names that differ only in what it does not take get numbers."""
-        taken = {"clk", "rst"}
-        sides: list[dict[str, str]] = []
-        for side in (self.inputs, self.outputs):
-            names: dict[str, str] = {}
-            for name in side:
-                port, count = identifier(name), 1
-                while port in taken:
-                    count += 1
-                    port = f"{identifier(name)}_{count}"
-                taken.add(port)
-                names[name] = port
-            sides.append(names)
-        return sides[0], sides[1]
+        ports = Names(identifier, ("clk", "rst"))
+        inputs, outputs = ({name: ports.take(name) for name in side} for side in (self.inputs, self.outputs))
+        return inputs, outputs
 
     def readers(self) -> dict[Layer | str, list[tuple[Layer, int] | str]]:
         """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
@@ -197,17 +189,6 @@ def _with_fifos(
     return Network(network.name, network.inputs, network.outputs, layers)
 
 
-# Words of SystemVerilog that somebody may call a graph.
-_KEYWORDS = frozenset(
-    "and assert begin buf case class clocking config cross default design disable do edge else end event final for force "  # noqa: SIM905
-    "function generate global if include initial input inside instance integer interface join let library local logic loop "
-    "macromodule matches module nand new nor not null or output package parameter primitive priority process program property "
-    "protected pull pure rand ref reg release repeat restrict return scalared sequence signed small solve static step "
-    "string strong struct super supply table tagged task this time type union unique unsigned use var vector virtual void "
-    "wait weak while wildcard wire with within xnor xor".split()
-)
-
-
 # --- text ---------------------------------------------------------------------------------------------------
 
 
@@ -225,8 +206,9 @@ class Design:
     @property
     def top(self) -> str:
         name = identifier(self.network.name)
-        taken = name in {layer.name for layer in self.network.layers} or name.lower() in _KEYWORDS
-        return f"{name}_top" if taken else name
+        # The module of a memory has the name of a layer and more.
+        taken = any(f"{name.lower()}_".startswith(f"{layer.name}_") for layer in self.network.layers)
+        return f"{name}_top" if taken or is_keyword(name) else name
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -256,6 +238,7 @@ class Design:
     def _write_top(self, forks: list[Module]) -> Module:
         network = self.network
         m = Module(self.top)
+        names = Names(lambda name, _: name, (self.top, *(layer.name for layer in network.layers)))
         readers = network.readers()
         self._ports = inputs, outputs = network.ports
         m.reserve(*(f"{port}_{end}" for port in inputs.values() for end in ("valid", "data")))
@@ -283,7 +266,7 @@ class Design:
                 m.define(ready, m.const(1, 1))
             else:
                 base = inputs[source] if isinstance(source, str) else source.name
-                module = fork(f"{base}_fork", len(found), data.width)
+                module = fork(names.take(f"{base}_fork"), len(found), data.width)
                 forks.append(module)
                 ports = {"in0_valid": valid, "in0_data": data, "in0_ready": ready}
                 for i, reader_ready in enumerate(readies):

@@ -6,7 +6,6 @@ be read before its next value is known (`Module.register` gives it, `Register.se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,12 +20,6 @@ def bits_for(low: int, high: int) -> int:
 def index_bits(count: int) -> int:
     """The bits of an index into so many places, at least 1."""
     return max((count - 1).bit_length(), 1)
-
-
-def identifier(text: str) -> str:
-    """Text as a name in Verilog."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "x"
-    return name if name[0].isalpha() else f"x{name}"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType
+from rlx.ir.printable import printable
 from rlx.lower.fpga.hdl import Module, Value, bits_for
 
 
@@ -39,7 +40,7 @@ class Stream:
 
     def __repr__(self) -> str:
         source = self.source if isinstance(self.source, str) else self.source.name
-        return f"Stream({source}, {self.dtype.name}{list(self.shape)}, {self.low} to {self.high})"
+        return printable(f"Stream({source}, {self.dtype.name}{list(self.shape)}, {self.low} to {self.high})", keep="")
 
     @property
     def width(self) -> int:

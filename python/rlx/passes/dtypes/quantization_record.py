@@ -13,6 +13,7 @@ import numpy as np
 from rlx.ir.errors import Error
 from rlx.ir.files import read_json, write_atomically
 from rlx.ir.guards import is_mapping
+from rlx.ir.printable import printable_lines
 
 _FORMAT = "rlx calibration record, 1"
 _ARRAYS = ("low", "high")
@@ -110,7 +111,7 @@ class CalibrationRecord:
         lines += [
             f"  {n}: {e.range[0]:.4g} to {e.range[1]:.4g}, {len(e.low)} channels" for n, e in self.entries.items()
         ]
-        return "\n".join(lines)
+        return printable_lines(lines).removesuffix("\n")
 
 
 def _entry(data: Any) -> CalibrationEntry:

@@ -19,6 +19,7 @@ from rlx.backends.xla.backend import portable
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape
 from rlx.passes.runner import clone_module
 from rlx.runtime.jax.splitting import split
@@ -106,7 +107,7 @@ class Program:
         return tuple(i for i, shape in enumerate(self.results) if shape.dtype.is_inexact)
 
     def __repr__(self) -> str:
-        return f"<{self.name}>"
+        return printable(f"<{self.name}>", keep="")
 
 
 class Given(Program):

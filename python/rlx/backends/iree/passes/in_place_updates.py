@@ -20,6 +20,9 @@ from rlx.backends.iree.passes.workgroups import overwriting, overwritten
 from rlx.ir import opview
 from rlx.ir.signature import bodies
 
+_ON_DEVICE = ("linalg", "iree_linalg_ext", "tensor", "arith", "math", "complex", "flow", "affine", "index")
+_COMPUTED_ONCE = ("iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")
+
 
 @dataclass(frozen=True)
 class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
@@ -33,6 +36,8 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
     def apply(self, module: Any) -> None:
         functions = bodies(module)
         kernels = _valid_kernels([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
+        if kernels:
+            _execute_in_order(module)
         for kernel in kernels:
             kernel.emit()
         for kernel in kernels:  # only now: a kernel may have been inserted before a loop of another one
@@ -43,6 +48,16 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
             name = setter.name.value
             if name.startswith(SETTER) and symbol_of("state", name.removeprefix(SETTER)) in written:
                 _set_in_place(setter)
+
+
+def _execute_in_order(module: Any) -> None:
+    """Let IREE execute the kernels of a module in the order of its ops. Quirk: `kernels-overtaken`.
+
+    Otherwise it groups kernels that may run at the same time, and sorts the groups by the values that they pass on alone: a
+    group that overwrites a state moves past another one that reads it. The name of this choice, "debug", means no more.
+    """
+    config = mlir.ir.Attribute.parse('#stream.partitioning_config<"debug">')
+    module.operation.attributes["stream.partitioning"] = config
 
 
 @dataclass(frozen=True)
@@ -130,10 +145,10 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
         old, (new,) = loads.get(_global(op)), op.operands
         if old is not None and old.type == new.type:
             stores[new] = _Store(op, old)
-    fences = _Fences(ops, position)
+    order = _Order(ops, position)
 
     def kernel(group: Sequence[Any]) -> _Kernel:
-        return _Kernel(ops, position, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
+        return _Kernel(ops, position, order, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
 
     kernels = [k for k in map(kernel, _groups(_loops(ops, stores))) if k.last_before is not None]
     return _apart(kernels, kernel), store_ops, leaked
@@ -274,29 +289,100 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-class _Fences:
-    """For each op of a block, the fences (`util.optimization_barrier`) that depend on it and those that it depends on, as bits.
+class _Order:
+    """The order in which IREE executes the ops of a block and the kernels that overwrite states.
 
-    The operand of a fence is executed separately, and IREE lets an op wait for it only if the op needs the fence's result. A
-    kernel that overwrites a state must not start before all ops that read the state for a fence have ended: so it must need the
-    result of that fence. Quirk: `fences-overtaken`.
+    IREE executes the ops between two host ops (loops, branches, optimization barriers, reads of single numbers) in the order of
+    the block, if `_execute_in_order` says so. Across a host op, a kernel waits only for the values that it needs, and what a
+    host op needs is executed separately. Quirks: `kernels-overtaken`, `fences-overtaken`.
     """
 
-    def __init__(self, ops: Sequence[Any], position_of: dict[Any, int]):
-        fences = [i for i, op in enumerate(ops) if op.name == "util.optimization_barrier"]
-        bits = {position: 1 << i for i, position in enumerate(fences)}
-        self.before, self.after = [0] * len(ops), [0] * len(ops)
-        if not bits:
-            return
-        users = [{_position(use.owner.operation, position_of) for r in op.results for use in r.uses} for op in ops]
-        for i in range(len(ops)):
-            self.after[i] |= bits.get(i, 0)
-            for user in users[i]:
-                self.after[user] |= self.after[i]
-        for i in reversed(range(len(ops))):
-            self.before[i] |= bits.get(i, 0)
-            for user in users[i]:
-                self.before[i] |= bits.get(user) or self.before[user]
+    def __init__(self, ops: Sequence[Any], position: dict[Any, int]):
+        self.ops, self.position = ops, position
+        self.host_ops = {at: 1 << i for i, at in enumerate(i for i, op in enumerate(ops) if _runs_on_host(op))}
+        self.users: list[list[set[int]]] = []  # by op and result, as positions
+        self.next_host_ops: list[int] = []  # by op, as bits: those that depend on it by no other host op
+        if self.host_ops:
+            self.users = [[{_position(u.owner, position) for u in r.uses} for r in op.results] for op in ops]
+            self.next_host_ops = [0] * len(ops)
+            for i in reversed(range(len(ops))):
+                for user in set().union(*self.users[i]):
+                    self.next_host_ops[i] |= self.host_ops.get(user) or self.next_host_ops[user]
+
+    def holds(self, states: Sequence[Any], loops: Sequence[Any], operands: Sequence[Any], last: int) -> bool:
+        """Whether all that reads some states has ended before a kernel starts, or has no effect.
+
+        Args:
+            states: The states that the kernel overwrites.
+            loops: The loops that become the kernel.
+            operands: What it reads.
+            last: The position of the op after which it is inserted.
+        """
+        if not self.host_ops:
+            return True
+        needed, needed_host_ops = self._needed(operands)
+        seen = {(self.position[opview.key(op)], alone) for op in loops for alone in (False, True)}
+        # With each op, whether what reads the state is a dispatch of its own before it.
+        waiting = [(_position(use.owner, self.position), False) for state in states for use in state.uses]
+        while waiting:
+            at, alone = waiting.pop()
+            if (at, alone) in seen:
+                continue
+            seen.add((at, alone))
+            if not alone and self._is_between(at, last) and not self.next_host_ops[at] & ~needed_host_ops:
+                continue
+            if not self.users[at]:  # it returns a value, or stores another state: users see that
+                return False
+            is_alone = _is_one_dispatch(self.ops[at])
+            for result, users in enumerate(self.users[at]):
+                if not (is_alone and (at, result) in needed):
+                    waiting += [(user, alone or is_alone) for user in users]
+        return True
+
+    def _is_between(self, at: int, last: int) -> bool:
+        """Whether an op comes before a kernel that is inserted after the op at `last`, with no host op between them."""
+        return at <= last and not any(at <= host <= last for host in self.host_ops)
+
+    def _needed(self, values: Sequence[Any]) -> tuple[set[tuple[int, int]], int]:
+        """The results that must exist before some values do, by op and number; and the host ops among them, as bits."""
+        needed: set[tuple[int, int]] = set()
+        host_ops, waiting = 0, list(values)
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value.owner, mlir.ir.Block):
+                continue
+            op = value.owner.operation
+            at = self.position[opview.key(op)]
+            if (at, value.result_number) in needed:
+                continue
+            needed.add((at, value.result_number))
+            host_ops |= self.host_ops.get(at, 0)
+            if not _has_blocks(op):  # a branch need not wait for what it does not use
+                waiting += op.operands
+        return needed, host_ops
+
+
+def _runs_on_host(op: Any) -> bool:
+    """Whether an op divides what IREE executes in one piece."""
+    if op.name in ("util.global.load", "util.global.store", "func.return"):
+        return False
+    dialect = op.name.partition(".")[0]
+    return _has_blocks(op) or op.name == "tensor.extract" or dialect not in _ON_DEVICE
+
+
+def _has_blocks(op: Any) -> bool:
+    """Whether an op is a loop or a branch of the host."""
+    return bool(len(op.regions)) and op.name.partition(".")[0] not in _ON_DEVICE
+
+
+def _is_one_dispatch(op: Any) -> bool:
+    """Whether IREE computes an op once: others may be computed again in each dispatch that uses them."""
+    if _has_blocks(op):
+        return True
+    if op.name == "linalg.generic":
+        return any("reduction" in str(i) for i in op.attributes["iterator_types"])
+    kind = op.name.removeprefix("linalg.")
+    return op.name in _COMPUTED_ONCE or kind.startswith(("conv_", "depthwise_conv_", "pooling_")) or "matmul" in kind
 
 
 def _position(op: Any, position: dict[Any, int]) -> int:
@@ -312,7 +398,7 @@ class _Kernel:
     Args:
         ops: The ops of the block.
         position: The position of each of them.
-        fences: The fences of the block.
+        order: What is executed before what.
         group: The loops.
         stores: The ops that store their results.
 
@@ -324,11 +410,11 @@ class _Kernel:
         self,
         ops: Sequence[Any],
         position: dict[Any, int],
-        fences: _Fences,
+        order: _Order,
         group: Sequence[Any],
         stores: Sequence[_Store],
     ):
-        self.ops, self.position, self.fences, self.stores = ops, position, fences, stores
+        self.ops, self.position, self.order, self.stores = ops, position, order, stores
         self.group = sorted(group, key=lambda op: position[opview.key(op)])
         self.states = [s.old for s in stores]
         self.results = {op.results[0] for op in group}
@@ -351,17 +437,8 @@ class _Kernel:
             last = max(last, last_use)
         owners = [value.owner for value in (*self.states, *(v for v, _ in self.reads))]
         makers = [self.position[opview.key(o.operation)] for o in owners if not isinstance(o, mlir.ir.Block)]
-        return None if self._may_overtake(makers) else max([last, *makers])
-
-    def _may_overtake(self, makers: Sequence[int]) -> bool:
-        """Whether the kernel may start before another op that reads a state has ended; `makers` define its operands."""
-        needed = awaited = 0
-        for state in self.states:
-            for use in state.uses:
-                needed |= self.fences.before[_position(use.owner.operation, self.position)]
-        for maker in makers:
-            awaited |= self.fences.after[maker]
-        return bool(needed & ~awaited)
+        last = max([last, *makers])
+        return last if self.order.holds(self.states, self.group, [v for v, _ in self.reads], last) else None
 
     def emit(self) -> None:
         """Emit the kernel, and store its results."""

@@ -1,0 +1,96 @@
+"""All code that writes another language is known to the tests of names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import rlx
+
+PACKAGE = Path(rlx.__file__).parent
+# What a text constant of each language looks like.
+MARKS = {
+    "c": r"#include|#define|typedef ",
+    "html": r"</\w+>|<svg|<!doctype",
+    "llvm": r"define \w+ @",
+    "markdown": r"---\||^## |^```",
+    "mlir": r"func\.func @|hw\.module|module attributes",
+    "terminal": "\x1b",
+    "verilog": r"endmodule|always_ff",
+    "linker": r"SECTIONS",
+    "script": r"#!/|^set -e|\$\{",
+    "yaml": r"^---\n",
+    "graphviz": r"digraph",
+    "make": r"\.PHONY|add_executable",
+    "latex": r"\\begin\{",
+}
+PROGRAMS, SHOWN, ESCAPES = "test_programs.py", "test_shown.py", "test_escapes.py"
+_OF_RLX = "text of RLX without names, or a pattern that is looked for"
+_WORDS = "words of the language, which names may not be"
+# The modules that have such constants, and the file that tests what becomes of names there, or why there are none.
+KNOWN: dict[tuple[str, str], str] = {
+    ("backends/c/emulate.py", "c"): PROGRAMS,
+    ("backends/c/emulate.py", "linker"): _OF_RLX,
+    ("backends/c/host.py", "c"): PROGRAMS,
+    ("backends/c/readme.py", "c"): PROGRAMS,
+    ("backends/c/readme.py", "markdown"): PROGRAMS,
+    ("backends/fpga/backend.py", "verilog"): _OF_RLX,
+    ("backends/fpga/drive.py", "llvm"): PROGRAMS,
+    ("backends/fpga/report.py", "markdown"): PROGRAMS,
+    ("backends/fpga/verilog.py", "verilog"): PROGRAMS,
+    ("ir/markdown.py", "markdown"): ESCAPES,
+    ("lower/c/files.py", "c"): PROGRAMS,
+    ("backends/fpga/worker.py", "mlir"): _OF_RLX,
+    ("lower/c/names.py", "c"): _WORDS,
+    ("lower/c/products.py", "c"): _OF_RLX,
+    ("lower/fpga/design.py", "mlir"): PROGRAMS,
+    ("lower/fpga/names.py", "c"): _WORDS,
+    ("lower/fpga/names.py", "verilog"): _WORDS,
+    ("report/compile_report.py", "html"): SHOWN,
+    ("report/graph_svg.py", "html"): SHOWN,
+    ("report/history.py", "html"): SHOWN,
+    ("report/html.py", "html"): SHOWN,
+    ("report/memory_svg.py", "html"): SHOWN,
+    ("report/palette.py", "html"): SHOWN,
+    ("report/roofline_svg.py", "html"): SHOWN,
+    ("cli/display.py", "terminal"): _OF_RLX,
+    ("report/progress.py", "terminal"): ESCAPES,
+    ("train/loop.py", "terminal"): ESCAPES,
+}
+
+
+def constants(path: Path) -> Iterator[str]:
+    """The text constants of a module that are no docstrings."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+
+
+def found() -> set[tuple[str, str]]:
+    """Each module with each language that its constants look like."""
+    every = ((path, text) for path in PACKAGE.rglob("*.py") for text in constants(path))
+    return {
+        (path.relative_to(PACKAGE).as_posix(), language)
+        for path, text in every
+        for language, mark in MARKS.items()
+        if re.search(mark, text, re.MULTILINE)
+    }
+
+
+def test_every_module_that_writes_a_language_is_known() -> None:
+    """A new one gets its text through the escaping function of the language, and a line here."""
+    assert found() == KNOWN.keys()
+
+
+def test_files_of_tests_are_there() -> None:
+    folder = Path(__file__).parent
+    assert all((folder / reason).exists() for reason in KNOWN.values() if reason.endswith(".py"))
