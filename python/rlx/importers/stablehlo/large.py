@@ -36,7 +36,9 @@ _PREFIX = "rlx_constant"
 # The beginning of bytecode of StableHLO, which a serialised function of JAX holds inside.
 _ARTIFACT = b"ML\xefR\rStableHLO_v"
 _SHARDY = b"\0sdy\0"
-_NO_ARTIFACT = "a portable artifact has no dialect but StableHLO: the text, str(exported.mlir_module()), can be imported for one device"
+_NO_ARTIFACT = (
+    "a portable artifact has no dialect but StableHLO; for one device import the text, str(exported.mlir_module())"
+)
 # MLIR adds a number to a name that another module has used.
 _NAME = re.compile(r"dense_resource<([a-z_]+\d+)(?:_\d+)?>")
 
