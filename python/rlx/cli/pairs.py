@@ -8,7 +8,9 @@ from rlx.ir.errors import Error
 
 
 def split(text: str, option: str, names: Collection[str], is_value: Callable[[str], bool]) -> tuple[str, str, str]:
-    """The name, `=` and the value of a text; as `str.partition` gives them if the name is none of those that are known.
+    """The name, `=` and the value of a text, as `str.partition` gives them.
+
+    If no known name fits, the value is the longest text that is written as values are.
 
     Args:
         text: The text.
@@ -19,7 +21,10 @@ def split(text: str, option: str, names: Collection[str], is_value: Callable[[st
     Raises:
         Error: Several names fit.
     """
-    ends = [i for i, character in enumerate(text) if character == "=" and text[:i] in names]
+    everywhere = [i for i, character in enumerate(text) if character == "="]
+    ends = [i for i in everywhere if text[:i] in names]
+    if not ends:
+        ends = [i for i in everywhere if is_value(text[i + 1 :])][:1]
     if len(ends) > 1:
         ends = [i for i in ends if is_value(text[i + 1 :])] or ends
     if len(ends) > 1:

@@ -71,7 +71,12 @@ def flag_for(argument: Argument) -> str:
 
 
 def _is_array(value: str) -> bool:
-    return value.startswith("@") or (_TYPE.fullmatch(value.partition("=")[0]) is not None and "=" in value)
+    from rlx.ir.dtype import DTYPES
+
+    match = _TYPE.fullmatch(value.partition("=")[0])
+    return value.startswith("@") or (
+        match is not None and "=" in value and match["dtype"] in {d.name for d in DTYPES} | {"i1"}
+    )
 
 
 def _parsed_array(value: str, flag: str) -> np.ndarray:
