@@ -217,7 +217,7 @@ def _argument(name: str, shape: Any, kind: str) -> Any:
     ],
 )
 def test_written_arrays(text: str, expected: np.ndarray) -> None:
-    array = named_arrays([f"x={text}"], "--input")["x"]
+    array = named_arrays([f"x={text}"], "--input", ())["x"]
     assert array.dtype == expected.dtype
     np.testing.assert_array_equal(array, expected)
 
@@ -225,7 +225,7 @@ def test_written_arrays(text: str, expected: np.ndarray) -> None:
 def test_bf16_survives_a_file(tmp_path: Path) -> None:
     array = np.array([1.5, -2], rlx.bf16.numpy)
     save_array(str(tmp_path / "x.npy"), array)
-    loaded = named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input")["x"]
+    loaded = named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input", ())["x"]
     assert loaded.dtype == array.dtype
     np.testing.assert_array_equal(loaded, array)
 
@@ -234,13 +234,13 @@ def test_bf16_survives_a_file(tmp_path: Path) -> None:
 def test_files_that_hold_no_array(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npy").write_bytes(content)
     with pytest.raises(rlx.Error, match=r"x\.npy"):
-        named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input")
+        named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input", ())
 
 
 def test_files_that_hold_objects_are_not_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(rlx.Error, match=r"tensor 'x' of .* is of dtype object"):
-        named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input")
+        named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input", ())
 
 
 def test_the_flag_for_a_symbolic_argument_reads_a_file() -> None:

@@ -416,7 +416,7 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
 
     sizes: dict[str, int] = {}
     for text in texts:
-        name, _, size = text.partition("=")
+        name, _, size = text.rpartition("=")
         if not name or not size.isdecimal():
             raise Error(f"--bind={text}: expected SYMBOL=SIZE, such as --bind=seq=128")
         if name in sizes:

@@ -175,7 +175,11 @@ def _xla() -> str:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             return f"not installed: {name}, for the device xla (pip install 'rlx[jax]')"
-    return _compile_and_run("xla")
+    from rlx.backends.xla import soundness
+
+    if problem := soundness.refusal(soundness.found(again=True)):
+        raise problem
+    return f"jaxlib {soundness.version()} shows no known defect, {_compile_and_run('xla')}"
 
 
 def _checks_of_others() -> dict[str, Callable[[], str]]:

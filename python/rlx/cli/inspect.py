@@ -130,7 +130,8 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
     from rlx.runtime.profiling import compile_report
 
     measure = arguments.measure or bool(arguments.input)
-    report = compile_report(compilation, named_arrays(arguments.input, "--input") if measure else None)
+    names = [a.name for a in compilation.signature.arguments]
+    report = compile_report(compilation, named_arrays(arguments.input, "--input", names) if measure else None)
     write_atomically(arguments.html, report.html().encode())
 
 

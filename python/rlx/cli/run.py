@@ -91,8 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments, outputs)
     if not any(files.values()):
         standard_output()
-    inputs = named_arrays(arguments.input, "--input")
-    params = named_arrays(arguments.param, "--param")
+    names = [a.name for a in declared]
+    inputs = named_arrays(arguments.input, "--input", names)
+    params = named_arrays(arguments.param, "--param", names)
     if arguments.params is not None:
         params = _from_file(arguments.params, declared, params) | params
     if not isinstance(program, Graph) and program.parameters is not None:
@@ -146,6 +147,7 @@ def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
     """The files to which each output is written."""
+    from rlx.cli.pairs import split
     from rlx.ir.errors import Error
     from rlx.ir.suggestions import suggestion
 
@@ -153,7 +155,7 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
     files: dict[str, list[str]] = {name: [] for name in names}
     following = iter(names)
     for text in arguments.save:
-        name, equals, path = text.partition("=")
+        name, equals, path = split(text, "--save", files, bool)
         if not equals:
             name, path = next(following, ""), text
             if not name:

@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))
     names = ("precision", "passes", "policy", "opt", "fast_math", "dispatch")
     options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
-    inputs = named_arrays(arguments.input, "--input")
     cache = None if arguments.no_cache else DiskCache()
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
+    inputs = named_arrays(arguments.input, "--input", [a.name for a in graph.arguments])
     request = Request(session, graph, options, arguments.params, inputs, cache)
     try:
         program = tuned(request, seconds, again=arguments.again, progress=_show)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx.cli.pairs import split
 from rlx.ir.errors import Error
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ _TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z_]+\d*)")
 _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
-def named_arrays(texts: Iterable[str], option: str) -> dict[str, np.ndarray]:
+def named_arrays(texts: Iterable[str], option: str, names: Collection[str]) -> dict[str, np.ndarray]:
     """Arrays by name, from several uses of one option.
 
     Args:
         texts: The values of the option.
         option: Its name, for messages.
+        names: The names of the program's arguments, which may have a `=`.
 
     Raises:
         Error: One is not written as expected, is given twice, or its file cannot be read.
@@ -34,7 +36,7 @@ def named_arrays(texts: Iterable[str], option: str) -> dict[str, np.ndarray]:
 
     arrays: dict[str, np.ndarray] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = split(text, option, names, _is_array)
         if not name or not equals:
             raise Error(f"{option}={text}: expected {_FORMS}")
         if name in arrays:
@@ -66,6 +68,15 @@ def flag_for(argument: Argument) -> str:
     if dims is None:
         return f"{option}={argument.name}=@FILE.npy"
     return f"{option}={argument.name}={dims}{argument.shape.dtype.name}=0"
+
+
+def _is_array(value: str) -> bool:
+    from rlx.ir.dtype import DTYPES
+
+    match = _TYPE.fullmatch(value.partition("=")[0])
+    return value.startswith("@") or (
+        match is not None and "=" in value and match["dtype"] in {d.name for d in DTYPES} | {"i1"}
+    )
 
 
 def _parsed_array(value: str, flag: str) -> np.ndarray:

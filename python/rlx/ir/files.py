@@ -24,6 +24,7 @@ LARGEST = 4 << 30
 _LARGEST_STREAM = 1 << 30
 _LARGEST_JSON = 64 << 20
 _CHUNK = 1 << 20
+_POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
 _PARTIAL = ".rlx-partial"
 _LONGEST_PREFIX = 200  # bytes of a file's name that are repeated in the name of its temporary file
 
@@ -68,7 +69,9 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
             if status.st_size > limit:
                 raise Error(f"cannot read {name}: it has {status.st_size} bytes, and at most {limit} are read")
             if stat.S_ISREG(status.st_mode):
-                return file.read()
+                data = file.read()
+                check_fetched(data, name)
+                return data
             data = bytearray()  # a pipe, or a device that may have no end
             while chunk := file.read(_CHUNK):
                 data += chunk
@@ -81,6 +84,22 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
         raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
     except MemoryError:
         raise Error(f"cannot read {name}: it does not fit into memory") from None
+
+
+def check_fetched(content: bytes | mmap.mmap, name: str) -> None:
+    """Check that a file is not a stand-in that Git LFS has put in its place.
+
+    Raises:
+        Error: It is one.
+    """
+    if content[: len(_POINTER)] != _POINTER:
+        return
+    size = re.search(rb"^size (\d{1,18})$", content[:_LONGEST_POINTER], re.MULTILINE)
+    of = f" of {int(size[1])} bytes" if size else ""
+    raise Error(
+        f"{name} is a pointer of Git LFS: the file{of} has not been fetched",
+        hint="run 'git lfs install' once and 'git lfs pull' in its repository, or download the file itself",
+    )
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -8,7 +8,7 @@ import os
 import stat
 
 from rlx.ir.errors import Error
-from rlx.ir.files import file_name, read_bytes
+from rlx.ir.files import check_fetched, file_name, read_bytes
 
 Content = mmap.mmap | bytes
 
@@ -24,7 +24,9 @@ def content_of(path: str | os.PathLike[str]) -> Content:
         status = os.stat(name)  # a pipe is not opened here: it could not be opened again
         if stat.S_ISREG(status.st_mode) and status.st_size:
             with open(name, "rb") as file:
-                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            check_fetched(content, name)
+            return content
         if stat.S_ISDIR(status.st_mode):
             raise Error(f"{name} is no file")
     except FileNotFoundError:

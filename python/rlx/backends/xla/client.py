@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from rlx.backends.xla import soundness
+from rlx.backends.xla.defects import WORKAROUNDS
 from rlx.backends.xla.options import Options
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.locks import holding, make_lock
@@ -22,6 +24,9 @@ _STRICT: dict[str, bool] = {
     "xla_cpu_enable_fast_math": False,
     "xla_cpu_enable_fast_min_max": False,
 }
+# XLA's answer to an option that it does not have.
+_NO_OPTION = "No such compile option"
+_NOTHING = "func.func @main() { return }"
 # The number of compiled programs that are kept: loading one again, with other weights, does not compile it again.
 _KEPT_EXECUTABLES = 64
 # Characters that an error shows of a message of XLA's, which may hold a whole module.
@@ -95,19 +100,16 @@ class Executable:
     Args:
         program: A portable artifact with one function, `main`, or its text.
         options: XLA's options, by name.
+        workarounds: The options that avoid known defects; by default, those of this jaxlib, which must be sound with them.
 
     Raises:
         CompileError: XLA cannot compile it, or does not know an option.
+        ExecutionError: This jaxlib has defects that cannot be avoided.
     """
 
-    def __init__(self, program: bytes | str, options: Options = ()):
-        devices = _xla_client().DeviceList((client().devices()[0],))
-        chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
-        chosen.env_option_overrides = list((_STRICT | dict(options)).items())
-        try:
-            self._loaded = client().compile_and_load(program, devices, chosen)
-        except (jax().errors.JaxRuntimeError, ValueError) as problem:
-            raise CompileError(f"XLA: {_shortened(str(problem))}") from None
+    def __init__(self, program: bytes | str, options: Options = (), workarounds: Options | None = None):
+        avoiding = _once(_sound_options) if workarounds is None else workarounds
+        self._loaded = _compile_and_load(program, _STRICT | dict(avoiding) | dict(options))
 
     @cached_property
     def types(self) -> tuple[list[Type], list[Type]]:
@@ -139,6 +141,48 @@ class Executable:
         except jax().errors.JaxRuntimeError as problem:
             raise ExecutionError(f"XLA: {problem}") from None
         return [shards[0] for shards in results]
+
+
+def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:
+    devices = _xla_client().DeviceList((client().devices()[0],))
+    chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
+    chosen.env_option_overrides = list(options.items())
+    try:
+        return client().compile_and_load(program, devices, chosen)
+    except (jax().errors.JaxRuntimeError, ValueError) as problem:
+        raise CompileError(f"XLA: {_shortened(str(problem))}") from None
+
+
+def known_options(options: Options) -> Options:
+    """Those of some options that the installed jaxlib has.
+
+    Raises:
+        CompileError: The value of one is not valid.
+    """
+
+    def is_known(option: tuple[str, bool | int | str]) -> bool:
+        try:
+            _compile_and_load(_NOTHING, dict([option]))
+        except CompileError as problem:
+            if _NO_OPTION in problem.message:
+                return False
+            raise
+        return True
+
+    return tuple(filter(is_known, options))
+
+
+@cache
+def _sound_options() -> Options:
+    """The options that keep this jaxlib from doing what `defects.py` lists. With all of them it is sound.
+
+    Raises:
+        ExecutionError: It lacks some, and has the defects.
+    """
+    known = known_options(WORKAROUNDS)
+    if known != WORKAROUNDS:
+        soundness.expect_sound()
+    return known
 
 
 @lru_cache(_KEPT_EXECUTABLES)

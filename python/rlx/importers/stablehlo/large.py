@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rlx import mlir
+from rlx.importers.stablehlo.shardy import without_shardings
 from rlx.importers.stablehlo.types import elements_held, of_stored, one_of
 from rlx.ir.bytecode import LEAST, without_constants
 from rlx.ir.errors import Error, ParseError
@@ -29,8 +30,15 @@ from rlx.weights.weight import Weight
 
 _DIGITS = rf'dense<"0x([0-9A-Fa-f]{{{2 * LEAST},}})">'
 _IN_BYTES, _IN_TEXT = re.compile(_DIGITS.encode()), re.compile(_DIGITS)
+_LONGEST_TEXT_START = 64
 _WIDEST = 16  # bytes of an element
 _PREFIX = "rlx_constant"
+# The beginning of bytecode of StableHLO, which a serialised function of JAX holds inside.
+_ARTIFACT = b"ML\xefR\rStableHLO_v"
+_SHARDY = b"\0sdy\0"
+_NO_ARTIFACT = (
+    "a portable artifact has no dialect but StableHLO; for one device import the text, str(exported.mlir_module())"
+)
 # MLIR adds a number to a name that another module has used.
 _NAME = re.compile(r"dense_resource<([a-z_]+\d+)(?:_\d+)?>")
 
@@ -123,11 +131,24 @@ def of_content(content: Any, name: str) -> Source:
         ParseError: It is neither text nor bytecode that can be read.
     """
     if not is_bytecode(content[:4]):
+        if not isinstance(content, str) and content.find(_ARTIFACT) > 0 and b"\0" in content[:_LONGEST_TEXT_START]:
+            raise ParseError(
+                "a serialised function of JAX, which holds more than a module",
+                location=name,
+                hint="give its module: exported.mlir_module_serialized, where exported is "
+                "jax.export.deserialize(bytearray(data)) if there is only the data",
+            )
         return _of_text(content, name)
     data, found = without_constants(content)
     if len(data) > LARGEST:
         raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {LARGEST} are read")
-    return Source(bytecode_text(bytes(data), name), name, Constants(marked=found, origin=name))
+    try:
+        text = bytecode_text(bytes(data), name)
+    except ParseError as problem:
+        if data.find(_SHARDY) < 0:
+            raise
+        raise problem.moved(problem.message, hint=_NO_ARTIFACT) from None
+    return Source(text, name, Constants(marked=found, origin=name))
 
 
 def of_artifact(artifact: bytes) -> tuple[bytes, Constants]:
@@ -154,7 +175,8 @@ def _of_text(content: Any, name: str) -> Source:
     text: Any = _like(content, "").join([*pieces, content[place:]])
     if len(text) > LARGEST:
         raise Error(f"cannot read {name}: without constants it has {len(text)} bytes, and at most {LARGEST} are read")
-    return Source(text if isinstance(text, str) else decoded(text, name), name, Constants(named, origin=name))
+    whole = text if isinstance(text, str) else decoded(text, name)
+    return Source(without_shardings(whole, name), name, Constants(named, origin=name))
 
 
 def _like(content: Any, text: str) -> Any:

@@ -106,8 +106,10 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
         return complex_math.divide(emit, a, b)
     if kind == "div" and b.dtype.is_float:
         # XLA would multiply by the inverse of a scalar or a constant, which may round to a neighbour of the quotient:
-        # where quotients are rounded to integers, that can be another integer.
-        b = emit.kept(b)
+        # where quotients are rounded to integers, that can be another integer. Of (a/b)/c it would make a/(b·c).
+        a, b = emit.kept(a), emit.kept(b)
+    if kind in ("rem", "trunc_div") and a.dtype.is_signed:
+        a = emit.kept(a)  # XLA takes squares and absolute values of integers for numbers that are not negative
     if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
         # XLA would drop `x + 0`, which is 0 for -0, and join the constants of `(x + 1) - 1` and `(x·2)·0.5`.
         a, b = (emit.kept(x) if _is_constant(x) else x for x in (a, b))
@@ -173,7 +175,8 @@ def _integer_power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
 
 @lowers("compare")
 def compare(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
-    return emit.compare(kind, *(emit.broadcast(x, results[0].static) for x in (lhs, rhs)))
+    # XLA takes squares and absolute values for numbers that are not negative, even if they have wrapped around or are NaN.
+    return emit.compare(kind, *(emit.kept(emit.broadcast(x, results[0].static)) for x in (lhs, rhs)))
 
 
 @lowers("where")
@@ -201,11 +204,19 @@ def popcount(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
 def _absolute(emit: Emitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
         return complex_math.modulus(emit, x)
-    return emit.elementwise("abs", x) if x.dtype.is_signed else x
+    if x.dtype.is_integer:
+        return emit.elementwise("abs", emit.kept(x)) if x.dtype.is_signed else x  # of a square that has wrapped around
+    return emit.elementwise("abs", x)
 
 
 def _exp(emit: Emitter, x: Lowered) -> Lowered:
-    return emit.elementwise("exponential", x)
+    # XLA would join exp(x)·exp(y) to exp(x + y), and drop both of log(exp(x)), which differs where one overflows.
+    return emit.kept(emit.elementwise("exponential", x))
+
+
+def _of_kept(name: str) -> Callable[[Emitter, Lowered], Lowered]:
+    """A function of which XLA knows identities that do not hold where its operand overflows: of √(x·x), of log(x**y)."""
+    return lambda emit, x: emit.elementwise(name, emit.kept(x))
 
 
 def _zero_at_minus_infinity(emit: Emitter, x: Lowered, value: Lowered) -> Lowered:
@@ -250,9 +261,9 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "sigmoid": _sigmoid,
     "tanh": _named("tanh"),
     "exp": _exp,
-    "log": _named("log"),
-    "sqrt": _named("sqrt"),
-    "rsqrt": lambda emit, x: emit.div(emit.like(x, 1), emit.elementwise("sqrt", x)),
+    "log": _of_kept("log"),
+    "sqrt": _of_kept("sqrt"),
+    "rsqrt": lambda emit, x: emit.div(emit.like(x, 1), emit.elementwise("sqrt", emit.kept(x))),
     "neg": _named("negate"),
     "sin": _named("sine"),
     "cos": _named("cosine"),

@@ -42,5 +42,14 @@ def reduce(
 
 
 def _reduced(emit: Emitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+    if x.dtype.is_float and JOIN[kind] == "add" and _is_repeated(x):
+        x = emit.kept(x)  # XLA would make of it a product, which is -0 for -0
     total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
     return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
+
+
+def _is_repeated(x: Lowered) -> bool:
+    owner = getattr(x.value.owner, "operation", None)
+    while owner is not None and owner.name in ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert"):
+        owner = getattr(owner.operands[0].owner, "operation", None)
+    return owner is not None and owner.name == "stablehlo.broadcast_in_dim"

@@ -1,0 +1,35 @@
+"""`NAME=VALUE` on the command line, where names may have a `=` themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from rlx.ir.errors import Error
+
+
+def split(text: str, option: str, names: Collection[str], is_value: Callable[[str], bool]) -> tuple[str, str, str]:
+    """The name, `=` and the value of a text, as `str.partition` gives them.
+
+    If no known name fits, the value is the longest text that is written as values are.
+
+    Args:
+        text: The text.
+        option: The option that has it, for messages.
+        names: The names that are known.
+        is_value: Whether a text is written as values are, which decides between several names.
+
+    Raises:
+        Error: Several names fit.
+    """
+    everywhere = [i for i, character in enumerate(text) if character == "="]
+    ends = [i for i in everywhere if text[:i] in names]
+    if not ends:
+        ends = [i for i in everywhere if is_value(text[i + 1 :])][:1]
+    if len(ends) > 1:
+        ends = [i for i in ends if is_value(text[i + 1 :])] or ends
+    if len(ends) > 1:
+        choices = ", ".join(f"'{text[:i]}' with {text[i + 1 :]!r}" for i in ends)
+        raise Error(f"{option}={text} has several meanings: {choices}", hint="give one of these another name")
+    if not ends:
+        return text.partition("=")
+    return text[: ends[0]], "=", text[ends[0] + 1 :]
