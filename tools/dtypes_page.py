@@ -31,8 +31,8 @@ import rlx
 
 g = rlx.Graph("storage")
 x, w = g.input("x", (2, 4)), g.param("w", (4, 3), dtype="i4")
-assert g.matmul(x, w).dtype is rlx.f32          # i4 beside f32 is cast to f32
-assert (w + w).dtype is rlx.i4                   # computed in i8, between casts
+assert g.matmul(x, w).dtype is rlx.f32  # i4 beside f32 is cast to f32
+assert (w + w).dtype is rlx.i4  # computed in i8, between casts
 assert g.gather(w, np.array([0, 2])).dtype is rlx.i4
 ```
 

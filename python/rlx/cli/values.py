@@ -80,7 +80,8 @@ def _is_array(value: str) -> bool:
 
 
 def _parsed_array(value: str, flag: str) -> np.ndarray:
-    from rlx.ir.dtype import dtype, fitted
+    from rlx.ir.dtype import dtype
+    from rlx.ir.fitting import fitted
 
     type_, equals, elements = value.partition("=")
     match = _TYPE.fullmatch(type_)

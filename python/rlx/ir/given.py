@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
-from rlx.ir.dtype import DType, fitted
+from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
+from rlx.ir.fitting import fitted
 from rlx.ir.guards import is_sequence
 
 # For values of rank 0: the kinds of NumPy's dtypes that a kind of dtype may stand for, if it has the value.

@@ -13,8 +13,9 @@ import numpy as np
 
 from rlx.ir.bounds import Bounds
 from rlx.ir.dim import Bindings, DimExpr, parse
-from rlx.ir.dtype import DType, fitted
+from rlx.ir.dtype import DType
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.fitting import fitted
 from rlx.ir.given import cast_array, given_array
 from rlx.ir.guards import is_array, is_real, is_truth_value
 from rlx.ir.shape import Shape

@@ -20,6 +20,10 @@ class Emitter(Protocol):
         """Emit an op."""
         ...
 
+    def cast(self, x: Any, dtype: DType) -> Any:
+        """Emit a cast."""
+        ...
+
 
 # A wider dtype of the same kind, for the question whether the dtype of a result follows from that of the operands.
 _PROBES = {f32: f64, i8: i16, u8: u16}
@@ -106,7 +110,7 @@ def emitted(
     follows = following(spec, shapes, attributes)
 
     def cast(x: Any, to: DType) -> Any:
-        return builder.emit("cast", (x,), dtype=to)
+        return builder.cast(x, to)
 
     results = builder.emit(spec.name, in_compute(spec, operands, cast), **attributes)
     if not is_tuple(results):

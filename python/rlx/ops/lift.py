@@ -10,8 +10,9 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, beside, dtype, fitted, promote, weak
+from rlx.ir.dtype import DType, beside, dtype, promote, weak
 from rlx.ir.errors import ShapeError
+from rlx.ir.fitting import fitted
 from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
 from rlx.ir.short import shown

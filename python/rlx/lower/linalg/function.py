@@ -8,8 +8,8 @@ from math import prod
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.dim import LARGEST
-from rlx.ir.dtype import fitted
 from rlx.ir.errors import ShapeError
+from rlx.ir.fitting import fitted
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of

@@ -12,8 +12,9 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample, wide
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import FLOATS, DType, f32, fitted, i8, i32, u8
+from rlx.ir.dtype import FLOATS, DType, f32, i8, i32, u8
 from rlx.ir.errors import ShapeError
+from rlx.ir.fitting import fitted
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like

@@ -10,8 +10,9 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, DimExpr, dim
-from rlx.ir.dtype import EVERY, WITH_ZERO, fitted
+from rlx.ir.dtype import EVERY, WITH_ZERO
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.fitting import fitted
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.elementwise import convert

@@ -12,9 +12,9 @@ from rlx.backends.stages import prepared
 from rlx.backends.xla.portable import checked_version
 from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
-from rlx.ir.dtype import fitted
 from rlx.ir.errors import Error
 from rlx.ir.files import check_writable, write_atomically
+from rlx.ir.fitting import fitted
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping
 from rlx.ir.interface import Argument, bind_symbols, check_argument
