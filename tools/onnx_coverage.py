@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PAGE = "docs/onnx-coverage.md"
-_STRINGS = "strings are no dtype of RLX"
+_STRINGS = "RLX has no strings"
 _MAPS = "takes or gives strings or maps"
 _RANDOM = "its random numbers are not specified"
 # Why an op of ONNX's has no rule.
@@ -20,7 +20,6 @@ REASONS = {
     "MaxRoiPool": "its windows depend on the elements of an operand",
     "ai.onnx.preview.training.Gradient": "`rlx.grad` gives gradients",
 }
-_DTYPES = "a dtype that RLX has not: 16 and 64 bits without a sign, 8-bit floats, 4 and 2 bits, strings"
 
 
 def refused() -> dict[str, str]:
@@ -57,7 +56,7 @@ def ops() -> dict[str, str]:
 def _reason(message: str) -> str:
     """The kind of a refusal, from its message."""
     if "is not one of the dtypes" in message or "has a type that cannot be imported" in message:
-        return _DTYPES
+        return _STRINGS
     if found := re.search(r": (\S+), \d+ in all$", message):
         return REASONS[found.group(1)]
     if "RandomUniformLike" in message:

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import rlx
+from rlx.ir.dtype import DTYPES, DType
 
 W = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
 
@@ -83,3 +84,26 @@ def test_what_is_not_in_the_folder_or_not_in_the_file_is_refused(entries: dict[s
 def test_bytes_have_no_folder(tmp_path: Path) -> None:
     with pytest.raises(rlx.Error, match="give the path"):
         rlx.from_onnx(written(tmp_path).read_bytes())
+
+
+@pytest.mark.parametrize("d", [d for d in DTYPES if d.packed], ids=str)
+def test_packed_elements_are_read(d: DType, tmp_path: Path) -> None:
+    """An odd number of elements, in the model and in a file beside it."""
+    codes = np.arange(15, dtype=np.uint8) % (1 << d.bits)
+    values = codes.view(d.numpy).reshape(5, 3)
+    inside, outside = (onnx.numpy_helper.from_array(values, name) for name in ("inside", "outside"))
+    (tmp_path / "weights.bin").write_bytes(bytes(3) + outside.raw_data)
+    outside.ClearField("raw_data")
+    outside.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": "weights.bin", "offset": "3"}.items():
+        outside.external_data.add(key=key, value=value)
+    nodes = [helper.make_node("Cast", [n], [f"{n}_f32"], to=TensorProto.FLOAT) for n in ("inside", "outside")]
+    outputs = [onnx.ValueInfoProto(name=f"{n}_f32") for n in ("inside", "outside")]
+    graph = helper.make_graph(nodes, "g", [], outputs, [inside, outside])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    for found in rlx.evaluate(rlx.from_onnx(path), {}):
+        np.testing.assert_array_equal(found, values.astype(np.float32))
+    (tmp_path / "weights.bin").write_bytes(bytes(3) + bytes(d.nbytes(15) - 1))
+    with pytest.raises(rlx.Error, match=r"weights.bin.*ends before it"):
+        rlx.from_onnx(path)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx.elementwise import cast
 from rlx.importers.onnx.network import Window, convolution
 from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import UnsupportedError
 
 
@@ -56,14 +58,16 @@ def quantize_linear(
     precision: Any = None,
     saturate: int = 1,
 ) -> Tensor:
-    dtype = zero_point.dtype.numpy if zero_point is not None else np.dtype(output_dtype or np.uint8)
-    if dtype.kind not in "iu":
-        raise UnsupportedError(f"to {dtype} cannot be imported")
-    value = g.round(g.div(g.cast(x, "f32"), g.cast(for_axis(g, x, scale, axis, block_size), "f32")))
+    kind = zero_point.dtype if zero_point is not None else dtype(output_dtype or np.uint8)
+    if not kind.is_integer and not (kind.is_float and kind.storage):
+        raise UnsupportedError(f"to {kind.name} cannot be imported")
+    value = g.div(g.cast(x, "f32"), g.cast(for_axis(g, x, scale, axis, block_size), "f32"))
+    value = g.round(value) if kind.is_integer else value
     if zero_point is not None:
         value = g.add(value, g.cast(for_axis(g, x, zero_point, axis, block_size), "f32"))
-    limits = np.iinfo(dtype)
-    return g.cast(g.clamp(value, float(limits.min), float(limits.max)), dtype)
+    if kind.is_float:
+        return cast(g, value, to=kind, saturate=saturate)
+    return g.cast(g.clamp(value, float(kind.min), float(kind.max)), kind)
 
 
 @imports("DynamicQuantizeLinear")

@@ -11,7 +11,9 @@ import numpy as np
 
 from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
+from rlx.ir.dtype import DTYPES
 from rlx.ir.errors import Error, ParseError, UnsupportedError
+from rlx.ir.packing import unpacked
 from rlx.weights.encoding import Plain
 from rlx.weights.mapped import check_regular, content_of, part
 from rlx.weights.weight import Weight
@@ -140,13 +142,21 @@ class Model:
             nbytes *= size
         if nbytes and tensor.HasField("raw_data") and not tensor.raw_data:
             tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
+        packed = next((d for d in DTYPES if d.packed and d.numpy_name == dtype.name), None)
+        stored = nbytes if packed is None else packed.nbytes(nbytes)
         if tensor.data_location == tensor.EXTERNAL:
-            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, self._external(tensor, what, nbytes))
-        if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes and not _is_packed(dtype):
-            raise ParseError(f"{self.name}: {what} has {len(tensor.raw_data)} bytes, and {nbytes} are expected")
+            content = self._external(tensor, what, stored)
+
+            def unpack() -> bytes:
+                assert packed is not None
+                return unpacked(np.frombuffer(content(), np.uint8), packed, shape).tobytes()
+
+            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, content if packed is None else unpack)
+        if tensor.HasField("raw_data") and len(tensor.raw_data) != stored:
+            raise ParseError(f"{self.name}: {what} has {len(tensor.raw_data)} bytes, and {stored} are expected")
 
         def read() -> bytes:
-            if tensor.HasField("raw_data") and not _is_packed(dtype):
+            if tensor.HasField("raw_data") and packed is None:
                 return tensor.raw_data
             return self.array(tensor, what).tobytes()
 
@@ -223,8 +233,3 @@ class Model:
 
 def _domain(domain: str) -> str:
     return "" if domain in _STANDARD else domain
-
-
-def _is_packed(dtype: np.dtype) -> bool:
-    """Whether a file has several elements in a byte."""
-    return dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")

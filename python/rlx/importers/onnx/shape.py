@@ -331,7 +331,7 @@ def tensor_scatter(
 
 @imports("BitCast")
 def bit_cast(g: Any, x: Tensor, *, to: Any) -> Tensor:
-    return g.bitcast(x, to)
+    return g.bitcast(g.cast(x, "u8") if x.dtype.is_bool else x, to)
 
 
 @imports("Det")
