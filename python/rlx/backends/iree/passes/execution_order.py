@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.iree.passes.base import RESHAPES, create, maker_of
+from rlx.backends.iree.passes.workgroups import digest
 from rlx.ir import opview
 
 _ON_DEVICE = ("linalg", "iree_linalg_ext", "tensor", "arith", "math", "complex", "flow", "affine", "index")
 _COMPUTED_ONCE = ("iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")
+_BINDINGS = 16  # a kernel cannot have more than 32
 
 
 def execute_in_order(module: Any) -> None:
@@ -36,6 +39,7 @@ class ExecutionOrder:
     def __init__(self, ops: Sequence[Any], position: dict[Any, int]):
         self.ops, self.position = ops, position
         self.host_ops = [at for at, op in enumerate(ops) if _runs_on_host(op)]
+        self.awaited: dict[Any, Any] = {}  # by value, its result of the barrier that `wait_for` emits
         self.users: list[list[set[int]]] = []  # by op and result, as positions
         if self.host_ops:
             self.users = [[{position_in_block(u.owner, position) for u in r.uses} for r in op.results] for op in ops]
@@ -70,6 +74,32 @@ class ExecutionOrder:
                     waiting += [(user, alone or is_alone) for user in users]
         return True
 
+    def can_wait_for(self, operands: Sequence[Any]) -> bool:
+        """Whether a kernel at the end, which reads some operands, can be made to wait for all that users see."""
+        seen = set(self._seen())
+        return all(map(_is_static, seen)) and any(_is_computed(v) and v not in seen for v in operands)
+
+    def wait_for(self, values: Sequence[Any], kernels: set[Any]) -> None:
+        """Emit a barrier at the end of the block.
+
+        Args:
+            values: Operands of kernels. `awaited` gets the same values that exist only when all values do, and all that
+                users see.
+            kernels: The results of the kernels' loops.
+        """
+        seen = [v for v in dict.fromkeys(self._seen()) if v not in kernels and _is_computed(v)]
+        passed = [v for v in dict.fromkeys(values) if v not in seen and _is_computed(v)]
+        with self.ops[-1].location, mlir.ir.InsertionPoint(self.ops[-1]):
+            # Not all that users see: what a barrier passes on has to be in memory of the program's own.
+            digests = [digest(seen[i : i + _BINDINGS]) for i in range(0, len(seen), _BINDINGS)]
+            operands = [*passed, *digests]
+            barrier = create("util.optimization_barrier", [v.type for v in operands], operands)
+        self.awaited = dict(zip(passed, barrier.results, strict=False))
+
+    def _seen(self) -> list[Any]:
+        """What users see: results, and the new values of states."""
+        return [value for op in self.ops if not op.results for value in op.operands]
+
     def _is_between(self, at: int, last: int) -> bool:
         """Whether an op comes before a kernel that is inserted after the op at `last`, with no host op between them."""
         return at <= last and not any(at <= host <= last for host in self.host_ops)
@@ -90,6 +120,19 @@ class ExecutionOrder:
             if not _has_blocks(op):  # a branch need not wait for what it does not use
                 waiting += op.operands
         return needed
+
+
+def _is_static(value: Any) -> bool:
+    """Whether a value is a tensor of a known size."""
+    return isinstance(value.type, mlir.ir.RankedTensorType) and value.type.has_static_shape
+
+
+def _is_computed(value: Any) -> bool:
+    """Whether an op computes a tensor of a known size when the program runs."""
+    source = value
+    while (maker := maker_of(source)) is not None and maker.name in RESHAPES:
+        source = maker.operands[0]
+    return _is_static(value) and maker is not None and maker.name not in ("arith.constant", "util.global.load")
 
 
 def _runs_on_host(op: Any) -> bool:

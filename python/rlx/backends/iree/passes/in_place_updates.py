@@ -36,6 +36,10 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
         kernels = _valid_kernels([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
         if kernels:
             execute_in_order(module)
+        for order in dict.fromkeys(kernel.order for kernel in kernels if kernel.is_last):
+            ordered = [kernel for kernel in kernels if kernel.order is order]
+            reads = [value for kernel in ordered for value, _ in kernel.reads]
+            order.wait_for(reads, {result for kernel in ordered for result in kernel.results})
         for kernel in kernels:
             kernel.emit()
         for kernel in kernels:  # only now: a kernel may have been inserted before a loop of another one
@@ -286,6 +290,7 @@ class _Kernel:
         stores: The ops that store their results.
 
     Attributes:
+        is_last: Whether the kernel comes at the end, and waits for all that users see.
         last_before: The position of the last op that must come before the kernel; None if a state cannot be overwritten.
     """
 
@@ -307,6 +312,7 @@ class _Kernel:
             for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
                 if value not in self.results:
                     self.reads.setdefault((value, str(map_)), map_)
+        self.is_last = False
         self.last_before = self._position_of_last_before()
 
     def _position_of_last_before(self) -> int | None:
@@ -321,16 +327,26 @@ class _Kernel:
         owners = [value.owner for value in (*self.states, *(v for v, _ in self.reads))]
         makers = [self.position[opview.key(o.operation)] for o in owners if not isinstance(o, mlir.ir.Block)]
         last = max([last, *makers])
-        return last if self.order.holds(self.states, self.group, [v for v, _ in self.reads], last) else None
+        operands = [value for value, _ in self.reads]
+        self.is_last = not self.order.holds(self.states, self.group, operands, last)
+        return None if self.is_last and not self.order.can_wait_for(operands) else last
 
     def emit(self) -> None:
         """Emit the kernel, and store its results."""
         assert self.last_before is not None
-        with mlir.ir.InsertionPoint(self.ops[self.last_before + 1]), self.group[-1].location:
-            read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
-            computed = overwriting(self.states, list(read), self._loop)
+        after = self.ops[-1] if self.is_last else self.ops[self.last_before + 1]
+        awaited = self.order.awaited if self.is_last else {}
+        with mlir.ir.InsertionPoint(after), self.group[-1].location:
+            read = {value: awaited.get(value, value) for value, _ in self.reads if value not in self.states}
+
+            def loop(loaded: dict[Any, Any]) -> list[Any]:
+                return self._loop({v: loaded[read.get(v, v)] for v in (*self.states, *read)})
+
+            computed = overwriting(self.states, list(read.values()), loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
+                if self.is_last:
+                    store.op.move_before(after)
 
     def erase_loops(self) -> None:
         """Erase the loops, whose results are not used any more."""
