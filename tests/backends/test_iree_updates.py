@@ -22,7 +22,7 @@ def program(kernels: int) -> Callable[[Callable[[Any, Any], Any]], None]:
     """Add a program: of a graph and an input of [3, 3], it makes states, updates them, and gives the outputs.
 
     Args:
-        kernels: How many kernels overwrite states in place.
+        kernels: The number of kernels that the passes make: those that overwrite states, and one that they wait for.
     """
 
     def add(build: Callable[[Any, Any], Any]) -> None:
@@ -87,6 +87,34 @@ def _in_a_loop(g: Any, x: Any) -> Any:
     last, _ = g.scan(lambda c, row: (g.sin(c + w + row), None), w * 2.0, x)
     g.update(w, w + last * x)
     return last
+
+
+@program(2)
+def _read_before_a_loop(g: Any, x: Any) -> Any:
+    """The update waits for the results by a kernel of its own: it does not need them."""
+    w = g.state("w", (3, 3), init=1.0)
+    last, rows = g.scan(lambda c, row: (g.sin(c + row), c), g.cumsum(w, 0), x)
+    g.update(w, w * 0.5 + g.max(x, 0))
+    return last, rows
+
+
+@program(0)
+def _read_before_a_loop_and_updated_by_a_constant(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3), init=1.0)
+    last, _ = g.scan(lambda c, row: (g.sin(c + row), None), g.cumsum(w, 0), x)
+    g.update(w, w * 0.5 + 1.0)
+    return last
+
+
+@program(4)
+def _weights_of_a_recurrent_network(g: Any, x: Any) -> Any:
+    u, w, o = (g.state(name, (3, 3), init=0.5) for name in "uwo")
+    last, rows = g.scan(lambda c, row: (g.tanh(c @ w + row @ u), c), x, g.stack([x, x * 0.5]))
+    error = last @ o - x
+    back, _ = g.scan(lambda d, h: ((d * h) @ g.transpose(w), None), error @ g.transpose(o), rows)
+    for state, gradient in ((o, g.transpose(last) @ error), (w, g.transpose(last) @ back), (u, g.transpose(x) @ back)):
+        g.update(state, state - gradient * 0.1)
+    return g.mean(error * error)
 
 
 @program(0)

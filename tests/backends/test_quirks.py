@@ -107,6 +107,21 @@ def _() -> bool:
     return needs("rlx-iree-branches", build, xs=(floats(5, 4, 4), ("steps", "batch", 4)), w=(floats(4, 4), (4, 4)))
 
 
+@probe("kernels-overtaken")
+def _() -> bool:
+    graph: Any = rlx.Graph("main")
+    outputs = []
+    for i in range(3):
+        s, x = graph.state(f"s{i}", (3,), "i32"), graph.input(f"x{i}", (3,), "i32")
+        outputs.append(s + x)
+        graph.update(s, s + 1)
+    graph.set_outputs(outputs)
+    text, arrays = lowered(graph), [np.arange(3, dtype=np.int32)] * 3
+    unordered = re.sub(r'stream\.partitioning = #stream\.partitioning_config<"debug">', "", text)
+    assert unordered != text
+    return any((y != x).any() for y, x in zip(run(unordered, *arrays), arrays, strict=True))
+
+
 @probe("tables-of-constants")
 def _() -> bool:
     scatter = """"iree_linalg_ext.scatter"(%u, %{i}, %t) ({{

@@ -82,15 +82,16 @@ QUIRKS = (
     ),
     Quirk(
         "kernels-overtaken",
-        "a kernel that overwrites a state does not wait for another such kernel that reads it, unless it needs its result",
-        (f"{_PASSES}/in_place_updates.py",),
-        not_shown="the pass leaves out such kernels; tests/backends/test_iree_states.py --full showed it",
+        "a kernel that overwrites a state does not wait for the ops and the other such kernels that read it: groups of kernels "
+        "that may run at the same time are sorted by the values that they pass on alone",
+        (f"{_PASSES}/in_place_updates.py", f"{_PASSES}/execution_order.py"),
+        issue="https://github.com/iree-org/iree/pull/14893",
     ),
     Quirk(
         "fences-overtaken",
         "the operand of an optimization barrier is executed separately, and a kernel that overwrites a state does not wait "
         "until this has read the state: results differ from run to run",
-        (f"{_PASSES}/in_place_updates.py",),
+        (f"{_PASSES}/execution_order.py",),
         not_shown="it depends on the threads' timing; examples/digits_cnn.py showed it",
     ),
     Quirk(

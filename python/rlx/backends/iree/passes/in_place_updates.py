@@ -16,12 +16,10 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.names import GETTER, SETTER, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden, is_elementwise
+from rlx.backends.iree.passes.execution_order import ExecutionOrder, execute_in_order, position_in_block
 from rlx.backends.iree.passes.workgroups import overwriting, overwritten
 from rlx.ir import opview
 from rlx.ir.signature import bodies
-
-_ON_DEVICE = ("linalg", "iree_linalg_ext", "tensor", "arith", "math", "complex", "flow", "affine", "index")
-_COMPUTED_ONCE = ("iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,11 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
         functions = bodies(module)
         kernels = _valid_kernels([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
         if kernels:
-            _execute_in_order(module)
+            execute_in_order(module)
+        for order in dict.fromkeys(kernel.order for kernel in kernels if kernel.is_last):
+            ordered = [kernel for kernel in kernels if kernel.order is order]
+            reads = [value for kernel in ordered for value, _ in kernel.reads]
+            order.wait_for(reads, {result for kernel in ordered for result in kernel.results})
         for kernel in kernels:
             kernel.emit()
         for kernel in kernels:  # only now: a kernel may have been inserted before a loop of another one
@@ -48,16 +50,6 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
             name = setter.name.value
             if name.startswith(SETTER) and symbol_of("state", name.removeprefix(SETTER)) in written:
                 _set_in_place(setter)
-
-
-def _execute_in_order(module: Any) -> None:
-    """Let IREE execute the kernels of a module in the order of its ops. Quirk: `kernels-overtaken`.
-
-    Otherwise it groups kernels that may run at the same time, and sorts the groups by the values that they pass on alone: a
-    group that overwrites a state moves past another one that reads it. The name of this choice, "debug", means no more.
-    """
-    config = mlir.ir.Attribute.parse('#stream.partitioning_config<"debug">')
-    module.operation.attributes["stream.partitioning"] = config
 
 
 @dataclass(frozen=True)
@@ -145,7 +137,7 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
         old, (new,) = loads.get(_global(op)), op.operands
         if old is not None and old.type == new.type:
             stores[new] = _Store(op, old)
-    order = _Order(ops, position)
+    order = ExecutionOrder(ops, position)
 
     def kernel(group: Sequence[Any]) -> _Kernel:
         return _Kernel(ops, position, order, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
@@ -207,7 +199,7 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
                 if alias == value:
                     continue
                 return None
-            last = max(last, _position(op, position))
+            last = max(last, position_in_block(op, position))
             if user.name.startswith("linalg."):  # its results are new tensors
                 continue
             if len(user.regions) or not len(user.results):
@@ -289,109 +281,6 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-class _Order:
-    """The order in which IREE executes the ops of a block and the kernels that overwrite states.
-
-    IREE executes the ops between two host ops (loops, branches, optimization barriers, reads of single numbers) in the order of
-    the block, if `_execute_in_order` says so. Across a host op, a kernel waits only for the values that it needs, and what a
-    host op needs is executed separately. Quirks: `kernels-overtaken`, `fences-overtaken`.
-    """
-
-    def __init__(self, ops: Sequence[Any], position: dict[Any, int]):
-        self.ops, self.position = ops, position
-        self.host_ops = {at: 1 << i for i, at in enumerate(i for i, op in enumerate(ops) if _runs_on_host(op))}
-        self.users: list[list[set[int]]] = []  # by op and result, as positions
-        self.next_host_ops: list[int] = []  # by op, as bits: those that depend on it by no other host op
-        if self.host_ops:
-            self.users = [[{_position(u.owner, position) for u in r.uses} for r in op.results] for op in ops]
-            self.next_host_ops = [0] * len(ops)
-            for i in reversed(range(len(ops))):
-                for user in set().union(*self.users[i]):
-                    self.next_host_ops[i] |= self.host_ops.get(user) or self.next_host_ops[user]
-
-    def holds(self, states: Sequence[Any], loops: Sequence[Any], operands: Sequence[Any], last: int) -> bool:
-        """Whether all that reads some states has ended before a kernel starts, or has no effect.
-
-        Args:
-            states: The states that the kernel overwrites.
-            loops: The loops that become the kernel.
-            operands: What it reads.
-            last: The position of the op after which it is inserted.
-        """
-        if not self.host_ops:
-            return True
-        needed, needed_host_ops = self._needed(operands)
-        seen = {(self.position[opview.key(op)], alone) for op in loops for alone in (False, True)}
-        # With each op, whether what reads the state is a dispatch of its own before it.
-        waiting = [(_position(use.owner, self.position), False) for state in states for use in state.uses]
-        while waiting:
-            at, alone = waiting.pop()
-            if (at, alone) in seen:
-                continue
-            seen.add((at, alone))
-            if not alone and self._is_between(at, last) and not self.next_host_ops[at] & ~needed_host_ops:
-                continue
-            if not self.users[at]:  # it returns a value, or stores another state: users see that
-                return False
-            is_alone = _is_one_dispatch(self.ops[at])
-            for result, users in enumerate(self.users[at]):
-                if not (is_alone and (at, result) in needed):
-                    waiting += [(user, alone or is_alone) for user in users]
-        return True
-
-    def _is_between(self, at: int, last: int) -> bool:
-        """Whether an op comes before a kernel that is inserted after the op at `last`, with no host op between them."""
-        return at <= last and not any(at <= host <= last for host in self.host_ops)
-
-    def _needed(self, values: Sequence[Any]) -> tuple[set[tuple[int, int]], int]:
-        """The results that must exist before some values do, by op and number; and the host ops among them, as bits."""
-        needed: set[tuple[int, int]] = set()
-        host_ops, waiting = 0, list(values)
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value.owner, mlir.ir.Block):
-                continue
-            op = value.owner.operation
-            at = self.position[opview.key(op)]
-            if (at, value.result_number) in needed:
-                continue
-            needed.add((at, value.result_number))
-            host_ops |= self.host_ops.get(at, 0)
-            if not _has_blocks(op):  # a branch need not wait for what it does not use
-                waiting += op.operands
-        return needed, host_ops
-
-
-def _runs_on_host(op: Any) -> bool:
-    """Whether an op divides what IREE executes in one piece."""
-    if op.name in ("util.global.load", "util.global.store", "func.return"):
-        return False
-    dialect = op.name.partition(".")[0]
-    return _has_blocks(op) or op.name == "tensor.extract" or dialect not in _ON_DEVICE
-
-
-def _has_blocks(op: Any) -> bool:
-    """Whether an op is a loop or a branch of the host."""
-    return bool(len(op.regions)) and op.name.partition(".")[0] not in _ON_DEVICE
-
-
-def _is_one_dispatch(op: Any) -> bool:
-    """Whether IREE computes an op once: others may be computed again in each dispatch that uses them."""
-    if _has_blocks(op):
-        return True
-    if op.name == "linalg.generic":
-        return any("reduction" in str(i) for i in op.attributes["iterator_types"])
-    kind = op.name.removeprefix("linalg.")
-    return op.name in _COMPUTED_ONCE or kind.startswith(("conv_", "depthwise_conv_", "pooling_")) or "matmul" in kind
-
-
-def _position(op: Any, position: dict[Any, int]) -> int:
-    """The position of an op in a block, or of the op of the block that contains it."""
-    while opview.key(op) not in position:
-        op = op.parent.operation
-    return position[opview.key(op)]
-
-
 class _Kernel:
     """Some loops that become one kernel.
 
@@ -403,6 +292,7 @@ class _Kernel:
         stores: The ops that store their results.
 
     Attributes:
+        is_last: Whether the kernel comes at the end, and waits for all that users see.
         last_before: The position of the last op that must come before the kernel; None if a state cannot be overwritten.
     """
 
@@ -410,7 +300,7 @@ class _Kernel:
         self,
         ops: Sequence[Any],
         position: dict[Any, int],
-        order: _Order,
+        order: ExecutionOrder,
         group: Sequence[Any],
         stores: Sequence[_Store],
     ):
@@ -424,6 +314,7 @@ class _Kernel:
             for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
                 if value not in self.results:
                     self.reads.setdefault((value, str(map_)), map_)
+        self.is_last = False
         self.last_before = self._position_of_last_before()
 
     def _position_of_last_before(self) -> int | None:
@@ -438,16 +329,26 @@ class _Kernel:
         owners = [value.owner for value in (*self.states, *(v for v, _ in self.reads))]
         makers = [self.position[opview.key(o.operation)] for o in owners if not isinstance(o, mlir.ir.Block)]
         last = max([last, *makers])
-        return last if self.order.holds(self.states, self.group, [v for v, _ in self.reads], last) else None
+        operands = [value for value, _ in self.reads]
+        self.is_last = not self.order.holds(self.states, self.group, operands, last)
+        return None if self.is_last and not self.order.can_wait_for(operands) else last
 
     def emit(self) -> None:
         """Emit the kernel, and store its results."""
         assert self.last_before is not None
-        with mlir.ir.InsertionPoint(self.ops[self.last_before + 1]), self.group[-1].location:
-            read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
-            computed = overwriting(self.states, list(read), self._loop)
+        after = self.ops[-1] if self.is_last else self.ops[self.last_before + 1]
+        awaited = self.order.awaited if self.is_last else {}
+        with mlir.ir.InsertionPoint(after), self.group[-1].location:
+            read = {value: awaited.get(value, value) for value, _ in self.reads if value not in self.states}
+
+            def loop(loaded: dict[Any, Any]) -> list[Any]:
+                return self._loop({v: loaded[read.get(v, v)] for v in (*self.states, *read)})
+
+            computed = overwriting(self.states, list(read.values()), loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
+                if self.is_last:
+                    store.op.move_before(after)
 
     def erase_loops(self) -> None:
         """Erase the loops, whose results are not used any more."""
