@@ -248,3 +248,19 @@ def test_constants_that_double_are_computed_up_to_a_size(kind: Any) -> None:
     g = rlx.from_onnx(model(nodes, {}, {"v40": [2**40]}, {"v0": np.ones(1, kind)}))
     assert g.outputs[0].shape.dims == (2**40,)
     assert len(str(g)) < 2**24
+
+
+def test_an_output_that_is_listed_twice_is_given_twice() -> None:
+    """As ONNX Runtime gives it; each output has a name of its own."""
+    nodes = [helper.make_node("Neg", ["x"], ["y"])]
+    data = model(nodes, {"x": [2]}, {"y": [2]})
+    message = onnx.load_from_string(data)
+    message.graph.output.extend([message.graph.output[0], helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])])
+    g = rlx.from_onnx(message.SerializeToString())
+    assert [o.name for o in g.outputs] == ["y", "y.1", "x"]
+    x = np.array([1, -2], np.float32)
+    for found in (rlx.evaluate(g, {"x": x}), rlx.Session().compile(g).run({"x": x})):
+        assert [a.tolist() for a in found] == [[-1, 2], [-1, 2], [1, -2]]
+    gradient = rlx.vjp(g, wrt=["x"])
+    cotangents = {f"cotangent_{o.name}": np.ones(2, np.float32) for o in g.outputs}
+    assert rlx.evaluate(gradient, {"x": x, **cotangents})[-1].tolist() == [-1, -1]

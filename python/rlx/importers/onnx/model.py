@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import chain, count
 from typing import Any
 
 from rlx.importers.onnx.inputs import OpenSizes, define_inputs
@@ -43,7 +44,8 @@ def from_onnx(
             numbers and lists of them get its dtype.
 
     Returns:
-        Inputs and outputs have the model's names; of an output that is a sequence, `name.0`, `name.1`, …. Initialisers of
+        Inputs and outputs have the model's names; of an output that is a sequence, `name.0`, `name.1`, …; an output
+        that the model lists again is `name.1`, …. Initialisers of
         floats are parameters, whose values are in `weights` and are read when they are used; small others are constants.
 
     Raises:
@@ -127,9 +129,16 @@ def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
         parts = {declared.name: value}
         if value.items is not None:
             parts = {f"{declared.name}.{i}": item for i, item in enumerate(value.items)}
-        outputs.update({n: scope.tensor(v, what) for n, v in parts.items()})
+        for name, part in parts.items():
+            outputs[_unused(name, outputs)] = scope.tensor(part, what)
     g.set_outputs(outputs)
     return g
+
+
+def _unused(name: str, taken: Container[str]) -> str:
+    """The name of an output, with a number where the model lists a tensor more than once."""
+    numbered = (f"{name}.{i}" for i in count(1))
+    return next(n for n in chain((name,), numbered) if n not in taken)
 
 
 def _check_ops(model: Model) -> None:

@@ -140,7 +140,8 @@ class Reduce(Card, op="reduce"):
         (x,), (y,), (dy,) = operands, results, cotangents
         dy = _with_kept_axes(b, dy, x, axes)
         if kind == "mean":
-            dy = dy / _count(b, x, axes)
+            wide = b.cast(dy, dy.dtype.compute)  # f16 has no counts beyond 65504
+            dy = b.cast(wide / _count(b, wide, x, axes), dy.dtype)
         if kind in ("max", "min"):
             return (dy * _shares(b, x, y, axes),)
         if kind == "prod":
@@ -175,15 +176,15 @@ def _with_kept_axes(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> 
     return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
 
 
-def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
-    """How many elements are reduced to one: a number, or a scalar in the dtype of `x`."""
+def _count(b: Builder, beside: Tensor, x: Tensor, axes: tuple[int, ...]) -> Any:
+    """How many elements of `x` are reduced to one: a number, or a scalar in the dtype of `beside`."""
     count = product(x.shape.dims[a] for a in axes)
-    return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), x.dtype)
+    return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), beside.dtype)
 
 
 def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The share of each element in the gradient of a maximum (or minimum) `y`: equal for all elements that attain it."""
-    attains = b.cast(x == _with_kept_axes(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
+    attains = b.cast(x == _with_kept_axes(b, y, x, axes), x.dtype.compute)
     return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
 
 

@@ -34,8 +34,9 @@ def nanprod(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdim
 def nanmean(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
     x = inexact(b, tensor_like(b, x, f32))
-    count = b.sum(cast(b, b.bitwise_not(b.isnan(x)), x.dtype), axis, keepdims)
-    return nansum(b, x, axis, keepdims) / count
+    wide = cast(b, x, x.dtype.compute)  # f16 has no sums and counts beyond 65504
+    count = b.sum(cast(b, b.bitwise_not(b.isnan(x)), wide.dtype), axis, keepdims)
+    return cast(b, nansum(b, wide, axis, keepdims) / count, x.dtype)
 
 
 def _extreme(b: Builder, kind: str, x: Any, axis: Any, keepdims: bool, least: float) -> Tensor:
