@@ -54,10 +54,15 @@ def _sums(
     if known is None or type(count) is not int or w.axis not in (None, _channel_of(product, known.ndim)):
         return None
     real = x.scale * w.scale
-    bias = None
+    bias, weights = None, b.tensor(w.value)
     if offset is not None:
-        bias = b.constant(in_range(np.broadcast_to(offset.astype(np.float64).reshape(-1), (count,)) / real))
-    values, weights = b.tensor(x.value), b.tensor(w.value)
+        offsets = np.broadcast_to(offset.astype(np.float64).reshape(-1), (count,))
+        steps = _steps_for(offsets, real, known.size // max(count, 1))
+        if steps is not real:
+            known = _in_steps(known, real / steps, _channel_of(product, known.ndim))
+            weights, real = b.constant(known), steps
+        bias = b.constant(in_range(offsets / real))
+    values = b.tensor(x.value)
     points: dict[str, Any] = {"x_zero_point": x.zero, "w_zero_point": 0, "out_zero_point": 0, "dtype": i32}
     if isinstance(product, views.Conv):
         if result.rank == 3:
@@ -75,6 +80,28 @@ def _sums(
         if total.shape.dims != result.dims:
             return None
     return goal.reached(rewriter, total, spread(real, channel if np.ndim(real) else None, result.rank))
+
+
+def _steps_for(offsets: np.ndarray, real: Any, terms: int) -> Any:
+    """The steps of the sums of each channel, in which the sums of its products and its offset fit 32 bits.
+
+    Weights that are tiny beside the offset (those of a channel that is dead, once a batch norm is folded into it) give steps in
+    which the offset has no place. With larger ones the weights lose digits that the offset covers.
+
+    Args:
+        offsets: One for each channel.
+        real: The steps of the products: one, or one for each channel.
+        terms: How many products are added up.
+    """
+    largest = max(2**31 - 1 - terms * 127 * 255, 2**24)
+    least = np.abs(offsets) / largest
+    return np.maximum(real, least) if (least > real).any() else real
+
+
+def _in_steps(weights: np.ndarray, ratio: np.ndarray, channel: int) -> np.ndarray:
+    """Integers times a ratio of at most 1 for each place of an axis, rounded."""
+    shape = [-1 if axis == channel else 1 for axis in range(weights.ndim)]
+    return np.rint(weights * ratio.reshape(shape)).astype(weights.dtype)
 
 
 def _channel_of(product: _Product, rank: int) -> int:
