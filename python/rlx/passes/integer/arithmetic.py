@@ -95,23 +95,48 @@ def scaled_anew(op: views.Quantize, rewriter: Rewriter) -> Any:
 def function_of_one(op: views.Quantize, rewriter: Rewriter) -> Any:
     """A function of each element, beside numbers that are known: a table of 256 entries."""
     goal = Goal.of(op)
-    maker = None if goal is None else maker_of(goal.core)
-    if goal is None or maker is None or not opview.has_trait(maker, "elementwise") or len(maker.results) != 1:
+    found = None if goal is None else _table(goal.core)
+    if goal is None or found is None:
         return None
-    operands = list(maker.operands)
-    read = [(i, Integers.of(v)) for i, v in enumerate(operands) if constant(v) is None]
-    if len(read) != 1 or (x := read[0][1]) is None or shape_of(x.value).dims != shape_of(maker.results[0]).dims:
-        return None
-    known = [constant(v) for v in operands]
-    if any(k is not None and k.size != 1 for k in known):
-        return None
-    every = (np.arange(-128, 128) - x.zero).astype(np.float32) * np.float32(x.scale)
-    arrays = [every if k is None else k.reshape(()) for k in known]
-    with np.errstate(all="ignore"):
-        values = opview.card_of(maker).evaluate(*arrays, **opview.attributes_of(maker))
-        entries = np.clip(np.rint(values.astype(np.float64) / goal.scale) + goal.zero, goal.low, goal.high)
+    x, values = found
+    entries = np.clip(np.rint(values.astype(np.float64) / goal.scale) + goal.zero, goal.low, goal.high)
     entries = np.where(np.isnan(entries), goal.zero, entries)
     return looked_up(rewriter.builder, entries.astype(np.int8), x.value).value
+
+
+def _table(core: mlir.Value) -> tuple[Integers, np.ndarray] | None:
+    """The integers of which a value is a function, element by element, and its value for each i8; None if it is none."""
+    made = maker_of(core)
+    if made is None or not opview.has_trait(made, "elementwise"):
+        return None
+    sources: dict[mlir.Value, Integers] = {}
+    known: dict[mlir.Value, np.ndarray | None] = {}
+
+    def value_of(value: mlir.Value) -> np.ndarray | None:
+        if value not in known:
+            known[value] = computed(value)
+        return known[value]
+
+    def computed(value: mlir.Value) -> np.ndarray | None:
+        if (x := Integers.of(value)) is not None:
+            sources[x.value] = x
+            return (np.arange(-128, 128) - x.zero).astype(np.float32) * np.float32(x.scale)
+        if (number := constant(value)) is not None:
+            return number.reshape(-1)[0] if number.size and (number == number.reshape(-1)[0]).all() else None
+        maker = maker_of(value)
+        if maker is None or not opview.has_trait(maker, "elementwise") or len(maker.results) != 1:
+            return None
+        arrays = [value_of(v) for v in maker.operands]
+        if any(a is None for a in arrays):
+            return None
+        with np.errstate(all="ignore"):
+            return opview.card_of(maker).evaluate(*arrays, **opview.attributes_of(maker))
+
+    values = value_of(core)
+    if values is None or len(sources) != 1:
+        return None
+    (x,) = sources.values()
+    return (x, values) if shape_of(x.value).dims == shape_of(core).dims else None
 
 
 def looked_up(b: Builder, table: np.ndarray, x: mlir.Value) -> Tensor:

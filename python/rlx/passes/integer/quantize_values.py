@@ -20,6 +20,7 @@ from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import scale_of
 from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.integer.choices import parts_of_choices
 from rlx.passes.integer.fold_affine import is_per_channel, product_of
 from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
 from rlx.passes.pattern import has_one_use, producer
@@ -137,7 +138,8 @@ def _plan(function: mlir.FuncOp) -> list[_Entry]:
     for op, after in pairwise(operations):
         if op.name not in ("rlx.quantize", "rlx.dequantize"):
             found += [(v, after) for v in op.results if v not in weights]
-    return [_Entry(v, after, _source(v), _fixed(v)) for v, after in found if _is_rounded(v)]
+    parts = parts_of_choices(operations)
+    return [_Entry(v, after, _source(v), _fixed(v)) for v, after in found if v not in parts and _is_rounded(v)]
 
 
 def _is_rounded(value: mlir.Value) -> bool:
