@@ -98,7 +98,7 @@ def _read_before_a_loop(g: Any, x: Any) -> Any:
     return last, rows
 
 
-@program(0)
+@program(2)
 def _read_before_a_loop_and_updated_by_a_constant(g: Any, x: Any) -> Any:
     w = g.state("w", (3, 3), init=1.0)
     last, _ = g.scan(lambda c, row: (g.sin(c + row), None), g.cumsum(w, 0), x)
@@ -267,12 +267,12 @@ def test_random_updates(number: int) -> None:
 
 
 def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:
-    """What is kept in memory is executed apart, and the kernel that overwrites the state does not wait for that."""
+    """The barrier in front of the product divides the program: only what the update needs has ended before it."""
     g = rlx.Graph("main")
     w, x = g.state("w", (1, 10, 4)), g.input("x", (3, 4, 5))
     g.set_outputs([g.matmul(g.tanh(w), x)])
     g.update(w, w * 0.5 + 1.0)
-    assert _kernels(g) == 0
+    assert _kernels(g) == 2  # the update waits for a kernel that reads the result
     g = rlx.Graph("main")
     w, x = g.state("w", (1, 10, 4)), g.input("x", (3, 4, 5))
     y = g.matmul(g.tanh(w), x)

@@ -39,7 +39,7 @@ class ExecutionOrder:
     def __init__(self, ops: Sequence[Any], position: dict[Any, int]):
         self.ops, self.position = ops, position
         self.host_ops = [at for at, op in enumerate(ops) if _runs_on_host(op)]
-        self.awaited: dict[Any, Any] = {}  # by value, its result of the barrier that `wait_for` emits
+        self.token: Any = None
         self.users: list[list[set[int]]] = []  # by op and result, as positions
         if self.host_ops:
             self.users = [[{position_in_block(u.owner, position) for u in r.uses} for r in op.results] for op in ops]
@@ -74,27 +74,23 @@ class ExecutionOrder:
                     waiting += [(user, alone or is_alone) for user in users]
         return True
 
-    def can_wait_for(self, operands: Sequence[Any]) -> bool:
-        """Whether a kernel at the end, which reads some operands, can be made to wait for all that users see."""
-        seen = set(self._seen())
-        return all(map(_is_static, seen)) and any(_is_computed(v) and v not in seen for v in operands)
+    def can_wait(self) -> bool:
+        """Whether a kernel at the end can be made to wait for all that users see."""
+        return all(map(_is_static, self._seen()))
 
     def wait_for(self, values: Sequence[Any], kernels: set[Any]) -> None:
-        """Emit a barrier at the end of the block.
+        """Emit `token` at the end of the block: a number, in memory, that exists only when all results do.
 
         Args:
-            values: Operands of kernels. `awaited` gets the same values that exist only when all values do, and all that
-                users see.
-            kernels: The results of the kernels' loops.
+            values: More values that must exist: the operands of kernels.
+            kernels: The results of the kernels' loops, which need not exist.
         """
-        seen = [v for v in dict.fromkeys(self._seen()) if v not in kernels and _is_computed(v)]
-        passed = [v for v in dict.fromkeys(values) if v not in seen and _is_computed(v)]
+        awaited = [v for v in dict.fromkeys([*self._seen(), *values]) if v not in kernels and _is_computed(v)]
         with self.ops[-1].location, mlir.ir.InsertionPoint(self.ops[-1]):
-            # Not all that users see: what a barrier passes on has to be in memory of the program's own.
-            digests = [digest(seen[i : i + _BINDINGS]) for i in range(0, len(seen), _BINDINGS)]
-            operands = [*passed, *digests]
-            barrier = create("util.optimization_barrier", [v.type for v in operands], operands)
-        self.awaited = dict(zip(passed, barrier.results, strict=False))
+            # Not the values: what a barrier passes on has to be in memory of the program's own.
+            digests = [digest(awaited[i : i + _BINDINGS]) for i in range(0, len(awaited), _BINDINGS)]
+            if digests:
+                self.token = create("util.optimization_barrier", [d.type for d in digests], digests).results[0]
 
     def _seen(self) -> list[Any]:
         """What users see: results, and the new values of states."""
@@ -154,8 +150,8 @@ def _is_one_dispatch(op: Any) -> bool:
         return True
     if op.name == "linalg.generic":
         return any("reduction" in str(i) for i in op.attributes["iterator_types"])
-    kind = op.name.removeprefix("linalg.")
-    return op.name in _COMPUTED_ONCE or kind.startswith(("conv_", "depthwise_conv_", "pooling_")) or "matmul" in kind
+    # A named op with two inputs is a contraction or a convolution.
+    return op.name in _COMPUTED_ONCE or (op.name.startswith("linalg.") and len(op.operands) == 3)
 
 
 def position_in_block(op: Any, position: dict[Any, int]) -> int:

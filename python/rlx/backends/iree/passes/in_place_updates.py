@@ -17,7 +17,7 @@ from rlx import mlir
 from rlx.backends.iree.names import GETTER, SETTER, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden, is_elementwise
 from rlx.backends.iree.passes.execution_order import ExecutionOrder, execute_in_order, position_in_block
-from rlx.backends.iree.passes.workgroups import overwriting, overwritten
+from rlx.backends.iree.passes.workgroups import needing, overwriting, overwritten
 from rlx.ir import opview
 from rlx.ir.signature import bodies
 
@@ -331,20 +331,16 @@ class _Kernel:
         last = max([last, *makers])
         operands = [value for value, _ in self.reads]
         self.is_last = not self.order.holds(self.states, self.group, operands, last)
-        return None if self.is_last and not self.order.can_wait_for(operands) else last
+        return None if self.is_last and not self.order.can_wait() else last
 
     def emit(self) -> None:
         """Emit the kernel, and store its results."""
         assert self.last_before is not None
         after = self.ops[-1] if self.is_last else self.ops[self.last_before + 1]
-        awaited = self.order.awaited if self.is_last else {}
         with mlir.ir.InsertionPoint(after), self.group[-1].location:
-            read = {value: awaited.get(value, value) for value, _ in self.reads if value not in self.states}
-
-            def loop(loaded: dict[Any, Any]) -> list[Any]:
-                return self._loop({v: loaded[read.get(v, v)] for v in (*self.states, *read)})
-
-            computed = overwriting(self.states, list(read.values()), loop)
+            read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
+            token = self.order.token if self.is_last else None
+            computed = overwriting(self.states, [*read, *([] if token is None else [token])], self._loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
                 if self.is_last:
@@ -357,17 +353,25 @@ class _Kernel:
 
     def _loop(self, loaded: dict[Any, Any]) -> list[Any]:
         """All loops as one loop over the tensors that the kernel has loaded."""
+        ir, rank = mlir.ir, self.states[0].type.rank
         reads = {key: map_ for key, map_ in self.reads.items() if key[0] not in self.states}
-        identity = str(mlir.ir.AffineMap.get_identity(self.states[0].type.rank))
+        identity = str(ir.AffineMap.get_identity(rank))
+        inputs = [(loaded[v], m) for (v, _), m in reads.items()]
+        token = loaded.get(self.order.token)
+        if token is not None:
+            inputs.append((token, ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(0)])))
 
         def body(block: Any) -> list[Any]:
-            scalars = dict(zip([*reads, *((s, identity) for s in self.states)], block.arguments, strict=True))
+            elements = list(block.arguments)
+            waited = elements.pop(len(reads)) if token is not None else None
+            scalars = dict(zip([*reads, *((s, identity) for s in self.states)], elements, strict=True))
             computed: dict[Any, Any] = {}
             for loop in self.group:
                 computed[loop.results[0]] = _inlined(loop, scalars, computed)
-            return [computed[s.new] for s in self.stores]
+            new = [computed[s.new] for s in self.stores]
+            return new if waited is None else needing(waited, new, elements[len(reads) :])
 
-        return elementwise([(loaded[v], m) for (v, _), m in reads.items()], [loaded[s] for s in self.states], body)
+        return elementwise(inputs, [loaded[s] for s in self.states], body)
 
 
 def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any, Any]) -> Any:

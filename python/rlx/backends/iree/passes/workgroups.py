@@ -72,6 +72,17 @@ def digest(values: Sequence[Any]) -> Any:
     return _kernel([type_], values, (-1,), ["readonly"] * len(values) + ["writeonly"], compute)[0]
 
 
+def needing(number: Any, values: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+    """The same values, computed from a number: if its square is 2 modulo 4, which no square is, they would be others.
+
+    IREE does not know this, and keeps the number as an operand of the kernel. LLVM does, and emits no code for it.
+    """
+    arith = mlir.dialect("arith")
+    two, three = (arith.constant(number.type, mlir.ir.IntegerAttr.get(number.type, n)) for n in (2, 3))
+    never = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(arith.muli(number, number), three), two)
+    return [arith.select(never, other, value) for value, other in zip(values, others, strict=True)]
+
+
 def _kernel(
     results: Sequence[Any],
     operands: Sequence[Any],
