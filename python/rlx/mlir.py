@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from rlx.ir.errors import Error
-from rlx.ir.locks import holding, make_lock
+from rlx.ir.locks import holding, is_abandoned, make_lock
 
 _PROVIDERS = ("torch_mlir", "mlir")
 
@@ -92,6 +92,9 @@ def _make_context() -> Any:
         return _context
     importlib.import_module("rlx.ir.registry")  # whoever asks first: the context comes with the ops' verifiers
     made = ir.Context()
+    made.enable_multithreading(
+        False
+    )  # a forked process would wait for the threads, and verifiers in Python run one by one
     with made, ir.Location.unknown():
         irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
         dialect("irdl").load_dialects(ir.Module.parse(irdl))
@@ -100,7 +103,9 @@ def _make_context() -> Any:
         if (library := _stablehlo_library()) is not None:
             library.register_dialect(made)
             for name in ("stablehlo", "chlo"):
-                if importlib.util.find_spec(f"{provider}.dialects.{name}") is None:
+                place = f"{provider}.dialects.{name}"
+                # It is provided already if a context was half made, by an interrupted call or in the parent of this process.
+                if place not in sys.modules and importlib.util.find_spec(place) is None:
                     provide_dialect(name, ModuleType(name))
         for callback in _on_context:
             callback(made)
@@ -191,6 +196,15 @@ def unregistered_dialects_allowed() -> Iterator[None]:
             yield
         finally:
             entered_context.allow_unregistered_dialects = before
+
+
+def _after_fork_in_child() -> None:
+    if _context is not None and is_abandoned(_lock):  # a thread of the parent may have been inside of the `with` above
+        _context.allow_unregistered_dialects = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def provide_dialect(name: str, module: Any) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from rlx.ir import registry
+from rlx.ir.cached_property import cached_property
 from rlx.ir.card import Card, Operand, Sample, as_results
 from rlx.ir.dim import DimExpr, dim, substitute, symbols
 from rlx.ir.dtype import DType, dtype

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from rlx.backends.artifact import Artifact
@@ -17,6 +16,7 @@ from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
 from rlx.backends.signature import Signature
 from rlx.backends.stages import check_of, check_options, check_policy, prepared, preparing
+from rlx.ir.cached_property import cached_property
 from rlx.ir.custom import sources
 from rlx.ir.errors import CompileError, Error, StageError
 from rlx.ir.graph import Graph

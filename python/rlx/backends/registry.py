@@ -13,12 +13,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib import metadata
 from typing import Any
 
 from rlx.backends.contract import calling, check_functions, check_target, names_of
 from rlx.backends.protocol import Compiler, Loader, Runtime, Target
+from rlx.ir.cached_property import cached_property
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
 from rlx.ir.printable import printable

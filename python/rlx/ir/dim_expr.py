@@ -10,10 +10,11 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from rlx.ir import interval, polynomial
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dim_text import CALLS, operand_text, polynomial_text
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.interval import Interval

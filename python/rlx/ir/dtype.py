@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
 from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import Error
 from rlx.ir.packages import required
 from rlx.ir.short import shown

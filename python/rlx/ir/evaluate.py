@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.builder import Tensor
+from rlx.ir.cached_property import cached_property
 from rlx.ir.calls import answered
 from rlx.ir.card import Card, as_results
 from rlx.ir.dtype import DType, dtype

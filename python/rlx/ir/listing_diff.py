@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cached_property
 
+from rlx.ir.cached_property import cached_property
 from rlx.ir.calls import answered
 from rlx.ir.listing import GraphReport, OpReport
 from rlx.ir.printable import printable

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from rlx import mlir
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import PassError
 from rlx.ir.guards import is_iterable
 from rlx.ir.short import shown

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from rlx.backends.compilation import Compilation
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import Error
 from rlx.ir.listing import GraphReport, OpReport, inspect_graph
 from rlx.report import html, roofline_svg

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cached_property
 from typing import Any
 
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.graph import Graph
 from rlx.ir.location import scope_of

@@ -7,11 +7,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir import registry
+from rlx.ir.cached_property import cached_property
 from rlx.ir.listing import GraphReport
 from rlx.ir.printable import printable_lines
 from rlx.ir.short import report_repr

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from rlx.ir.errors import ExecutionError
 
 T = TypeVar("T")
 
@@ -16,17 +19,15 @@ class Order:
 
     def __init__(self) -> None:
         self._start()
+        _orders.add(self)
 
     def _start(self) -> None:
-        self._process = os.getpid()
         self._thread = ThreadPoolExecutor(1, "rlx-run")
         self._pending: set[Future[Any]] = set()
         self._here = threading.local()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function after all that were submitted before; returns its result to come."""
-        if self._process != os.getpid():  # a fork copies no threads, and what the parent waits for is the parent's
-            self._start()
         future = self._thread.submit(self._call, function, *arguments)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
@@ -38,9 +39,39 @@ class Order:
 
     def settle(self) -> None:
         """Wait until all that was submitted has run or was cancelled. What is called by a result's callback does not wait."""
-        if not self._pending or self._process != os.getpid() or getattr(self._here, "is_worker", False):
+        if not self._pending or getattr(self._here, "is_worker", False):
             return
         self._thread.submit(_nothing).result()
+
+    def _after_fork(self) -> None:
+        """In a forked child, which has no such thread: what the parent waits for would never come here."""
+        pending = list(self._pending)
+        self._start()
+        for future in pending:
+            # The parent's thread may hold its lock, and it is the parent that wants to be called.
+            future._condition = threading.Condition()  # type: ignore[attr-defined]
+            future._done_callbacks.clear()  # type: ignore[attr-defined]
+            if not future.done():
+                future.set_exception(_abandoned())
+
+
+_orders: weakref.WeakSet[Order] = weakref.WeakSet()
+
+
+def _abandoned() -> ExecutionError:
+    return ExecutionError(
+        "a run that was submitted before this process was forked ends in the parent only",
+        hint="submit it again here, or start processes with multiprocessing's 'spawn'",
+    )
+
+
+def _after_fork_in_child() -> None:
+    for order in list(_orders):
+        order._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _nothing() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from rlx.backends import stages
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.printable import printable, printable_lines

@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
 from rlx.backends.hashes import fingerprint
 from rlx.backends.registry import backend_of, runtime_of, target_of
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import collect_arguments, evaluate

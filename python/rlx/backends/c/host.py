@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, make_lock
+from rlx.ir.locks import holding, is_abandoned, make_lock
 from rlx.lower.c.program import Program as Source
 from rlx.lower.c.writer import Writer
 
@@ -81,6 +81,7 @@ class Program:
         return holding(self.lock, self._run, arrays)
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        self._check()
         # An array without elements has one in C.
         results = [np.empty(o.shape.static, o.shape.dtype.numpy) for o in self.outputs]
         given = [np.ascontiguousarray(a) for a in arrays]
@@ -88,7 +89,15 @@ class Program:
         self._library.rlx_call(self._state.ctypes.data_as(ctypes.c_void_p), *groups)
         return results
 
+    def _check(self) -> None:
+        if is_abandoned(self.lock):
+            raise ExecutionError(
+                "another thread was running the program when this process was forked",
+                hint="load it again here, or start processes with multiprocessing's 'spawn'",
+            )
+
     def _place(self, name: str) -> np.ndarray:
+        self._check()
         offset, a = self._offsets[name]
         dtype, dims = a.shape.dtype.numpy, a.shape.static
         count = int(np.prod(dims))

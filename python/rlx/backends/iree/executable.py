@@ -22,7 +22,7 @@ from rlx.backends.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.backends.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
 from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, make_lock
+from rlx.ir.locks import holding, is_abandoned, make_lock
 from rlx.ir.packing import packed
 
 # The exceptions that IREE's bindings raise.
@@ -320,6 +320,11 @@ def _load_error(error: Exception, driver: str, parameters: Mapping[str, np.ndarr
     return ExecutionError(f"IREE cannot load the module on {driver!r}: {short_reason(error)}")
 
 
+_LOADED_BEFORE = "it was loaded before this process was forked; load the module again here"
+_ANOTHER_RAN = (
+    "another thread was running a program when this process was forked; load the module again here, or start processes with "
+    "multiprocessing's 'spawn'"
+)
 _executables: weakref.WeakSet[Executable] = weakref.WeakSet()
 _instance_lock = make_lock()
 
@@ -336,12 +341,18 @@ def _make_instance() -> Any:
 
 
 def _after_fork_in_child() -> None:
-    """Let programs on devices with threads raise errors: a fork copies no threads, so they would wait for ever."""
+    """Let programs raise errors that would wait for ever: a fork copies no threads.
+
+    These are all programs on devices with threads. If another thread was running a program, its context and the locks of the
+    device, which all programs share, are as that thread has left them.
+    """
     abandon_devices()
-    for executable in list(_executables):
-        if executable.driver != "local-sync":
+    executables = list(_executables)
+    was_running = any(is_abandoned(executable.lock) for executable in executables)
+    for executable in executables:
+        if was_running or executable.driver != "local-sync":
             for function in list(executable.functions):
-                function.refuse("it was loaded before this process was forked; load the module again here")
+                function.refuse(_ANOTHER_RAN if was_running else _LOADED_BEFORE)
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from rlx.backends.xla import soundness
 from rlx.backends.xla.defects import WORKAROUNDS
 from rlx.backends.xla.options import Options
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.locks import holding, make_lock
 
@@ -37,7 +38,9 @@ Type = tuple[tuple[int, ...], np.dtype]
 # JAX's modules import each other in cycles. A thread that imports them while another thread does so could see them half
 # initialised.
 _lock = make_lock()
-# Whether a client existed when this process was forked: its threads do not exist here.
+# Whether this process has begun to make a client.
+_begun = False
+# Whether that was so when this process was forked: the client's threads do not exist here, and a lock of JAX's may be held.
 _lost = False
 
 
@@ -83,6 +86,8 @@ def client() -> Any:
 
 @cache
 def _make_client() -> Any:
+    global _begun
+    _begun = True
     try:
         return jax().extend.backend.get_backend("cpu")
     except RuntimeError as problem:
@@ -226,9 +231,9 @@ def to_host(array: Any) -> np.ndarray:
 
 def _after_fork_in_child() -> None:
     global _lost
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    existed = bool(getattr(bridge, "_backends", None)) or _make_client.cache_info().currsize > 0
-    _lost = _lost or existed
+    bridge = sys.modules.get("jax._src.xla_bridge")  # programs may use JAX without us
+    is_starting = bridge is not None and bridge._backend_lock.locked()
+    _lost = _lost or _begun or is_starting or bool(getattr(bridge, "_backends", None))
 
 
 if hasattr(os, "register_at_fork"):

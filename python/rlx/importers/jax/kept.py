@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from rlx.importers.stablehlo.choices import is_inert
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
 from rlx.ir.builder import Tensor
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DTYPES
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.packing import unpacked

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from rlx import mlir
 from rlx.ir.assembly.grammar import SPACE, STRING, layout
+from rlx.ir.cached_property import cached_property
 
 _FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*+)":(\d+):(\d+)\)')
 _BARE_OP = re.compile(rf"{STRING}|//[^\n]*+|(?<![\w.$#!@%^-])rlx\.([\w$.]++)", re.ASCII)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import NoReturn
 
 from rlx.ir.assembly.grammar import COMMENT, SPACE, STRING, TYPE, TYPE_NAME, TYPES, split_types
 from rlx.ir.assembly.positions import Source
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import ParseError
 
 Span = tuple[int, int]

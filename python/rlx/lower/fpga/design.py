@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DType
 from rlx.lower.fpga.hdl import Memory, Module, Value, index_bits
 from rlx.lower.fpga.layer import Layer, Stream

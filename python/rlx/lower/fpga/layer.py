@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DType
 from rlx.ir.printable import printable
 from rlx.lower.fpga.hdl import Module, Value, bits_for

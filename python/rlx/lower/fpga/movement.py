@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from rlx.ir.cached_property import cached_property
 from rlx.lower.fpga.hdl import Module, index_bits
 from rlx.lower.fpga.layer import Layer, Pipe, Stream
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.cached_property import cached_property
 from rlx.ops.attention.heads import (
     Heads,
     attention_weights,

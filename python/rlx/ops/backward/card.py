@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar
 
 from rlx.dialect.spec import REQUIRED, OpSpec
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.cached_property import cached_property
 from rlx.ir.card import Card, Cost, Sample, as_results, moved_bytes
 from rlx.ir.dtype import f32
 from rlx.ir.errors import Error, ShapeError

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
 from rlx.backends.xla.backend import portable
 from rlx.ir.builder import Tensor
+from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.printable import printable

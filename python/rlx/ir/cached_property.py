@@ -1,0 +1,35 @@
+"""A cached property without a lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class cached_property(Generic[T_co]):
+    """A property that is computed once per object and then is an entry of the object's `__dict__`, also of a frozen dataclass.
+
+    `functools.cached_property` of Python 3.11 holds one lock per class while it computes. Threads that work on different
+    objects wait for each other there, and a process that is forked meanwhile inherits a lock that nobody releases. Here no
+    lock is held: two threads that ask at the same moment may both compute, and both get the value that was stored first.
+    """
+
+    def __init__(self, compute: Callable[[Any], T_co]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> cached_property[T_co]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> cached_property[T_co] | T_co:
+        # Python calls this only while the object's `__dict__` has no entry of this name.
+        if instance is None:
+            return self
+        return instance.__dict__.setdefault(self._name, self._compute(instance))
