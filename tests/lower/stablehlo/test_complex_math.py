@@ -1,4 +1,4 @@
-"""Functions of c64 on XLA where a part is huge, infinite, NaN or a signed zero: as the evaluators have them."""
+"""Functions of c64 and c128 on XLA where a part is huge, infinite, NaN or a signed zero: as the evaluators have them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 from rlx.ir.card import as_results
+from rlx.ir.dtype import dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
@@ -17,20 +18,27 @@ from tests.conformance.compiled_xla import compile_graphs
 from tests.drawing import drawn
 
 _SPECIAL = (0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan)
-_SIZES = (0.0, 1e-37, 3e-30, 1e-6, 0.5, 3.0, 89.0, 1e20, 3e38)
+_SIZES: dict[str, Sequence[float]] = {
+    "c64": (0.0, 1e-37, 3e-30, 1e-6, 0.5, 3.0, 89.0, 1e20, 3e38),
+    # The hyperbolic functions and exp overflow at 710.
+    "c128": (0.0, 1e-307, 3e-30, 1e-6, 0.7, 0.77, 3.0, 89.0, 699.0, 709.9, 710.4, 720.0, 1e20, 1e160, 1e308),
+}
+_TOLERANCE = {"c64": 1e-6, "c128": 2e-15}
+KINDS = tuple(_SIZES)
 
 
-def _grid(parts: Sequence[float]) -> np.ndarray:
+def _grid(parts: Sequence[float], kind: str = "c64") -> np.ndarray:
     """Every number as a real part beside every one as an imaginary part."""
-    grid = np.empty((len(parts), len(parts)), np.complex64)
-    grid.real, grid.imag = np.array(parts, np.float32)[:, None], np.array(parts, np.float32)
+    grid = np.empty((len(parts), len(parts)), dtype(kind).numpy)
+    column = np.array(parts, dtype(kind).part.numpy)
+    grid.real, grid.imag = column[:, None], column
     return grid.ravel()
 
 
 def _both(op: str, kind: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What XLA computes, and what the evaluator does."""
     graph = Graph()
-    tensors = [graph.input(f"x{i}", a.shape, "c64") for i, a in enumerate(arrays)]
+    tensors = [graph.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(arrays)]
     graph.set_outputs(list(as_results(graph.emit(op, tensors, kind=kind))))
     (program,) = compile_graphs([graph])
     assert program.problem is None, program.problem
@@ -40,15 +48,18 @@ def _both(op: str, kind: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def _agree(got: np.ndarray, expected: np.ndarray) -> None:
     """To some ulps of the modulus; which part of what is not finite is so is a matter of convention."""
     with np.errstate(all="ignore"):
+        kind = dtype(expected.dtype).complex
+        least = 1.2 * float(np.finfo(kind.part.numpy).tiny)
         error = np.abs(got.astype(np.complex128) - expected)
-        near = error <= 1e-6 * np.abs(expected.astype(np.complex128)) + 1.2e-38
+        near = error <= _TOLERANCE[kind.name] * np.abs(expected.astype(np.complex128)) + least
         wrong = ~near & ~(~np.isfinite(got) & ~np.isfinite(expected))
     assert not wrong.any(), f"{np.flatnonzero(wrong)[:5]}: {got[wrong][:5]} instead of {expected[wrong][:5]}"
 
 
 @pytest.mark.parametrize("kind", ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh"])
-def test_functions(kind: str) -> None:
-    for z in (_grid(_SPECIAL), _grid([s * size for size in _SIZES for s in (1.0, -1.0)])):
+@pytest.mark.parametrize("of", KINDS)
+def test_functions(kind: str, of: str) -> None:
+    for z in (_grid(_SPECIAL, of), _grid([s * size for size in _SIZES[of] for s in (1.0, -1.0)], of)):
         _agree(*_both("activation", kind, z))
 
 
@@ -73,7 +84,7 @@ def test_special_values_part_by_part(device: str) -> None:
 
 @pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
 def test_arithmetic(kind: str) -> None:
-    for z in (_grid(_SPECIAL), _grid([*_SIZES, *(-s for s in _SIZES)])[::3]):
+    for z in (_grid(_SPECIAL), _grid([*_SIZES["c64"], *(-s for s in _SIZES["c64"])])[::3]):
         left, right = (m.ravel().copy() for m in np.meshgrid(z, z))
         _agree(*_both("binary", kind, left, right))
 
@@ -90,3 +101,15 @@ def test_powers_whose_size_vanishes() -> None:
     b = np.array([-89, 89 - 3e38j, 3e38 + 3e38j], np.complex64)
     got, expected = _both("binary", "pow", a, b)
     assert not got.any() and not expected.any()
+
+
+def test_functions_of_c128_near_the_ends() -> None:
+    """Arithmetic and powers of numbers whose squares overflow, part by part, and logarithms near 1."""
+    sizes = np.exp(np.random.default_rng(3).uniform(-300, 300, (4, 200)))
+    a, b = sizes[0] + 1j * sizes[1], sizes[2] - 1j * sizes[3]
+    with np.errstate(all="ignore"):
+        for kind in ("mul", "div"):
+            _agree(*_both("binary", kind, a, b))
+        unit = np.exp(1j * np.linspace(-3.1, 3.1, 200)) * np.linspace(0.4, 2.2, 200)
+        _agree(*_both("activation", "log", unit))
+        _agree(*_both("binary", "pow", a, unit / 300.0))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
-from rlx.ir.dtype import DType, f32, f64, i32, i64
+from rlx.ir.dtype import DType, c128, f32, f64, i32, i64
 from rlx.lower.stablehlo.emitter import Emitter
+from rlx.lower.stablehlo.functions import log1p
 from rlx.lower.stablehlo.rules import Lowered
 
 Parts = tuple[Lowered, Lowered]
+
+_LARGE = 700.0  # exp of this is near the end of the range of f64
 
 
 def parts_of(emit: Emitter, z: Lowered) -> Parts:
@@ -63,24 +66,51 @@ def modulus(emit: Emitter, z: Lowered) -> Lowered:
 
 def log(emit: Emitter, z: Lowered) -> Lowered:
     """`log |z| + i·arg z`."""
-    real = emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
     x, y = parts_of(emit, z)
+    real = emit.convert(_log_of_modulus(emit, z, x, y), z.dtype.part)
     infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
     # XLA's own angle of a denormal is NaN.
     angle = emit.convert(emit.elementwise("atan2", y, x), z.dtype.part)
     return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=z.dtype)
 
 
+def _log_of_modulus(emit: Emitter, z: Lowered, x: Lowered, y: Lowered) -> Lowered:
+    """`log |z|` of finite numbers. That of XLA loses digits of c128 near 1, which c64 does not have."""
+    if z.dtype is not c128:
+        return emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
+    sizes = [emit.elementwise("abs", part) for part in (x, y)]
+    large, small = emit.max(*sizes), emit.min(*sizes)
+    ratio = emit.select(_is_zero(emit, small), 0.0, emit.div(small, large))
+    far = emit.add(emit.elementwise("log", large), emit.mul(log1p(emit, emit.mul(ratio, ratio)), 0.5))
+    # Between 1/2 and 2 the square less 1, as a product where it cancels.
+    one = emit.like(x, 1.0)
+    excess = emit.add(emit.mul(emit.sub(large, one), emit.add(large, one)), emit.mul(small, small))
+    near = emit.mul(log1p(emit, excess), 0.5)
+    is_near = emit.both(emit.compare("gt", excess, -0.75), emit.compare("lt", excess, 3.0))
+    return emit.select(is_near, near, far)
+
+
 def exp(emit: Emitter, z: Lowered) -> Lowered:
     """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
     x, y = parts_of(emit, z)
     size, finite = emit.elementwise("exponential", x), _is_finite(emit, y)
-    real = emit.select(
-        finite, emit.mul(size, emit.elementwise("cosine", y)), emit.select(_is_infinite(emit, x), size, math.nan)
-    )
+    cosine, sine = (_grown(emit, emit.elementwise(name, y), x, size, z.dtype) for name in ("cosine", "sine"))
+    real = emit.select(finite, cosine, emit.select(_is_infinite(emit, x), size, math.nan))
     vanishing = emit.select(emit.compare("eq", x, -math.inf), size, math.nan)
-    imaginary = emit.select(finite, emit.mul(size, emit.elementwise("sine", y)), vanishing)
+    imaginary = emit.select(finite, sine, vanishing)
     return joined(emit, z.dtype, real, emit.select(_is_zero(emit, y), y, imaginary))
+
+
+def _grown(emit: Emitter, factor: Lowered, x: Lowered, size: Lowered, kind: DType) -> Lowered:
+    """`factor·size` for a `size` that grows as `exp(x)`: where this overflows, a small factor may leave a finite product."""
+    usual = emit.mul(factor, size)
+    if kind is not c128:  # the product has left the range of f32
+        return usual
+    root = emit.elementwise("exponential", emit.mul(x, 0.5))
+    # The barrier keeps XLA from joining the two roots to one exponential.
+    large = emit.mul(emit.kept(emit.mul(factor, root)), root)
+    is_large = emit.both(emit.compare("gt", x, _LARGE), _is_finite(emit, x))
+    return emit.select(is_large, large, usual)
 
 
 def sqrt(emit: Emitter, z: Lowered) -> Lowered:
@@ -116,14 +146,29 @@ def _beside(emit: Emitter, zero: Lowered, other: Lowered) -> Lowered:
     return emit.mul(zero, emit.select(usual, other, sign))
 
 
+def _hyperbolic_product(
+    emit: Emitter, factor: Lowered, y: Lowered, function: Lowered, usual: Lowered, kind: DType
+) -> Lowered:
+    """`factor·function` for a hyperbolic function of y: `usual`, unless this may overflow before the product does."""
+    if kind is not c128:
+        return usual
+    size, half = emit.elementwise("abs", y), emit.mul(factor, 0.5)
+    signed = emit.select(emit.compare("lt", function, 0.0), emit.neg(half), half)
+    is_number = emit.both(_is_finite(emit, factor), emit.compare("ne", factor, 0.0))
+    far = emit.both(emit.compare("gt", size, _LARGE), emit.both(_is_finite(emit, y), is_number))
+    return emit.select(far, _grown(emit, signed, size, function, kind), usual)
+
+
 def sin(emit: Emitter, z: Lowered) -> Lowered:
     """`sin(x)·cosh(y) + i·cos(x)·sinh(y)`."""
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
     real, imaginary = emit.elementwise("sine", x), emit.elementwise("cosine", x)
     unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
-    imaginary = emit.select(unknown, math.inf, _beside(emit, sinh, imaginary))
-    return joined(emit, z.dtype, _beside(emit, real, cosh), imaginary)
+    usual = emit.select(unknown, math.inf, _beside(emit, sinh, imaginary))
+    imaginary = _hyperbolic_product(emit, imaginary, y, sinh, usual, z.dtype)
+    real = _hyperbolic_product(emit, real, y, cosh, _beside(emit, real, cosh), z.dtype)
+    return joined(emit, z.dtype, real, imaginary)
 
 
 def cos(emit: Emitter, z: Lowered) -> Lowered:
@@ -134,7 +179,10 @@ def cos(emit: Emitter, z: Lowered) -> Lowered:
     unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
     # Either factor of the imaginary part may be 0 beside an infinity or NaN.
     imaginary = emit.select(_is_zero(emit, sinh), _beside(emit, sinh, sine), _beside(emit, sine, sinh))
-    return joined(emit, z.dtype, emit.select(unknown, math.inf, emit.mul(real, cosh)), emit.neg(imaginary))
+    imaginary = _hyperbolic_product(emit, sine, y, sinh, imaginary, z.dtype)
+    usual = emit.select(unknown, math.inf, emit.mul(real, cosh))
+    real = _hyperbolic_product(emit, real, y, cosh, usual, z.dtype)
+    return joined(emit, z.dtype, real, emit.neg(imaginary))
 
 
 def tanh(emit: Emitter, z: Lowered) -> Lowered:
@@ -165,7 +213,10 @@ def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
     z**0 is 1; 0**w is 0 where the real part of w is positive, else NaN.
     """
     (x, y), (u, v) = parts_of(emit, z), parts_of(emit, w)
-    size = emit.mul(emit.elementwise("log", emit.add(emit.mul(x, x), emit.mul(y, y))), 0.5)
+    if z.dtype is c128:  # its squares may overflow
+        size = _log_of_modulus(emit, z, x, y)
+    else:
+        size = emit.mul(emit.elementwise("log", emit.add(emit.mul(x, x), emit.mul(y, y))), 0.5)
     angle = emit.elementwise("atan2", y, x)
     grown = emit.elementwise("exponential", emit.sub(emit.mul(u, size), emit.mul(v, angle)))
     phase = emit.add(emit.mul(v, size), emit.mul(u, angle))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from rlx.ir.dtype import DType, f32, f64, u32
+from rlx.ir.dtype import DType, f32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo import complex_math, functions
 from rlx.lower.stablehlo.contraction import accumulator
+from rlx.lower.stablehlo.conversion import converted
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.error_function import erf
 from rlx.lower.stablehlo.rules import Lowered, lowers
@@ -22,60 +23,6 @@ def cast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lo
 @lowers("bitcast")
 def bitcast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
     return emit.elementwise("bitcast_convert", x, kind=dtype)
-
-
-def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
-    """Another dtype, with the meaning of `rlx.cast`: floats become integers toward zero, saturating, and NaN 0."""
-    if x.dtype is kind:
-        return x
-    if kind.is_bool:
-        return emit.compare("ne", x, 0)
-    if kind.is_complex:
-        if x.dtype.is_complex:
-            parts = (emit.convert(emit.elementwise(n, x, kind=x.dtype.part), kind.part) for n in ("real", "imag"))
-            return emit.elementwise("complex", *parts, kind=kind)
-        return emit.elementwise("complex", real := converted(emit, x, kind.part), emit.like(real, 0), kind=kind)
-    if x.dtype.is_complex:
-        x = emit.elementwise("real", x, kind=x.dtype.part)
-    if x.dtype.storage:
-        x = emit.convert(x, x.dtype.compute)
-    if x.dtype.is_float and kind.is_integer:
-        return emit.convert(_saturated(emit, x, kind), kind)
-    if kind.is_float and (kind.storage or (x.dtype is f64 and kind.bits == 16)):
-        x = _rounded_to_odd(emit, x)  # XLA rounds to f32 first
-    return emit.convert(x, kind)
-
-
-def _rounded_to_odd(emit: Emitter, x: Lowered) -> Lowered:
-    """A number in f32 whose last bit is 1 where digits are lost: rounding this again gives the same as rounding once."""
-    if x.dtype.is_integer and x.dtype.bits == 64:
-        last = emit.select(emit.compare("ne", emit.both(x, 0x7FF), 0), emit.like(x, 0x800), 0)
-        shortened = emit.either(emit.both(x, ~0x7FF if x.dtype.is_signed else (1 << 64) - 0x800), last)
-        near = emit.compare("le", x, 2**53)
-        near = emit.both(near, emit.compare("ge", x, -(2**53))) if x.dtype.is_signed else near
-        x = emit.select(near, x, shortened)
-    if x.dtype.is_integer and x.dtype.bits >= 32:
-        x = emit.convert(x, f64)
-    if x.dtype is not f64:
-        return x
-    near = emit.convert(x, f32)
-    back = emit.convert(near, f64)
-    beyond = emit.compare("gt", emit.elementwise("abs", back), emit.elementwise("abs", x))
-    lost = emit.both(emit.compare("ne", back, x), emit.compare("lt", emit.elementwise("abs", x), math.inf))
-    bits = emit.bitcast(near, u32)
-    bits = emit.sub(bits, emit.convert(beyond, u32))  # toward zero
-    return emit.bitcast(emit.either(bits, emit.convert(lost, u32)), f32)
-
-
-def _saturated(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
-    """Floats as integers in the range of a dtype, in the dtype of its arithmetic."""
-    if x.dtype is not accumulator(x.dtype):
-        x = emit.convert(x, f32)
-    above = emit.compare("ge", x, float(int(kind.max) + 1))
-    below = emit.compare("le", x, float(kind.min))
-    outside = emit.either(emit.either(above, below), emit.compare("ne", x, x))
-    inside = emit.convert(emit.select(outside, 0, x), kind.compute)
-    return emit.select(below, int(kind.min), emit.select(above, int(kind.max), inside))
 
 
 def _in_wide(emit: Emitter, x: Lowered, function: Callable[[Emitter, Lowered], Lowered]) -> Lowered:
