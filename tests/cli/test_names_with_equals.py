@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,3 +61,22 @@ def test_split(text: str, names: list[str], expected: tuple[str, str, str]) -> N
 def test_several_meanings_are_listed() -> None:
     with pytest.raises(rlx.Error, match=r"several meanings: 'a' with '@b=@f', 'a=@b' with '@f'"):
         split("a=@b=@f", "--input", ["a", "a=@b"], lambda value: value.startswith("@"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile", "FILE", "--target=cpu", "--bind=n=" + "9" * 5000, "-o", "OUT"),
+        ("compile", "FILE", "--target=cpu", "--bind=n=" + "9" * 20, "-o", "OUT"),
+        ("run", "FILE", "--input=x=" + "9" * 5000 + "xf32=1"),
+        ("run", "FILE", "--input=x=2xi32=" + "9" * 5000),
+    ],
+)
+def test_numbers_of_many_digits_are_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    g: Any = rlx.Graph("digits")
+    g.set_outputs(g.input("x", ("n",)) * 2.0)
+    (tmp_path / "g.mlir").write_text(str(g))
+    words = [{"FILE": str(tmp_path / "g.mlir"), "OUT": str(tmp_path / "out")}.get(a, a) for a in arguments]
+    found = subprocess.run([sys.executable, "-m", "rlx.cli.main", *words], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 1 and "Traceback" not in found.stderr, found.stderr[-500:]
+    assert "error: " in found.stderr and len(found.stderr) < 8000

@@ -412,6 +412,7 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
     Raises:
         Error: One is not written like this, or a symbol is bound twice.
     """
+    from rlx.cli.pairs import size_of
     from rlx.ir.errors import Error
 
     sizes: dict[str, int] = {}
@@ -421,5 +422,5 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
             raise Error(f"--bind={text}: expected SYMBOL=SIZE, such as --bind=seq=128")
         if name in sizes:
             raise Error(f"--bind: '{name}' is bound twice")
-        sizes[name] = int(size)
+        sizes[name] = size_of(size, f"--bind={name}")
     return sizes

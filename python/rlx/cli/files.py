@@ -67,6 +67,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
     """The graph of an ONNX model, with its weights. Sizes are given by their names in the model, as numbers or expressions."""
     import os
 
+    from rlx.cli.pairs import size_of
     from rlx.importers import onnx
     from rlx.ir.errors import Error
 
@@ -79,7 +80,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
             raise Error(
                 f"--bind={text}: expected each SYMBOL=SIZE once, such as --bind=seq=128 or --bind=height=32*rows"
             )
-        sizes[name] = int(size) if size.isdecimal() else size
+        sizes[name] = size_of(size, f"--bind={name}") if size.isdecimal() else size
     bind.clear()
     folder = None if path == "-" else os.path.dirname(os.path.abspath(path))
     return onnx.from_bytes(data, "<stdin>" if path == "-" else path, folder, sizes)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.cli.display import say
 from rlx.cli.opt_flags import PROGRAM, Settings
+from rlx.cli.pairs import size_of
 from rlx.ir.errors import Error
 from rlx.ir.printable import printable
 
@@ -40,7 +41,7 @@ def comparison_of(settings: Settings) -> Comparison:
             say(f"{PROGRAM}: note: {text}", stream=sys.stderr)
 
     inputs, tolerance = settings.values.get("inputs") or "0", settings.values.get("tolerance")
-    seed, given = (int(inputs), {}) if inputs.isdecimal() else (0, _arrays(inputs))
+    seed, given = (size_of(inputs, "inputs"), {}) if inputs.isdecimal() else (0, _arrays(inputs))
     return Comparison(seed, given, None if tolerance is None else float(tolerance), note)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 
 from rlx.ir.errors import Error
 
+_MOST_DIGITS = 19  # of 2^63 - 1
+
 
 def split(text: str, option: str, names: Collection[str], is_value: Callable[[str], bool]) -> tuple[str, str, str]:
     """The name, `=` and the value of a text, as `str.partition` gives them.
@@ -33,3 +35,14 @@ def split(text: str, option: str, names: Collection[str], is_value: Callable[[st
     if not ends:
         return text.partition("=")
     return text[: ends[0]], "=", text[ends[0] + 1 :]
+
+
+def size_of(text: str, flag: str) -> int:
+    """The number that decimal digits are.
+
+    Raises:
+        Error: It is beyond 64 bits: Python does not even read thousands of digits.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise Error(f"{flag}: a number of {len(text)} digits is too large", hint="numbers end at 2^63 - 1")
+    return int(text)

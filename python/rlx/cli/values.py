@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rlx.ir.dtype import DType
     from rlx.ir.interface import Argument
 
-_TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z_]+\d*)")
+_TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z][a-z0-9_]*)")
 _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
@@ -113,9 +113,9 @@ def _element(word: str, kind: DType, flag: str) -> Any:
             return complex(word.replace("i", "j"))
         if kind.is_float:
             return float(word)
-        limits, number = np.iinfo(kind.numpy), int(word, 0)
+        number = int(word, 0)
     except (KeyError, ValueError):
-        raise Error(f"{flag}: {word!r} is not an element of {kind.name}") from None
-    if not limits.min <= number <= limits.max:
-        raise Error(f"{flag}: {number} is out of range for {kind.name} ({limits.min} to {limits.max})")
+        raise Error(f"{flag}: {word!r:.60} is not an element of {kind.name}") from None
+    if not kind.min <= number <= kind.max:
+        raise Error(f"{flag}: {word:.40} is out of range for {kind.name} ({kind.min} to {kind.max})")
     return number

@@ -143,10 +143,10 @@ def integer_only(
             raise Error(f"params: there is no parameter '{name}'{suggestion(name, names)}")
     result = prepared(graph, "integer_only")
     if result.symbols:
-        sizes = ", ".join(sorted(result.symbols))
+        first, sizes = min(result.symbols), ", ".join(sorted(result.symbols))
         raise UnsupportedError(
             f"integer-only graphs have static sizes; unknown: {sizes}",
-            hint="rlx.passes.run(graph, 'rlx-bind{n=1}') gives n a size",
+            hint=f"rlx.passes.run(graph, 'rlx-bind{{{first}=1}}') gives {first} a size",
         )
     missing = next((a.name for a in result.params if a.name not in values), None)
     if missing is not None:
