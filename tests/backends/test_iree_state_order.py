@@ -167,3 +167,17 @@ def test_many_states_of_one_update(update: str) -> None:
         g.update(s, {"one": s + 1, "input": s + x, "twice": s * 2 + 1, "shared": s + common}[update])
     g.set_outputs(outputs)
     check_steps(rlx.Session().compile(g), Reference(g), _steps(g, 0))
+
+
+def test_a_choice_between_a_choice_by_the_same_condition() -> None:
+    """IREE gives the second one the value of `b`, where a third choice reads `b` in the same kernel."""
+    g: Any = rlx.Graph("choices")
+    x, s, c, a, d = (g.input(name, (4, 3), "i32") for name in "xscad")
+    b, m = s + 2, c > s
+    first = g.where(m, a, b)
+    g.set_outputs([first, g.where(m, first, b), g.where(d > s, x, b)])
+    rng = np.random.default_rng(0)
+    values = {name: rng.integers(-5, 5, (4, 3)).astype(np.int32) for name in "xscad"}
+    found = rlx.Session().compile(g, cache=False).run(values)
+    for got, wanted in zip(found, rlx.evaluate(g, values), strict=True):
+        np.testing.assert_array_equal(got, wanted)

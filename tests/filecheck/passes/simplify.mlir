@@ -131,6 +131,21 @@ func.func @choices(%x: tensor<2x3xf32>, %y: tensor<3xf32>, %c: tensor<2x3xi1>) -
   return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
 
+// Choices by a condition that an outer choice knows; of another condition they stay.
+// CHECK-LABEL: func.func @repeated_choices(
+// CHECK-NEXT: %[[a:.*]] = rlx.where(%arg2, %arg0, %arg1)
+// CHECK-NEXT: %[[again:.*]] = rlx.where(%arg2, %arg0, %arg1)
+// CHECK-NEXT: %[[b:.*]] = rlx.where(%arg3, %arg0, %arg1)
+// CHECK-NEXT: %[[c:.*]] = rlx.where(%arg2, %[[b]], %arg1)
+// CHECK-NEXT: return %[[a]], %[[again]], %[[c]]
+func.func @repeated_choices(%x: tensor<3xf32>, %y: tensor<3xf32>, %m: tensor<3xi1>, %n: tensor<3xi1>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  %0 = rlx.where(%m, %x, %y) : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %1 = rlx.where(%m, %0, %y) : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %2 = rlx.where(%n, %x, %y) : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %3 = rlx.where(%m, %2, %y) : (tensor<3xi1>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return %0, %1, %3 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+}
+
 // CHECK-LABEL: func.func @reductions(
 // CHECK-NEXT: %[[r:.*]] = rlx.reshape(%arg0) {shape = [3]}
 // A mean of -0 is 0.

@@ -154,6 +154,21 @@ def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
     return expanded(rewriter, op.on_false if known is False else op.on_true, op.result)
 
 
+@pattern
+def repeated_choice(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
+    """A choice between what another choice by the same condition gives: which of its branches that is, is known.
+
+    IREE 3.13 gives `where(m, where(m, a, b), b)` the value of `b` if a third choice reads `b` in the same kernel.
+    """
+    for i, branch in enumerate((op.on_true, op.on_false)):
+        inner = producer(branch, views.Where)
+        if inner is not None and inner.condition == op.condition:
+            value = inner.on_false if i else inner.on_true
+            operands = [op.condition, op.on_true, value] if i else [op.condition, value, op.on_false]
+            return expanded(rewriter, rewriter.emit("where", operands), op.result)
+    return None
+
+
 # --- casts ----------------------------------------------------------------------------------------
 
 
