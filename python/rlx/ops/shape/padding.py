@@ -30,9 +30,8 @@ class Pad(Card, op="pad"):
         for amount, message in _requirements(x, low, high, mode):
             if type(amount) is int and amount < 0:
                 raise ShapeError(message)
-        _check_value(value, x)
-        if x.dtype.name not in WITH_ZERO and mode == "constant" and value <= 0:
-            raise ShapeError(f"the value {value} does not fit {x.dtype.name}", hint="it holds powers of two only")
+        if mode == "constant" or x.dtype.name in WITH_ZERO:
+            _check_value(value, x)
         return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
 
     def requires(self, x: Shape, *, low: Any, high: Any, mode: str, value: float) -> Iterator[tuple[Dim, str]]:
