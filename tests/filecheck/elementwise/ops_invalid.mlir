@@ -38,8 +38,8 @@ func.func @activation(%0: tensor<3xf32>) {
 
 // A dtype that there is not.
 func.func @cast(%0: tensor<3xf32>) {
-  // expected-error @+1 {{'rlx.cast' op MLIR type f8E4M3FN is not an element type of RLX (use one of}}
-  rlx.cast(%0) {dtype = f8E4M3FN} : (tensor<3xf32>) -> tensor<3xf8E4M3FN>
+  // expected-error @+1 {{'rlx.cast' op MLIR type f6E2M3FN is not an element type of RLX (use one of}}
+  rlx.cast(%0) {dtype = f6E2M3FN} : (tensor<3xf32>) -> tensor<3xf6E2M3FN>
   return
 }
 
