@@ -29,7 +29,8 @@ def neutral(kind: str, dtype: DType) -> Any:
         return 1
     if dtype.is_float:
         return -np.inf if kind == "max" else np.inf
-    return dtype.min if kind == "max" else dtype.max
+    least, greatest = dtype.min, dtype.max
+    return least if kind == "max" else greatest
 
 
 @lowers("reduce")
