@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -30,7 +32,7 @@ _PACKAGES = frozenset(
         "tokenizers",
     )
 )
-_IMPORT_S = 20.0  # how long a fork waits for them
+_IMPORT_S = 10.0  # how long a fork waits for them
 _POLL_S = 0.002
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -105,6 +107,10 @@ def _after_fork_in_child() -> None:
     _release_locks()
     _release_imports()
 
+
+# Before a fork, Python calls what was registered last first. These modules take their locks then, which an import may need:
+# so they must have registered before.
+_REGISTERED_BEFORE = logging, concurrent.futures.thread
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_wait_for_imports, after_in_child=_after_fork_in_child)
