@@ -185,8 +185,8 @@ def host_cpu() -> frozenset[str] | None:
 @cache
 def host_features() -> str:
     """A hash of the features of this machine's CPU: code for ``target-cpu=host`` can run where the hash is equal."""
-    described = [platform.system(), platform.machine(), platform.processor()]
-    if os.path.exists("/proc/cpuinfo"):
+    described = [platform.system(), platform.machine()]
+    if os.path.exists("/proc/cpuinfo"):  # platform.processor has a lock that a forked process may inherit (Python 3.11)
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first_cpu = file.read().split("\n\n", 1)[0]
         # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
@@ -201,6 +201,8 @@ def host_features() -> str:
             "CPU part",
         }
         described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
+    else:
+        described.append(platform.processor())
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 
 
