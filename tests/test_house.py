@@ -229,3 +229,19 @@ def test_public_names_are_those_of_the_snapshot() -> None:
     assert snapshot == sorted(snapshot)
     assert all(a != b for a, b in pairwise(snapshot))
     assert names == snapshot
+
+
+def test_cached_properties_hold_no_lock() -> None:
+    """That of functools holds a lock in Python 3.11, which a forked child may inherit: `rlx.ir.cached_property` does not."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for path in written("python/rlx/*.py")
+        for node in nodes(path)
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "functools"
+            and "cached_property" in {n.name for n in node.names}
+        )
+        or (isinstance(node, ast.Attribute) and node.attr == "cached_property")
+    ]
+    assert not wrong
