@@ -233,15 +233,11 @@ def test_public_names_are_those_of_the_snapshot() -> None:
 
 def test_cached_properties_hold_no_lock() -> None:
     """That of functools holds a lock in Python 3.11, which a forked child may inherit: `rlx.ir.cached_property` does not."""
-    wrong = [
-        str(path.relative_to(ROOT))
-        for path in written("python/rlx/*.py")
-        for node in nodes(path)
-        if (
-            isinstance(node, ast.ImportFrom)
-            and node.module == "functools"
-            and "cached_property" in {n.name for n in node.names}
-        )
-        or (isinstance(node, ast.Attribute) and node.attr == "cached_property")
-    ]
+
+    def is_that_of_functools(node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return node.module == "functools" and "cached_property" in {name.name for name in node.names}
+        return isinstance(node, ast.Attribute) and node.attr == "cached_property"
+
+    wrong = [path for path in written("python/rlx/*.py") if any(map(is_that_of_functools, nodes(path)))]
     assert not wrong
