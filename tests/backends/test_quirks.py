@@ -215,6 +215,20 @@ def _() -> bool:
     return needs("rlx-iree-materialise", build, x=(floats(128, 6), (128, 6)), y=(floats(2, 128, 33), (2, 128, 33)))
 
 
+@probe("several-elements")
+def _() -> bool:
+    graph: Any = rlx.Graph("main")
+    x = graph.cast(graph.input("x", (2, 2), "f16"), "f32")
+    difference = x[:, 0] - x[:, 1]
+    graph.set_outputs([graph.iota((2,), 0, dtype="f32") * difference[0] + difference[1]])
+    assert "rlx-iree-materialise" in lowering_passes(target("cpu")).split(",")
+    try:
+        compile_module(lowered(graph, "rlx-iree-materialise"), replace(target("cpu"), ladder=[()]), timeout_s=8)
+    except Error:
+        return True
+    return False
+
+
 @probe("sums-of-products")
 def _() -> bool:
     text = """#xyz = affine_map<(a, b, c) -> (a, b, c)>

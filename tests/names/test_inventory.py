@@ -48,6 +48,8 @@ KNOWN: dict[tuple[str, str], str] = {
     ("lower/fpga/design.py", "mlir"): PROGRAMS,
     ("lower/fpga/names.py", "c"): _WORDS,
     ("lower/fpga/names.py", "verilog"): _WORDS,
+    ("backends/xla/client.py", "mlir"): _OF_RLX,
+    ("backends/xla/defects.py", "mlir"): _OF_RLX,
     ("report/compile_report.py", "html"): SHOWN,
     ("report/graph_svg.py", "html"): SHOWN,
     ("report/history.py", "html"): SHOWN,

@@ -64,3 +64,18 @@ func.func @dynamic(%x: tensor<2x?x6xf32, #rlx.dims<["n"]>>, %w: tensor<2x6x7xf32
   %y = rlx.matmul(%h, %w) : (tensor<2x?x6xf32, #rlx.dims<["n"]>>, tensor<2x6x7xf32>) -> tensor<2x?x7xf32, #rlx.dims<["n"]>>
   return %y : tensor<2x?x7xf32, #rlx.dims<["n"]>>
 }
+
+// Two elements of a computed tensor, which one kernel would broadcast.
+// CHECK-LABEL: func.func @two_elements
+// CHECK: math.exp
+// CHECK: [[Y:%.*]] = "util.optimization_barrier"
+// CHECK: tensor.extract_slice [[Y]][0] [1] [1]
+// CHECK: tensor.extract_slice [[Y]][1] [1] [1]
+func.func @two_elements(%x: tensor<2xf32>, %z: tensor<3xf32>) -> tensor<3xf32> {
+  %y = rlx.activation(%x) {kind = "exp"} : (tensor<2xf32>) -> tensor<2xf32>
+  %a = rlx.slice(%y) {starts = [0], limits = [1], strides = array<i64: 1>} : (tensor<2xf32>) -> tensor<1xf32>
+  %b = rlx.slice(%y) {starts = [1], limits = [2], strides = array<i64: 1>} : (tensor<2xf32>) -> tensor<1xf32>
+  %c = rlx.binary(%a, %z) {kind = "mul"} : (tensor<1xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %d = rlx.binary(%b, %c) {kind = "add"} : (tensor<1xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return %d : tensor<3xf32>
+}

@@ -143,6 +143,12 @@ QUIRKS = (
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
+        "several-elements",
+        "the compiler does not end where several single elements of a computed tensor, which itself is computed from slices of "
+        "widened numbers, are broadcast in one kernel",
+        (f"{_PASSES}/materialise.py",),
+    ),
+    Quirk(
         "batched-rows",
         "the rows of all batches of a product are computed as one axis, which is split while it is packed: the first rows of "
         "the next batch are used instead of the padding",

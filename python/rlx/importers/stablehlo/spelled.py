@@ -93,7 +93,10 @@ def factors_of_odd(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor] | None
     """The `x`, `sign(x)` and `y` of `sign(x)·y`, of a `y` that depends on `x` by `|x|` alone."""
     for sign, other in ((a, b), (b, a)):
         x = _operand_of_sign(sign.value)
-        if x is not None and any(_operand(v, "abs") == x for v in dominators(other.value)):
+        if x is None:
+            continue
+        absolutes = [_operand(v, "abs") for v in dominators(other.value)]
+        if any(v is not None and v == x for v in absolutes):
             return sign.builder.tensor(x), sign, other
     return None
 

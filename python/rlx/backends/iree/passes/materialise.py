@@ -2,7 +2,7 @@
 
 IREE fuses as many ops as it can into a kernel. This pass prevents that where the kernel would be wrong, would not compile, or
 would compute the same several times. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`,
-`dynamic-packing`.
+`dynamic-packing`, `several-elements`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
 
     def apply(self, module: Any) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
-        materialised = [op for op in loops if _is_used_by_several_products(op)]
+        materialised = [op for op in loops if _is_used_by_several_products(op) or _gives_several_elements(op)]
         if any(_is_complex(value) for op in loops for value in (*op.operands, *op.results)):
             materialised += [op for op in loops if _meets_complex_numbers(op)]
         reads = [
@@ -70,6 +70,17 @@ def _is_used_by_several_products(op: Any) -> bool:
     names = (inner.operation.name for inner in op.regions[0].blocks[0].operations)
     expensive = any(name.startswith("math.") and name not in _CHEAP for name in names)
     return expensive and len(_products_of(op.results[0])) > 1
+
+
+def _gives_several_elements(op: Any) -> bool:
+    """Whether several slices take single elements of the result of an elementwise op.
+
+    The compiler does not end where they are fused into a kernel that broadcasts both.
+    """
+    if not is_elementwise(op):
+        return False
+    slices = [use.owner.operation for use in op.results[0].uses if use.owner.name == "tensor.extract_slice"]
+    return sum(all(n == 1 for n in taken.results[0].type.shape) for taken in slices) > 1
 
 
 def _products_of(value: Any) -> set[Any]:
