@@ -305,6 +305,23 @@ def _() -> bool:
     return not run(text, np.full(4, 3e-6, np.float32), arch="x86-64-v2")[0].any()
 
 
+@probe("dropped-rounding")
+def _() -> bool:
+    text = """#i = affine_map<(i) -> (i)>
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %e = tensor.empty() : tensor<4xf32>
+      %y = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+          ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+      ^bb0(%a: f32, %o: f32):
+        %r = arith.truncf %a : f32 to bf16
+        %w = arith.extf %r : bf16 to f32
+        linalg.yield %w : f32
+      } -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }"""
+    return bool((run(text, np.full(4, 1.001, np.float32))[0] != 1).any())
+
+
 @probe("contracted-products")
 def _() -> bool:
     _skip_unless_x86()

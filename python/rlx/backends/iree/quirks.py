@@ -252,6 +252,11 @@ QUIRKS = (
         "without F16C, an f32 that is smaller than the normal numbers of f16 is rounded to 0",
         (f"{_PASSES}/emulate.py",),
     ),
+    Quirk(
+        "dropped-rounding",
+        "a rounding to bf16 is dropped if the next op of the same kernel widens the result again",
+        (f"{_PASSES}/emulate.py", "backends/iree/targets.py"),
+    ),
     Quirk("unfused-fma", "without FMA, f64's fused multiply-add rounds the product", (f"{_PASSES}/emulate.py",)),
     Quirk(
         "constants-evaluated",

@@ -96,7 +96,7 @@ class Target:
         notes: What a user should know about this target.
         cross: Whether the code is for another CPU than this machine's.
         host_features: For code for the host's CPU: a hash of the features of that CPU.
-        emulated: Operations for which the device may have no instructions: keys of `EMULATED` in `passes/emulate.py`.
+        emulated: Operations that are spelled out for IREE: keys of `EMULATED` in `passes/emulate.py`.
         fusions: Those that pay, or are weighed: `docs/performance.md`.
         costs: What work costs; None where nobody has measured it.
         has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, of which IREE
@@ -410,7 +410,11 @@ BYTE_PRODUCT_FLAGS = ("--iree-llvmcpu-enable-inner-tiled",)
 
 
 def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
-    """The operations for which a CPU may have no instructions: all of them if flags choose the CPU."""
+    """The operations that a CPU may have no instructions for (all, if flags choose the CPU), and rounding to bf16 on each."""
+    return _lacking(arch, extra_flags) | {"bf16"}  # quirk: `dropped-rounding`
+
+
+def _lacking(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
     if any(flag.startswith(_TARGET_FLAG) for flag in extra_flags):
         return frozenset(_X86_FEATURES)
     if arch == "host":

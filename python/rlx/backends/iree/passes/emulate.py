@@ -1,9 +1,10 @@
-"""`rlx-iree-emulate`: replaces arithmetic for which some CPUs have no instructions by instructions that they have.
+"""`rlx-iree-emulate`: replaces arithmetic that IREE does not do as the op says by arithmetic that it does.
 
 On a CPU without instructions for f16, IREE calls its own function to round to f16, which gives 0 for all numbers that are
 smaller than the normal numbers of f16; and LLVM compares converted f16 in f16, with such a rounding after each conversion.
 Without an instruction for the fused multiply-add of f64, IREE rounds the product. RLX's lowerings need correct results of
-both. Quirks: `small-halves`, `unfused-fma`.
+both. On every CPU, IREE drops the rounding of an f32 to bf16 inside of a kernel whose next op widens the result again, so that
+`(x + 3) - 3` would not be rounded: RLX rounds on bits. Quirks: `small-halves`, `unfused-fma`, `dropped-rounding`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rlx.passes.base import Pass, option
 # The distance of neighbouring f32 numbers at 0.5 is that of the f16 numbers below the smallest normal one.
 _HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
 _BITS_OF_HALF = 0x3F000000
+_QUIET_BF16 = 0x0040  # the bit of a NaN that stays one when the lower bits of its fraction are cut
 _SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
 _FRACTIONS_APART = 23 - 10
 # The difference between the exponents of an f16 and an f32; for infinities and NaN it is added twice.
@@ -30,9 +32,9 @@ _SMALLEST_SPLIT = 2.0**-900
 
 @dataclass(frozen=True)
 class Emulate(Pass, name="rlx-iree-emulate"):
-    """Emulate arithmetic on scalars for which a CPU has no instructions, for IREE."""
+    """Emulate arithmetic on scalars for which a CPU has no instructions, or that IREE drops."""
 
-    instructions: tuple[str, ...] = option((), "the instructions that the CPU does not have: f16, fma")
+    instructions: tuple[str, ...] = option((), "what is emulated: bf16 (rounding to it), f16 (conversions), fma")
 
     def run(self, module: Any) -> None:
         unknown = sorted({*self.instructions} - {*EMULATED})
@@ -59,6 +61,7 @@ class _Emitter:
 
     def __init__(self) -> None:
         self.arith, self.math, self.ir = mlir.dialect("arith"), mlir.dialect("math"), mlir.ir
+        self.bf16 = self.ir.BF16Type.get()
         self.f16, self.f32, self.f64 = self.ir.F16Type.get(), self.ir.F32Type.get(), self.ir.F64Type.get()
         self.i16, self.i32, self.i64 = (self.ir.IntegerType.get_signless(n) for n in (16, 32, 64))
 
@@ -85,6 +88,18 @@ def _narrowed(e: _Emitter, x: Any) -> Any:
     sign = arith.andi(arith.shrui(arith.bitcast(e.i32, x), e.bits(e.i32, 16)), e.bits(e.i32, _SIGN))
     small = arith.bitcast(e.f16, arith.trunci(e.i16, arith.ori(magnitude, sign)))
     return arith.select(e.below(x, _SMALLEST_NORMAL), small, arith.truncf(e.f16, x))
+
+
+def _rounded_to_bf16(e: _Emitter, x: Any) -> Any:
+    """The bf16 nearest to an f32: its upper bits, after half a unit of them is added, and less than that for ties to even."""
+    arith = e.arith
+    bits = arith.bitcast(e.i32, x)
+    upper = arith.shrui(bits, e.bits(e.i32, 16))
+    is_odd = arith.andi(upper, e.bits(e.i32, 1))
+    nearest = arith.shrui(arith.addi(arith.addi(bits, e.bits(e.i32, 0x7FFF)), is_odd), e.bits(e.i32, 16))
+    is_nan = arith.cmpf(arith.CmpFPredicate.UNO, x, x)
+    result = arith.select(is_nan, arith.ori(upper, e.bits(e.i32, _QUIET_BF16)), nearest)
+    return arith.bitcast(e.bf16, arith.trunci(e.i16, result))
 
 
 def _widened(e: _Emitter, x: Any) -> Any:
@@ -156,6 +171,7 @@ def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
 
 # By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
 EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
+    "bf16": {("arith.truncf", "f32", "bf16"): _rounded_to_bf16},
     "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
     "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},
 }
