@@ -8,7 +8,9 @@ from math import prod
 
 import numpy as np
 
+from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
+from rlx.ir.packing import unpacked
 
 
 class Encoding(ABC):
@@ -77,6 +79,36 @@ class Plain(Encoding):
             raise Error("a bool is stored as 0 or 1, and other bytes are there")
         array = stored.view(self.element)
         return (array if array.flags.aligned else array.copy()).reshape(shape, order="F" if self.order == "F" else "C")
+
+
+@dataclass(frozen=True)
+class Packed(Encoding):
+    """Elements of less than 8 bits, several in a byte, the first in its low bits.
+
+    Attributes:
+        kind: The dtype.
+    """
+
+    kind: DType
+
+    @property
+    def name(self) -> str:
+        return "packed"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.kind.numpy
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        return self.kind.nbytes(prod(shape))
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return unpacked(stored, self.kind, shape)
+
+
+def encoding_of(kind: DType) -> Encoding:
+    """How the elements of a dtype are stored in files."""
+    return Packed(kind) if kind.packed else Plain(kind.numpy)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The safetensors format: a header of JSON, then the bytes of all tensors without gaps.
 
+Tensors of a dtype that the format does not have are kept in it as bytes, and the metadata `rlx.dtypes` says what they are.
+
 The format's own package checks a file (lengths, offsets, overlaps, truncation). It would copy the tensors, so their places are
 read from the header here, and the file is mapped. Source: https://github.com/huggingface/safetensors#format
 """
@@ -7,6 +9,7 @@ read from the header here, and the file is mapped. Source: https://github.com/hu
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 from collections.abc import Mapping
@@ -15,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dtype import dtype
+from rlx.ir import garbage
+from rlx.ir.dtype import DTYPES, DType, dtype
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name, parsed_json, replacing, unique_names
 from rlx.ir.packages import required
-from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.ir.packing import packed
+from rlx.weights.encoding import Encoding, Unreadable, encoding_of
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
 
@@ -28,12 +33,12 @@ NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _METADATA = "__metadata__"  # what the header has beside tensors
 
-# The dtypes of the format that NumPy has; the format also has packed dtypes of eight, six and four bits.
-_PLAIN = {
-    "BOOL": "bool",
-    **{f"{sign}{bits}": f"{kind}int{bits}" for sign, kind in (("I", ""), ("U", "u")) for bits in (8, 16, 32, 64)},
-    **{"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "C64": "complex64"},
-}
+# In the metadata: a JSON object of the tensors whose dtype the format does not have, each with its dtype and its shape.
+_DTYPES = "rlx.dtypes"
+_BYTES = "U8"
+_STORED = {kind.safetensors: kind for kind in DTYPES if kind.safetensors}
+_KINDS = {kind.name: kind for kind in DTYPES}
+_DESCRIBED_HINT = "write the file again with RLX"
 _WRITE_HINT = "write it as F16, BF16 or F32"
 
 
@@ -51,6 +56,7 @@ def read(path: str | os.PathLike[str], what: str = "") -> Weights:
     return read_content(content_of(name), name, what)
 
 
+@garbage.put_off()
 def read_content(content: Content, name: str, what: str = "") -> Weights:
     """The tensors of a file whose content is known; see `read`."""
     package = required("safetensors", "a file of weights")
@@ -63,8 +69,8 @@ def read_content(content: Content, name: str, what: str = "") -> Weights:
                 pass  # opening checks the whole file
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
-        header.pop(_METADATA, None)
-        tensors = [_weight(key, entry, content, 8 + length, name) for key, entry in header.items()]
+        described = _described((header.pop(_METADATA, None) or {}).get(_DTYPES), header, name)
+        tensors = [_weight(key, entry, described.get(key), content, 8 + length, name) for key, entry in header.items()]
     # The last three exceptions occur only if another process changes the file at the same time.
     except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
         raise Error(
@@ -88,12 +94,51 @@ def _expected(content: Content, name: str) -> str:
     return _TAKEN
 
 
-def _weight(name: str, entry: Mapping[str, Any], content: Content, begin: int, file: str) -> Weight:
+def _weight(
+    name: str,
+    entry: Mapping[str, Any],
+    described: tuple[DType, tuple[int, ...]] | None,
+    content: Content,
+    begin: int,
+    file: str,
+) -> Weight:
     stored = entry["dtype"]
-    encoding: Encoding = Plain(np.dtype(_PLAIN[stored])) if stored in _PLAIN else Unreadable(stored, _WRITE_HINT)
+    kind, shape = described or (_STORED.get(stored), tuple(entry["shape"]))
+    encoding: Encoding = Unreadable(stored, _WRITE_HINT) if kind is None else encoding_of(kind)
     start, end = entry["data_offsets"]
-    read_part = partial(part, content, begin + start, end - start)
-    return Weight(name, tuple(entry["shape"]), encoding, end - start, file, read_part)
+    return Weight(name, shape, encoding, end - start, file, partial(part, content, begin + start, end - start))
+
+
+def _described(text: str | None, header: Mapping[str, Any], file: str) -> dict[str, tuple[DType, tuple[int, ...]]]:
+    """The dtypes and shapes of the tensors that are kept as bytes.
+
+    Raises:
+        Error: They are not what `write` writes, or do not fit the bytes.
+    """
+    if text is None:
+        return {}
+    what = f"{file}: its metadata '{_DTYPES}'"
+    entries = parsed_json(text.encode(), what)
+    if not isinstance(entries, dict):
+        raise Error(f"{what} is no JSON object", hint=_DESCRIBED_HINT)
+    found: dict[str, tuple[DType, tuple[int, ...]]] = {}
+    for name, entry in entries.items():
+        if name not in header:
+            raise Error(f"{what} names a tensor {name!r:.100}, which the file does not have", hint=_DESCRIBED_HINT)
+        kind, shape = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
+        sizes: tuple[Any, ...] = tuple(shape) if isinstance(shape, list) else (None,)
+        if not isinstance(kind, str) or kind not in _KINDS or not all(type(n) is int and n >= 0 for n in sizes):
+            raise Error(f"{what} does not say the dtype and the shape of tensor {name!r:.100}", hint=_DESCRIBED_HINT)
+        stored = header[name]
+        size = _KINDS[kind].nbytes(math.prod(sizes))
+        if stored["dtype"] != _BYTES or stored["shape"] != [size]:
+            raise Error(
+                f"{what} says that tensor {name!r:.100} is {kind}{shape!s:.100}, which takes {size} bytes of {_BYTES}; it "
+                f"has {stored['dtype']}{stored['shape']!s:.100}",
+                hint=_DESCRIBED_HINT,
+            )
+        found[name] = (_KINDS[kind], sizes)
+    return found
 
 
 def read_index(content: Content, path: str) -> Weights:
@@ -132,14 +177,21 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metad
     # Tensors with larger elements come first, so that all are aligned to the size of their elements.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {_METADATA: dict(metadata)}
+    described: dict[str, Any] = {}
     end = 0
     for name, array in ordered:
-        start, end = end, end + array.nbytes
-        kind = dtype(array.dtype).name.upper()
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+        kind, shape = dtype(array.dtype), list(array.shape)
+        start, end = end, end + kind.nbytes(array.size)
+        stored = kind.safetensors
+        if not stored or array.size * kind.bits % 8:  # the format has no tensor that ends within a byte
+            described[name] = {"dtype": kind.name, "shape": shape}
+            stored, shape = _BYTES, [end - start]
+        header[name] = {"dtype": stored, "shape": shape, "data_offsets": [start, end]}
+    if described:
+        header[_METADATA][_DTYPES] = json.dumps(described, separators=(",", ":"))
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _, array in ordered:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            file.write(packed(array).data)
