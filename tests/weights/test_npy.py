@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.dtype import DTYPES
 from rlx.weights import open as open_weights
 from tools.fuzz.mutators import damaged_bytes
 
@@ -234,3 +235,15 @@ def test_every_field_of_a_header_may_hold_anything(tmp_path: Path, value: str) -
 def test_an_archive_of_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz")
     assert len(open_weights(tmp_path / "w.npz")) == 0
+
+
+@pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: kind.name)
+def test_a_dtype_is_read_back_or_the_format_that_keeps_it_is_named(kind: rlx.DType, tmp_path: Path) -> None:
+    array = np.ones((2, 3)).astype(kind.numpy)
+    np.save(tmp_path / "w.npy", array)
+    if kind.bits > 8 or kind.is_numpys_own:
+        found = open_weights(tmp_path / "w.npy")["w"].numpy()
+        assert found.dtype == array.dtype and found.tobytes() == array.tobytes()
+    else:
+        with pytest.raises(rlx.Error, match=r"w\.npy(.|\n)*write the array as safetensors"):
+            open_weights(tmp_path / "w.npy")["w"].numpy()

@@ -24,6 +24,10 @@ from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights
 
 _ENDING = ".npy"
+_NUMBERS = "write an array of numbers, with numpy.save"
+_ELSEWHERE = (
+    "NumPy's format does not say which dtype of ml_dtypes an element of one byte has: write the array as safetensors"
+)
 _LONGEST_HEADER = 10_000  # of an array, as NumPy has it
 _HEADERS: dict[Any, Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -71,7 +75,9 @@ def _checked(name: str, read: Callable[[], Any]) -> Any:
         reason = (
             str(problem) or f"its header is damaged ({type(problem).__name__})"
         )  # that of a RecursionError is empty
-        raise Error(f"cannot read {name}: {reason}", hint="write it with numpy.save or numpy.savez") from None
+        hint = "write it with numpy.save or numpy.savez"
+        # NumPy writes a name for f8e5m2 that it does not read.
+        raise Error(f"cannot read {name}: {reason}", hint=_ELSEWHERE if "'<f1'" in reason else hint) from None
 
 
 def _members(content: Content, name: str) -> list[Weight]:
@@ -166,5 +172,5 @@ def _encoding(kind: np.dtype, fortran: bool) -> Encoding:
     if kind == np.dtype("V2"):  # the format has no name for bf16: NumPy writes two bytes
         kind = np.dtype(required("ml_dtypes", "bf16").bfloat16)
     if kind.kind not in "biufc" and kind.name != "bfloat16":
-        return Unreadable(str(kind), "write an array of numbers, with numpy.save")
+        return Unreadable(str(kind), _ELSEWHERE if kind == np.dtype("V1") else _NUMBERS)
     return Plain(kind, "F" if fortran else "C")
