@@ -10,6 +10,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass
+from rlx.ir.errors import PassError
 from rlx.passes.base import option
 
 
@@ -20,4 +21,13 @@ class SetDevice(IreePass, name="rlx-iree-set-device"):
     targets: str = option("", "the attribute `hal.device.targets`")
 
     def apply(self, module: Any) -> None:
-        module.operation.attributes["hal.device.targets"] = mlir.ir.Attribute.parse(self.targets)
+        module.operation.attributes["hal.device.targets"] = self._parsed()
+
+    def _parsed(self) -> Any:
+        hint = """give one, such as targets="[#hal.device.target<vulkan>]\""""
+        if not self.targets:  # MLIR's parser crashes on nothing
+            raise PassError("targets is empty, and an attribute is expected", hint=hint)
+        try:
+            return mlir.ir.Attribute.parse(self.targets)
+        except (mlir.ir.MLIRError, ValueError) as problem:
+            raise PassError(f"targets is no attribute: {problem}", hint=hint) from None
