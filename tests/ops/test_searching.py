@@ -185,6 +185,18 @@ def test_einsum_with_lists_and_its_errors() -> None:
     }.items():
         with pytest.raises(ShapeError, match=message):
             built(lambda g, a, b: g.einsum(subscripts, a, b), x, y)  # noqa: B023
+    with pytest.raises(ShapeError, match=r"expected subscripts.* not <Tensor"):
+        built(lambda g, a, b: g.einsum(a, b), x, y)
+
+
+@pytest.mark.parametrize("size", [1 << 17, 1 << 62])
+def test_a_long_axis_is_not_iterated_over(size: int) -> None:
+    """Each element would be an op: an import or a slip of a user would not end."""
+    g: Any = rlx.Graph()
+    x = g.input("x", (size, 2))
+    for use in (list, lambda t: (*t,), lambda t: g.einsum(t, t)):
+        with pytest.raises(rlx.Error, match=r"slices, each an op|expected subscripts"):
+            use(x)
 
 
 def test_symbolic_sizes() -> None:

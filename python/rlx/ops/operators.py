@@ -48,6 +48,9 @@ def _method(name: str, of_builder: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+_MOST_SLICES = 1 << 16  # of a tensor that is iterated over
+
+
 class Operators:
     """The methods that `install` puts on `Tensor`; the class has no other use."""
 
@@ -210,6 +213,12 @@ class Operators:
                 f"{self!r} cannot be iterated over: its first axis has size {size}, which is not known",
                 location=describe(self.builder.location),
                 hint="use g.scan, or give the size",
+            )
+        if size > _MOST_SLICES:
+            raise Error(
+                f"{self!r} is not iterated over: that would be {size} slices, each an op of its own",
+                location=describe(self.builder.location),
+                hint="use g.scan, or an op on the whole tensor",
             )
         return iter([self[i] for i in range(size)])
 

@@ -71,6 +71,8 @@ def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
     def text(labels: Any) -> str:
         try:
+            if isinstance(labels, Tensor):  # each element of it would be a slice
+                raise TypeError
             return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
         except (TypeError, IndexError):
             raise ShapeError(f"expected subscripts, as 'ij,jk->ik', or lists of integers, not {labels!r:.60}") from None
