@@ -11,6 +11,8 @@ from rlx.blocks.graph_module import GraphModule
 from rlx.ir.checks import check_string
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.location import describe
+from rlx.ir.shape import not_addressable
 from rlx.ir.short import shown
 from rlx.ir.signature import POLICIES
 from rlx.passes import run
@@ -74,6 +76,7 @@ def prepared(
         instruments: What observes them.
 
     Raises:
+        ShapeError: An argument has more bytes than can be addressed.
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
     """
     check_options(bind, passes)
@@ -81,7 +84,11 @@ def prepared(
         known = ", ".join(sorted(graph.symbols)) or "none"
         raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
     steps = preparing(bind, passes)
-    return run(graph, steps, instruments=instruments) if steps else graph
+    result = run(graph, steps, instruments=instruments) if steps else graph
+    for argument, value in zip(result.arguments, result.function.entry_block.arguments, strict=True):
+        if not argument.shape.is_addressable:
+            raise not_addressable(argument.shape, f"{argument.kind} '{argument.name}': ", describe(value.location))
+    return result
 
 
 def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:

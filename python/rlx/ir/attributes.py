@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
 from rlx.ir.guards import is_integer, is_mapping, is_real, is_truth_value, is_tuple
-from rlx.ir.shape import as_dtype, element_type
+from rlx.ir.shape import Shape, as_dtype, element_type, not_addressable
 from rlx.ir.short import shown
 from rlx.ir.suggestions import suggestion
 
@@ -229,8 +228,8 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
     type_ = attribute.type
     kind = dtype_from_mlir(str(type_.element_type))
     shape = tuple(type_.shape)
-    if math.prod(d for d in shape if d) * kind.itemsize > sys.maxsize:
-        raise ShapeError(f"no array can have the shape of {type_}, which takes more bytes than there are addresses")
+    if not (held := Shape(shape, kind)).is_addressable:
+        raise not_addressable(held)
     if 0 in shape:
         return np.zeros(shape, kind.numpy)
     if attribute.is_splat and math.prod(shape) * kind.itemsize > _LARGE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,15 @@ class Shape(tuple[Dim, ...]):
             else self.num_elements * self.dtype.itemsize
         )
 
+    @property
+    def is_addressable(self) -> bool:
+        """Whether an array may have the shape: its static sizes but 0, and an element, take no more bytes than an i64 counts.
+
+        NumPy, XLA and MLIR's layouts multiply all sizes, so that an axis of size 0 does not make others harmless.
+        """
+        static = [d for d in self.dims if type(d) is int and d]
+        return math.prod(static) * self.dtype.itemsize <= LARGEST
+
     def with_dims(self, dims: Iterable[DimLike]) -> Shape:
         """The same dtype with other dimensions."""
         return Shape(dims, self.dtype)
@@ -143,6 +153,19 @@ class Shape(tuple[Dim, ...]):
     def __repr__(self) -> str:
         dims = ", ".join(str(d) if type(d) is int else repr(str(d)) for d in self.dims)
         return f"Shape(({dims}{',' if len(self.dims) == 1 else ''}), {self.dtype.name})"
+
+
+def not_addressable(shape: Shape, what: str = "", location: str | None = None) -> ShapeError:
+    """The error for a tensor whose shape no array may have.
+
+    Args:
+        shape: Its shape.
+        what: The tensor, for the message.
+        location: Where it is.
+    """
+    counted = "its sizes other than 0 give" if 0 in shape.dims else "it has"
+    message = f"{what}{shape} cannot be addressed: {counted} more than {LARGEST} bytes"
+    return ShapeError(message, location=location, hint="give it smaller sizes")
 
 
 def _has_order(dims: object) -> bool:

@@ -152,6 +152,8 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     def _problems(self, shape: Shape) -> list[str]:
         """The reasons for which the target does not take tensors of a shape."""
         problems = [shape.dtype.name] if shape.dtype.name in self.unsupported_dtypes else []
+        if not shape.is_addressable:
+            problems.append(f"{shape}, which cannot be addressed")
         return problems if self.empty or 0 not in shape.dims else [*problems, f"{shape}, which is empty"]
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from rlx import mlir
 from rlx.ir import opview
-from rlx.ir.dim import LARGEST
-from rlx.ir.errors import ShapeError
 from rlx.ir.fitting import fitted
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
-from rlx.ir.shape import shape_of
+from rlx.ir.shape import not_addressable, shape_of
 from rlx.ir.signature import PREPARES, bodies, declare, prepares, read_arguments, read_outputs
 from rlx.lower.libm.scalars import signless
 from rlx.lower.linalg.loops import Loops, tensor_type
@@ -48,8 +45,8 @@ def _check_sizes(module: mlir.Module) -> None:
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
             for shape in map(shape_of, op.results):
-                if shape.is_static and prod(shape.static) * shape.dtype.itemsize > LARGEST:
-                    raise ShapeError(f"{shape} has more than {LARGEST} bytes", location=describe(op.location))
+                if not shape.is_addressable:
+                    raise not_addressable(shape, location=describe(op.location))
 
 
 def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:

@@ -101,7 +101,8 @@ class _Propagation:
 
     def _replace_empty(self, values: Iterable[mlir.Value], op: mlir.Operation) -> bool:
         """Replace tensors without elements by constants in front of an op. Whether there are any."""
-        empty = [v for v in values if opview.is_used(v) and (s := shape_of(v)).is_static and s.num_elements == 0]
+        shapes = {v: shape_of(v) for v in values if opview.is_used(v)}
+        empty = [v for v, s in shapes.items() if 0 in s.dims and s.is_static and s.is_addressable]
         for value in empty:
             shape = shape_of(value)
             constant = builder_before(op, self.note).constant(np.empty(shape.static, shape.dtype.numpy))
