@@ -22,7 +22,7 @@ def read_program(
 
     Args:
         path: The file; `-` is standard input.
-        function: Name of the function of a module; None takes the first public one.
+        function: Name of the function of a module; None takes the first public one, of StableHLO `main` before others.
         sha256: The SHA-256 that the file must have, in hexadecimal.
         bind: The values of `--bind`. An importer that needs sizes takes them, and then the list is empty.
 
@@ -48,7 +48,7 @@ def read_graph(path: str, function: str | None = None, bind: list[str] | None = 
 
     Args:
         path: The file; `-` is standard input.
-        function: Name of the function; None takes the first public one.
+        function: Name of the function; None takes the first public one, of StableHLO `main` before others.
         bind: See `read_program`.
 
     Raises:
@@ -93,7 +93,7 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
 
     source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
     try:
-        module = parse_module(source.text, source.name)
+        module = stablehlo.parsed(source)
         if stablehlo.is_stablehlo(module):  # a command has no place for its weights
             return stablehlo.from_module(module, function, largest_literal=math.inf, constants=source.constants)
     except rlx.ParseError:

@@ -62,7 +62,7 @@ def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
     """
     candidates = functions(module)
     for function in candidates:
-        if function.name.value == name or (name is None and _is_public(function)):
+        if function.name.value == name or (name is None and is_public(function)):
             return function
     names = ", ".join(f.name.value for f in candidates)
     description = f"function '{name}'" if name else "public function"
@@ -70,7 +70,8 @@ def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
     raise Error(f"the module has no {description}; it has {names or 'no functions'}", location=place)
 
 
-def _is_public(function: mlir.FuncOp) -> bool:
+def is_public(function: mlir.FuncOp) -> bool:
+    """Whether other modules may call a function."""
     attributes = function.attributes
     return "sym_visibility" not in attributes or str(attributes["sym_visibility"]) == '"public"'
 

@@ -14,11 +14,11 @@ from rlx.importers.stablehlo import large
 from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.choices import erase_unread
 from rlx.importers.stablehlo.held import Held
-from rlx.importers.stablehlo.large import Constants
+from rlx.importers.stablehlo.large import Constants, Source
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.spelled import by_name
 from rlx.importers.stablehlo.types import shape_held
-from rlx.importers.stablehlo.values import ending
+from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
 from rlx.ir.builder import Tensor
 from rlx.ir.calls import answered
@@ -26,11 +26,12 @@ from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
 from rlx.ir.short import shown
-from rlx.ir.signature import find_function, functions
+from rlx.ir.signature import find_function, functions, is_public
 from rlx.ir.text import parse_module
 from rlx.weights.weight import Weight
 
 _PREFIX = "stablehlo."
+_MAIN = "main"
 _CONSTANT = "stablehlo.constant"
 _COMPOSITE = "stablehlo.composite"
 _CUSTOM_CALL = "stablehlo.custom_call"
@@ -56,7 +57,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
 
     Args:
         source: Text, the bytes of text, bytecode or a portable artifact, or the path of a file of these.
-        entry: Name of the function; None takes the first public one.
+        entry: Name of the function; None takes `main`, or without a public function of that name the first public one.
 
     Returns:
         Inputs are called as the module's locations say, else `arg0`, `arg1`, …; outputs `out0`, `out1`, …. Constants of more
@@ -75,16 +76,26 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
     if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
         raise Error(f"expected StableHLO as text, as bytes or as a path, got {type(source).__name__}")
     read = large.read(source)
-    text = as_custom_calls(read.text) if "chlo." in read.text else read.text
+    return from_module(parsed(read), entry, constants=read.constants)
+
+
+def parsed(source: Source) -> mlir.Module:
+    """The module of a text, in which ops of CHLO are custom calls.
+
+    Raises:
+        ParseError: It is not a module.
+        UnsupportedError: An op is of a dialect that is not known.
+    """
+    text = as_custom_calls(source.text) if "chlo." in source.text else source.text
     try:
-        module = parse_module(text, read.name)
+        return parse_module(text, source.name)
     except ParseError as problem:
-        if not (foreign := _UNKNOWN_DIALECT.search(problem.message)):
+        foreign = _UNKNOWN_DIALECT.search(problem.message)
+        if not foreign or "rlx." in text:
             raise
         hint = "a portable artifact has none of it: jax.export.export(jax.jit(f))(…).mlir_module_serialized"
         message = f"'{foreign['op']}' is of the dialect '{foreign['dialect']}', not of StableHLO"
         raise UnsupportedError(message, location=problem.location, hint=hint) from None
-    return from_module(module, entry, constants=read.constants)
 
 
 def is_stablehlo(module: mlir.Module) -> bool:
@@ -106,7 +117,7 @@ def from_module(
 
     Args:
         module: The module.
-        entry: Name of the function; None takes the first public one.
+        entry: Name of the function; None as for `from_stablehlo`.
         largest_literal: The number of elements up to which a constant does not become a parameter.
         names: Of the arguments; None takes those that the module has.
         params: The names of arguments that are parameters, each with its value or None; the others are inputs.
@@ -114,7 +125,14 @@ def from_module(
         constants: The large constants that stand beside the module.
     """
     mlir.stablehlo()
-    return _Import(module, largest_literal, kept, constants).graph_of(find_function(module, entry), names, params or {})
+    function = _entry(module) if entry is None else find_function(module, entry)
+    return _Import(module, largest_literal, kept, constants).graph_of(function, names, params or {})
+
+
+def _entry(module: mlir.Module) -> mlir.FuncOp:
+    """The public function `main`, which JAX writes after those that it compares elements by, else the first public one."""
+    mains = (f for f in functions(module) if f.name.value == _MAIN and is_public(f))
+    return next(mains, None) or find_function(module)
 
 
 def inlined(
@@ -232,6 +250,18 @@ class _Import:
             raise Error(f"there is no function '{name}'", location=describe(call.location))
         return self.functions[name]
 
+    def _comparison(self, op: mlir.Operation) -> str | None:
+        """The direction in which the only function that a custom call names compares its first two arguments, if it does."""
+        if op.name != _CUSTOM_CALL or "called_computations" not in op.attributes:
+            return None
+        called = [f.value for f in op.attributes["called_computations"]]
+        if len(called) != 1 or not (function := self.functions.get(called[0])) or function.is_external:
+            return None
+        compare = defining_op(ending(function.entry_block)[0], "stablehlo.compare")
+        if compare is None or list(compare.operands) != list(function.entry_block.arguments)[:2]:
+            return None
+        return direction_of(compare)
+
     def _inlined(
         self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor], lifted: bool = False
     ) -> list[Tensor]:
@@ -308,6 +338,7 @@ class _Import:
             "regions": [Body(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
             "config": _config(op),
+            "compares": self._comparison(op),
             "has_pieces": self.kept is None,
         }
         attributes |= {n: v for n, v in details.items() if n in takes}

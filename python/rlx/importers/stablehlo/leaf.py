@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.importers.stablehlo.values import scalar_of
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -53,22 +52,25 @@ def custom_call(
     result_layouts: Any = None,
     output_operand_aliases: Any = None,
     config: dict[str, Any] | None = None,
+    compares: str | None = None,
     results: Sequence[Shape] = (),
 ) -> Sequence[Tensor]:
     if call_target_name == "ApproxTopK" and len(xs) == 4:
-        return _largest(g, xs[0], scalar_of(xs[2]), config or {}, results)
+        return _largest(g, xs[0], compares, config or {}, results)
     if call_target_name not in _NOTES or len(xs) != 1:
         raise UnsupportedError(f"of '{call_target_name}' cannot be imported", hint="it is code of another compiler")
     return xs
 
 
-def _largest(g: Any, x: Tensor, start: Any, config: dict[str, Any], results: Sequence[Shape]) -> list[Tensor]:
-    """The largest elements, or the smallest where the start is above all; RLX finds all of them, with any recall.
+def _largest(g: Any, x: Tensor, compares: str | None, config: dict[str, Any], results: Sequence[Shape]) -> list[Tensor]:
+    """The largest elements by GT, or the smallest by LT; RLX finds all of them, with any recall.
 
     Raises:
-        UnsupportedError: More than these are asked for, among which they are.
+        UnsupportedError: More than these are asked for, among which they are, or they are compared otherwise.
     """
     axis, k = config.get("reduction_dim"), config.get("top_k")
-    if not isinstance(axis, int) or not isinstance(k, int) or start is None or results[0].dims[axis] != k:
+    if not isinstance(axis, int) or not isinstance(k, int) or results[0].dims[axis] != k:
         raise UnsupportedError("of 'ApproxTopK' that leaves the last step to others cannot be imported")
-    return list(g.topk(x, k, axis=axis, largest=start <= 0))
+    if compares not in ("GT", "LT"):
+        raise UnsupportedError("of 'ApproxTopK' by a function that is not GT or LT of elements cannot be imported")
+    return list(g.topk(x, k, axis=axis, largest=compares == "GT"))
