@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.importers.onnx.powers_of_two import power_of_two
 from rlx.importers.onnx.rules import Static, elements, imports
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import dtype, f8e8m0fnu
@@ -209,30 +210,13 @@ def cast(g: Any, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up
     if kind.is_bool and not x.dtype.is_bool:
         return g.ne(x, 0)
     if kind is f8e8m0fnu and x.dtype is not kind:
-        return _as_exponent(g, g.cast(x, "f32"), bool(saturate), round_mode)
+        return power_of_two(g, x, bool(saturate), round_mode)
     if kind.is_float and kind.bits == 8 and x.dtype is not kind and saturate:
         x = x if x.dtype.is_float and not x.dtype.storage else g.cast(x, "f64" if x.dtype.bits > 16 else "f32")
         x = g.clamp(x, kind.min, kind.max)
     if kind.is_integer and kind.packed and x.dtype.is_float:
         x = g.cast(x, "i32")  # of what does not fit, ONNX keeps the lowest bits
     return g.cast(x, kind)
-
-
-def _as_exponent(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
-    """The size of f32 as a power of two, which is its exponent; signs are left out, and infinities are NaN."""
-    if round_mode not in ("up", "down", "nearest"):
-        raise UnsupportedError(f"with the rounding mode {round_mode!r} cannot be imported")
-    bits = g.bitcast(x, "i32")
-    exponent = g.bitwise_and(g.right_shift(bits, 23), 0xFF)
-    fraction = g.bitwise_and(bits, 0x7FFFFF)
-    half = 0x400000
-    up = fraction > 0
-    if round_mode == "nearest":  # a tie goes up, but from the exponent of denormal numbers
-        up = (fraction > half) | (g.eq(fraction, half) & (exponent > 0))
-    if round_mode != "down":
-        up = up & (exponent < 0xFE) if saturate else up
-        exponent = g.where(g.eq(exponent, 0xFF), exponent, exponent + g.cast(up, "i32"))
-    return g.bitcast(g.cast(exponent, "u8"), f8e8m0fnu)
 
 
 @imports("CastLike")

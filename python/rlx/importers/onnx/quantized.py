@@ -10,8 +10,10 @@ from rlx.importers.onnx.elementwise import cast
 from rlx.importers.onnx.network import Window, convolution
 from rlx.importers.onnx.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import dtype
+from rlx.ir.dtype import DType, dtype, f32, f64, u8
 from rlx.ir.errors import UnsupportedError
+
+_WITH_PRECISION = 23  # the first version whose text says in which type is divided
 
 
 def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
@@ -38,14 +40,20 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: Any = None,
 ) -> Tensor:
+    kind = scale.dtype if output_dtype is None else dtype(output_dtype)
+    if not kind.is_float or kind.storage:
+        raise UnsupportedError(
+            f"to {kind.name} cannot be imported",
+            hint="give 'output_dtype': float, float16 or bfloat16; without it the result has the type of the scale",
+        )
     value = g.cast(x, "f32")
     if zero_point is not None:
         value = g.sub(value, g.cast(for_axis(g, x, zero_point, axis, block_size), "f32"))
     result = g.mul(value, g.cast(for_axis(g, x, scale, axis, block_size), "f32"))
-    return g.cast(result, scale.dtype)
+    return g.cast(result, kind)
 
 
-@imports("QuantizeLinear", "com.microsoft.QuantizeLinear")
+@imports("QuantizeLinear")
 def quantize_linear(
     g: Any,
     x: Tensor,
@@ -57,17 +65,51 @@ def quantize_linear(
     output_dtype: Any = None,
     precision: Any = None,
     saturate: int = 1,
+    opset: int = 1,
 ) -> Tensor:
-    kind = zero_point.dtype if zero_point is not None else dtype(output_dtype or np.uint8)
+    kind = zero_point.dtype if zero_point is not None else u8
+    if output_dtype is not None:
+        kind = dtype(output_dtype)
+        if zero_point is not None and zero_point.dtype is not kind:
+            raise UnsupportedError(
+                f"to {kind.name} with a zero point of {zero_point.dtype.name} cannot be imported",
+                hint="ONNX says that 'output_dtype' is the type of the zero point, where both are given",
+            )
     if not kind.is_integer and not (kind.is_float and kind.storage):
         raise UnsupportedError(f"to {kind.name} cannot be imported")
-    value = g.div(g.cast(x, "f32"), g.cast(for_axis(g, x, scale, axis, block_size), "f32"))
+    wide = _precision(scale.dtype, precision, opset)
+    value = g.div(g.cast(x, wide), g.cast(for_axis(g, x, scale, axis, block_size), wide))
+    if wide.bits < 32:
+        value = g.cast(value, "f32")  # a zero point of 16 bits is added exactly
     value = g.round(value) if kind.is_integer else value
     if zero_point is not None:
-        value = g.add(value, g.cast(for_axis(g, x, zero_point, axis, block_size), "f32"))
+        value = g.add(value, g.cast(for_axis(g, x, zero_point, axis, block_size), value.dtype))
     if kind.is_float:
         return cast(g, value, to=kind, saturate=saturate)
     return g.cast(g.clamp(value, float(kind.min), float(kind.max)), kind)
+
+
+@imports("com.microsoft.QuantizeLinear")
+def quantize_linear_of_microsoft(
+    g: Any, x: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1
+) -> Tensor:
+    return quantize_linear(g, x, scale, zero_point, axis=axis)
+
+
+def _precision(scale: DType, precision: Any, opset: int) -> DType:
+    """The dtype in which a tensor is divided by its scale: f32 before version 23, as ONNX Runtime does, then the scale's."""
+    if precision is not None:
+        wide = dtype(precision)
+        if not wide.is_float or wide.storage:
+            raise UnsupportedError(
+                f"with the precision {wide.name} cannot be imported", hint="it is float, float16 or bfloat16"
+            )
+        return wide
+    if scale.is_integer:
+        return f64  # quotients of i32 are then rounded once
+    return (
+        f32 if scale.storage or opset < _WITH_PRECISION else scale
+    )  # powers of two of 8 bits have no division of their own
 
 
 @imports("DynamicQuantizeLinear")

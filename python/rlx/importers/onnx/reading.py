@@ -21,7 +21,7 @@ from rlx.weights.weight import Weight
 _STANDARD = ("", "ai.onnx")
 _OLDEST = 1
 # Attributes that name a dtype by its number; 0 names none.
-_TYPES = ("to", "dtype", "output_dtype")
+_TYPES = ("to", "dtype", "output_dtype", "precision")
 # What reading a field may raise that is not written as ONNX says: nothing has verified the file.
 UNVERIFIED = (
     ArithmeticError,
