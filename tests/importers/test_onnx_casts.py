@@ -215,7 +215,8 @@ def test_output_dtype_of_quantize(kind: DType) -> None:
             rlx.from_onnx(data)
         return
     (got,) = rlx.evaluate(rlx.from_onnx(data), feeds)
-    wanted: Any = onnx.reference.ReferenceEvaluator(onnx.load_from_string(data)).run(None, feeds)[0]
+    evaluator: Any = onnx.reference.ReferenceEvaluator(onnx.load_from_string(data))
+    wanted = evaluator.run(None, feeds)[0]
     same(got, wanted, x, str(kind))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +21,8 @@ from rlx.weights.weight import Weight
 
 _STANDARD = ("", "ai.onnx")
 _OLDEST = 1
+_KNOWN = {d.numpy_name: d for d in DTYPES}
+_WITHOUT_STRINGS = "RLX computes with numbers: turn strings into integers before the model, and cut the model off there"
 # Attributes that name a dtype by its number; 0 names none.
 _TYPES = ("to", "dtype", "output_dtype", "precision")
 # What reading a field may raise that is not written as ONNX says: nothing has verified the file.
@@ -123,13 +126,45 @@ class Model:
         """The dtype of a number of ONNX's.
 
         Raises:
-            UnsupportedError: It is none of NumPy's, or a string.
+            UnsupportedError: It is none of RLX's: a string, a float of 6 bits, or a number that ONNX lacks.
         """
         try:
             dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
         except (KeyError, TypeError):
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {number}") from None
+        if dtype.name not in _KNOWN:
+            name = self.onnx.TensorProto.DataType.Name(number)
+            is_text = number == self.onnx.TensorProto.STRING
+            hint = _WITHOUT_STRINGS if is_text else f"cast it to another type first; RLX has {', '.join(_KNOWN)}"
+            raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {name}", hint=hint)
         return dtype
+
+    def _check_length(self, tensor: Any, what: str) -> None:
+        """A tensor has the elements that its shape says, in the field of its type or as bytes.
+
+        Raises:
+            ParseError: It has more or fewer.
+        """
+        helper, sizes = self.onnx.helper, tuple(tensor.dims)
+        if any(n < 0 for n in sizes):
+            raise ParseError(f"{self.name}: {what} has a size below 0")
+        dtype, count = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), math.prod(sizes)
+        kind = next((d for d in DTYPES if d.numpy_name == dtype.name), None)
+        shape = f"of shape {list(sizes)}"
+        if count and tensor.HasField("raw_data") and not tensor.raw_data:
+            tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
+        if kind is not None and tensor.HasField("raw_data"):
+            stored, expected = len(tensor.raw_data), kind.nbytes(count)
+            if stored != expected:
+                raise ParseError(f"{self.name}: {what} {shape} has {stored} bytes, and {expected} are expected")
+        elif not tensor.HasField("raw_data"):
+            field = helper.tensor_dtype_to_field(tensor.data_type)
+            packed = kind is not None and kind.packed  # bytes of several elements
+            expected = kind.nbytes(count) if kind is not None and packed else count * (2 if dtype.kind == "c" else 1)
+            stored = len(getattr(tensor, field))
+            if stored != expected:
+                message = f"{what} {shape} has {stored} numbers in {field}, and {expected} are expected"
+                raise ParseError(f"{self.name}: {message}")
 
     def weight(self, tensor: Any) -> Weight:
         """An initialiser, whose elements are read when they are used."""
@@ -140,8 +175,6 @@ class Model:
             if size < 0:
                 raise ParseError(f"{self.name}: {what} has a size below 0")
             nbytes *= size
-        if nbytes and tensor.HasField("raw_data") and not tensor.raw_data:
-            tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
         packed = next((d for d in DTYPES if d.packed and d.numpy_name == dtype.name), None)
         stored = nbytes if packed is None else packed.nbytes(nbytes)
         if tensor.data_location == tensor.EXTERNAL:
@@ -152,8 +185,7 @@ class Model:
                 return unpacked(np.frombuffer(content(), np.uint8), packed, shape).tobytes()
 
             return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, content if packed is None else unpack)
-        if tensor.HasField("raw_data") and len(tensor.raw_data) != stored:
-            raise ParseError(f"{self.name}: {what} has {len(tensor.raw_data)} bytes, and {stored} are expected")
+        self._check_length(tensor, what)
 
         def read() -> bytes:
             if tensor.HasField("raw_data") and packed is None:
@@ -191,8 +223,13 @@ class Model:
         """The elements of a tensor in the file."""
         if tensor.data_location == tensor.EXTERNAL:
             return self.weight(tensor).numpy()
+        if tensor.data_type != self.onnx.TensorProto.STRING:  # some attributes are lists of these
+            self.dtype(tensor.data_type, what)
         try:
+            self._check_length(tensor, what)
             return self.onnx.numpy_helper.to_array(tensor)
+        except Error:
+            raise
         except Exception as problem:
             raise ParseError(f"{self.name}: {what} cannot be read: {problem}") from None
 
