@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 import rlx
 from rlx.cli.values import flag_for, named_arrays, save_array
+from rlx.ir.dtype import DTYPES
 from tests.cli.calling import HELLO, Command, W, X
 
 Y = "y: f32[1, 2]\n[[4. 6.]]\n"
@@ -222,12 +223,21 @@ def test_written_arrays(text: str, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(array, expected)
 
 
-def test_bf16_survives_a_file(tmp_path: Path) -> None:
-    array = np.array([1.5, -2], rlx.bf16.numpy)
-    save_array(str(tmp_path / "x.npy"), array)
-    loaded = named_arrays([f"x=@{tmp_path / 'x.npy'}"], "--input", ())["x"]
-    assert loaded.dtype == array.dtype
-    np.testing.assert_array_equal(loaded, array)
+@pytest.mark.parametrize("kind", DTYPES, ids=str)
+def test_every_dtype_survives_a_file(kind: rlx.DType, tmp_path: Path) -> None:
+    """With the dtype of the argument where the file has none; NumPy reads the file."""
+    argument = rlx.Graph("g").input("x", (3,), kind).builder.arguments[0]
+    for array in (np.ones((2, 3)).astype(kind.numpy), np.ones((), kind.numpy), np.ones((0, 2)).astype(kind.numpy)):
+        path = str(tmp_path / "x.npy")
+        save_array(path, array)
+        loaded = named_arrays([f"x=@{path}"], "--input", (argument,))["x"]
+        assert loaded.dtype == array.dtype and loaded.shape == array.shape and loaded.tobytes() == array.tobytes()
+        assert np.load(path).tobytes() == array.tobytes()
+        if kind.is_numpys_own or kind.bits > 8:
+            assert named_arrays([f"x=@{path}"], "--input", ())["x"].dtype == array.dtype
+        else:
+            with pytest.raises(rlx.Error, match="does not name"):
+                named_arrays([f"x=@{path}"], "--input", ())
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\x93NUMPY\x01\x00"])

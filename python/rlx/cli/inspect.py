@@ -130,8 +130,8 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
     from rlx.runtime.profiling import compile_report
 
     measure = arguments.measure or bool(arguments.input)
-    names = [a.name for a in compilation.signature.arguments]
-    report = compile_report(compilation, named_arrays(arguments.input, "--input", names) if measure else None)
+    declared = compilation.signature.arguments
+    report = compile_report(compilation, named_arrays(arguments.input, "--input", declared) if measure else None)
     write_atomically(arguments.html, report.html().encode())
 
 

@@ -45,9 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     declared = {a.name for a in graph.params}
     weights = {} if arguments.params is None else open_weights(arguments.params)
     params = {**graph.weights, **{name: weights[name] for name in weights if name in declared}}
-    names = [a.name for a in graph.arguments]
-    params |= named_arrays(arguments.param, "--param", names)
-    inputs = named_arrays(arguments.input, "--input", names)
+    params |= named_arrays(arguments.param, "--param", graph.arguments)
+    inputs = named_arrays(arguments.input, "--input", graph.arguments)
     with Steps(only_terminal=True)(f"measure {compilation.given.name}"):
         report = profile(compilation, inputs, params, runs=arguments.repeat, threads=arguments.threads)
     say(str(report), end="")

@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     params: dict[str, Any] = dict(graph.weights)
     if arguments.params is not None:
         stored = open_weights(arguments.params)
-        params |= {a.name: stored[a.name].numpy() for a in graph.params if a.name in stored}
+        params |= {a.name: stored[a.name].of_dtype(a.shape.dtype).numpy() for a in graph.params if a.name in stored}
     data = _batches(arguments.data, graph) if arguments.data is not None else []
     if arguments.integer_only:
         result, described = _integers(arguments, graph, data, params)
@@ -279,7 +279,7 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
     for argument in graph.inputs:
         if argument.name not in stored:
             raise Error(f"{path} has no array '{argument.name}'; it has {', '.join(stored) or 'none'}")
-        arrays[argument.name] = _cut(path, argument, np.asarray(stored[argument.name].numpy()))
+        arrays[argument.name] = _cut(path, argument, stored[argument.name].of_dtype(argument.shape.dtype).numpy())
     if unread := sorted(set(stored) - set(arrays)):
         say(f"{path}: {', '.join(unread)} is no input, and not read", stream=sys.stderr)
     counts = {name: len(parts) for name, parts in arrays.items()}

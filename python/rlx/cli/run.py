@@ -91,9 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments, outputs)
     if not any(files.values()):
         standard_output()
-    names = [a.name for a in declared]
-    inputs = named_arrays(arguments.input, "--input", names)
-    params = named_arrays(arguments.param, "--param", names)
+    inputs = named_arrays(arguments.input, "--input", declared)
+    params = named_arrays(arguments.param, "--param", declared)
     if arguments.params is not None:
         params = _from_file(arguments.params, declared, params) | params
     if not isinstance(program, Graph) and program.parameters is not None:

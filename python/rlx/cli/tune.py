@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
     cache = None if arguments.no_cache else DiskCache()
     graph = read_graph(arguments.file, arguments.function, arguments.bind)
-    inputs = named_arrays(arguments.input, "--input", [a.name for a in graph.arguments])
+    inputs = named_arrays(arguments.input, "--input", graph.arguments)
     request = Request(session, graph, options, arguments.params, inputs, cache)
     try:
         program = tuned(request, seconds, again=arguments.again, progress=_show)

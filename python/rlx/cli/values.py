@@ -21,13 +21,13 @@ _TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z][a-z0-9_]*)")
 _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
-def named_arrays(texts: Iterable[str], option: str, names: Collection[str]) -> dict[str, np.ndarray]:
+def named_arrays(texts: Iterable[str], option: str, arguments: Collection[Argument]) -> dict[str, np.ndarray]:
     """Arrays by name, from several uses of one option.
 
     Args:
         texts: The values of the option.
         option: Its name, for messages.
-        names: The names of the program's arguments, which may have a `=`.
+        arguments: The program's arguments. Their names may have a `=`; a file that does not name its dtype has the argument's.
 
     Raises:
         Error: One is not written as expected, is given twice, or its file cannot be read.
@@ -35,29 +35,33 @@ def named_arrays(texts: Iterable[str], option: str, names: Collection[str]) -> d
     from rlx.weights.npy import read_file
 
     arrays: dict[str, np.ndarray] = {}
+    kinds = {a.name: a.shape.dtype for a in arguments}
     for text in texts:
-        name, equals, value = split(text, option, names, _is_array)
+        name, equals, value = split(text, option, kinds, _is_array)
         if not name or not equals:
             raise Error(f"{option}={text}: expected {_FORMS}")
         if name in arrays:
             raise Error(f"{option}: '{name}' is given twice")
         if value.startswith("@"):
-            arrays[name] = read_file(value[1:]).numpy()
+            weight = read_file(value[1:])
+            arrays[name] = (weight.of_dtype(kinds[name]) if name in kinds else weight).numpy()
         else:
             arrays[name] = _parsed_array(value, f"{option}={text}")
     return arrays
 
 
 def save_array(path: str, array: np.ndarray) -> None:
-    """Write an array as a `.npy` file, completely or not at all.
+    """Write an array as a `.npy` file that NumPy reads, completely or not at all. Elements of ml_dtypes have no dtype there.
 
     Raises:
         Error: The file cannot be written.
     """
+    from rlx.ir.dtype import dtype
     from rlx.ir.files import write_atomically
 
     buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
+    # For float8_e5m2 NumPy writes a name, '<f1', that it does not read.
+    np.save(buffer, array if dtype(array.dtype).is_numpys_own else array.view(f"V{array.itemsize}"), allow_pickle=False)
     write_atomically(path, buffer.getvalue())
 
 

@@ -38,10 +38,16 @@ def given_array(value: object, kind: DType, what: str) -> np.ndarray:
     """
     if is_written(value):
         return _written(value, kind, what)
-    array = as_array(value, what)
+    array = as_array(with_dtype(value, kind), what)
     if array.ndim == 0 and array.dtype != kind.numpy and array.dtype.kind in _TAKEN.get(kind.kind, ""):
         return _exact(array, kind)
     return array
+
+
+def with_dtype(value: object, kind: DType) -> object:
+    """A tensor whose file does not name its dtype with that of an argument (`rlx.weights.Weight.of_dtype`); others as given."""
+    of_dtype: Any = getattr(type(value), "of_dtype", None)
+    return value if of_dtype is None else of_dtype(value, kind)
 
 
 def cast_array(array: np.ndarray, kind: DType, what: str) -> np.ndarray:

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 from rlx.weights.formats import open, opened
 from rlx.weights.weight import Weight, Weights
 
-__all__ = ["Encoding", "Plain", "Unreadable", "Weight", "Weights", "open", "opened"]
+__all__ = ["Encoding", "Plain", "Unreadable", "Untyped", "Weight", "Weights", "open", "opened"]

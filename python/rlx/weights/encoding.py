@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error
 from rlx.ir.packing import unpacked
 
@@ -104,6 +104,58 @@ class Packed(Encoding):
 
     def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         return unpacked(stored, self.kind, shape)
+
+
+@dataclass(frozen=True)
+class Unpacked(Plain):
+    """Elements of less than 8 bits, each in the low bits of a byte of its own. Signed integers may fill it with their sign."""
+
+    @property
+    def name(self) -> str:
+        return "unpacked"
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        kind = dtype(self.element)
+        low = np.uint8((1 << kind.bits) - 1)
+        if stored.size and stored.max() > low:
+            negative = stored | ~low == stored if kind.kind == "signed" else np.False_
+            if not (negative & (stored >> (kind.bits - 1) & 1 == 1) | (stored <= low)).all():
+                raise Error(f"has bytes that are not elements of {kind.name}, which has {kind.bits} bits")
+            stored = stored & low
+        return super().values(stored, shape)
+
+
+@dataclass(frozen=True)
+class Untyped(Encoding):
+    """Elements of one byte of a dtype that the file does not name: NumPy's format has no name for those of ml_dtypes.
+
+    Attributes:
+        order: As for `Plain`.
+        hint: What to do about it.
+    """
+
+    order: str
+    hint: str
+
+    @property
+    def name(self) -> str:
+        return "untyped"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype("V1")
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        return prod(shape)
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        raise Error("has elements of one byte whose dtype the file does not name", hint=self.hint)
+
+    def of_dtype(self, kind: DType) -> Encoding:
+        """The encoding of elements of a dtype; this one if the file would name the dtype."""
+        if kind.itemsize > 1 or kind.is_numpys_own:
+            return self
+        return (Unpacked if kind.packed else Plain)(kind.numpy, self.order)
 
 
 def encoding_of(kind: DType) -> Encoding:

@@ -17,17 +17,21 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import f8e5m2
 from rlx.ir.errors import Error
 from rlx.ir.packages import required
-from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights
 
 _ENDING = ".npy"
 _NUMBERS = "write an array of numbers, with numpy.save"
-_ELSEWHERE = (
-    "NumPy's format does not say which dtype of ml_dtypes an element of one byte has: write the array as safetensors"
+_UNNAMED = (
+    "NumPy's format does not say which dtype of ml_dtypes an element of one byte has: name it, weight.of_dtype('f8e4m3fn'), "
+    "or write the array as safetensors; a tensor for an argument of such a dtype has that of the argument"
 )
+# What NumPy writes for ml_dtypes' float8_e5m2 and does not read, and what it does read in as many bytes.
+_E5M2, _BYTE = b"'<f1'", b"'|V1'"
 _LONGEST_HEADER = 10_000  # of an array, as NumPy has it
 _HEADERS: dict[Any, Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -75,9 +79,7 @@ def _checked(name: str, read: Callable[[], Any]) -> Any:
         reason = (
             str(problem) or f"its header is damaged ({type(problem).__name__})"
         )  # that of a RecursionError is empty
-        hint = "write it with numpy.save or numpy.savez"
-        # NumPy writes a name for f8e5m2 that it does not read.
-        raise Error(f"cannot read {name}: {reason}", hint=_ELSEWHERE if "'<f1'" in reason else hint) from None
+        raise Error(f"cannot read {name}: {reason}", hint="write it with numpy.save or numpy.savez") from None
 
 
 def _members(content: Content, name: str) -> list[Weight]:
@@ -152,25 +154,41 @@ class _Deflated:
 
 def _weight(key: str, data: _Stored | _Deflated, file: str) -> Weight:
     """The array that a header describes."""
-    stream = io.BytesIO(data.head())
+    head, is_e5m2 = _readable(data.head())
+    stream = io.BytesIO(head)
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise Error(f"'{key}' has a header of version {version}, as arrays of records have")
     shape, fortran, kind = _HEADERS[version](stream, max_header_size=_LONGEST_HEADER)
     header = stream.tell()
     size = data.size - header
-    encoding = _encoding(kind, fortran)
+    encoding = _encoding(f8e5m2.numpy if is_e5m2 else kind, fortran)
     # NumPy lets truth values pass as sizes.
     if any(type(d) is not int or d < 0 for d in shape) or (
-        isinstance(encoding, Plain) and encoding.nbytes(shape) != size
+        not isinstance(encoding, Unreadable) and encoding.nbytes(shape) != size
     ):
         raise Error(f"'{key}' is {kind}{list(shape)} by its header, and {size} bytes are there")
     return Weight(key, shape, encoding, size, file, partial(data.after, header))
 
 
+def _readable(head: bytes) -> tuple[bytes, bool]:
+    """The beginning of an array with a header that NumPy reads, and whether it is one of f8e5m2."""
+    magic, size = (10, "<H") if head[6:7] == b"\1" else (12, "<I")
+    if len(head) < magic:
+        return head, False
+    end = magic + struct.unpack(size, head[8:magic])[0]
+    named = b"'descr': " + _E5M2
+    if named not in head[magic:end]:
+        return head, False
+    return head.replace(named, b"'descr': " + _BYTE, 1), True
+
+
 def _encoding(kind: np.dtype, fortran: bool) -> Encoding:
+    order = "F" if fortran else "C"
+    if kind == np.dtype("V1"):
+        return Untyped(order, _UNNAMED)
     if kind == np.dtype("V2"):  # the format has no name for bf16: NumPy writes two bytes
         kind = np.dtype(required("ml_dtypes", "bf16").bfloat16)
     if kind.kind not in "biufc" and kind.name != "bfloat16":
-        return Unreadable(str(kind), _ELSEWHERE if kind == np.dtype("V1") else _NUMBERS)
-    return Plain(kind, "F" if fortran else "C")
+        return Unreadable(str(kind), _NUMBERS)
+    return Plain(kind, order)

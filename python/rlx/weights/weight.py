@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.arrays import as_array
+from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error
 from rlx.ir.given import cast_array
 from rlx.ir.guards import is_array
 from rlx.ir.interface import Argument, check_argument
 from rlx.ir.printable import printable
 from rlx.weights.arrays import check_no_nan, constant_bytes
-from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 
 _NAMED = 10  # how many tensors a message lists
 
@@ -44,6 +45,20 @@ class Weight:
     def dtype(self) -> np.dtype:
         """The dtype of its values."""
         return self.encoding.dtype
+
+    def of_dtype(self, dtype: object) -> Weight:
+        """The tensor with its dtype, where its file does not name it: a float of 8 bits, or a packed dtype, of NumPy's format.
+
+        Args:
+            dtype: Anything that `rlx.dtype` accepts.
+
+        Returns:
+            The tensor itself, if its file names its dtype or would name `dtype`.
+        """
+        if not isinstance(self.encoding, Untyped):
+            return self
+        encoding = self.encoding.of_dtype(rlx_dtype(dtype))
+        return self if encoding is self.encoding else replace(self, encoding=encoding)
 
     def stored(self) -> np.ndarray:
         """The stored bytes: u8, rank 1, read-only; without a copy if the file is mapped.
@@ -163,11 +178,12 @@ class Weights(Mapping[str, Weight]):
         if missing:
             more_names = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
             raise Error(f"{self.origin} has no tensor {', '.join(missing[:_NAMED])}{more_names}")
+        weights = {a.name: self[a.name].of_dtype(a.shape.dtype) for a in params}
         for argument in params:
-            weight = self[argument.name]
-            if not isinstance(weight.encoding, Unreadable):  # reading it raises a better error
+            weight = weights[argument.name]
+            if not isinstance(weight.encoding, (Unreadable, Untyped)):  # reading it raises a better error
                 check_argument(argument, _Cast(weight.shape, argument.shape.dtype.numpy) if cast else weight)
-        values = {a.name: finite(self[a.name]) for a in params}
+        values = {name: finite(weight) for name, weight in weights.items()}
         if not cast:
             return values
         return {

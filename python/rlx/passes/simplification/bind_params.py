@@ -24,7 +24,7 @@ class BindParams(Pass, name="rlx-bind-params"):
 
     preserves_results = False  # the function takes other parameters
 
-    file: str | None = option(None, "a file of weights: safetensors, .npz, GGUF …")
+    file: str | None = option(None, "a file of weights: safetensors, .npz or .npy")
     names: tuple[str, ...] = option((), "the parameters to bind; all when empty")
 
     def run(self, module: mlir.Module) -> None:
@@ -35,12 +35,12 @@ class BindParams(Pass, name="rlx-bind-params"):
         stored, bound = open_weights(self.file), set[str]()
         for function in bodies(module):
             if not prepares(function):
-                params = [a.name for a in read_arguments(function) if a.kind == "param"]
+                params = {a.name: a.shape.dtype for a in read_arguments(function) if a.kind == "param"}
                 chosen = [name for name in params if name in self.names or not self.names]
                 for name in chosen:
                     if name not in stored:
                         raise PassError(f"{self.name}: {self.file} has no '{name}'{suggestion(name, stored)}")
-                bind_params(function, {name: stored[name].numpy() for name in chosen})
+                bind_params(function, {name: stored[name].of_dtype(params[name]).numpy() for name in chosen})
                 bound |= set(params)
         for name in self.names:
             if name not in bound:
