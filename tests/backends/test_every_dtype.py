@@ -10,6 +10,7 @@ import pytest
 
 import rlx
 from rlx.backends.parameters import written
+from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.packing import packed, unpacked
 from tests.conformance.levels import at_any_level
@@ -63,11 +64,15 @@ def test_stored(shape: tuple[int, ...], level: str, tmp_path: Path) -> None:
     assert [(a.dtype, a.shape, np.asarray(a).tobytes()) for a in on_device] == expected
     for result in on_device:
         kind = rlx.dtype(result.dtype)
+        if kind.packed:
+            with pytest.raises(rlx.Error, match=f"is {kind.name}, which DLPack") as problem:
+                np.from_dlpack(result)
+            assert isinstance(problem.value, BufferError)
+        else:
+            found = dlpack.read(result, "x")
+            assert found.dtype == result.dtype and found.tobytes() == np.asarray(result).tobytes()
         if kind.is_numpys_own:
             assert np.from_dlpack(result).tobytes() == np.asarray(result).tobytes()
-        else:
-            with pytest.raises(rlx.Error, match=f"is {kind.name}, which DLPack"):
-                np.from_dlpack(result)
 
 
 @pytest.mark.parametrize("kind", DTYPES, ids=str)

@@ -169,8 +169,8 @@ def _torch_kinds(torch: Any) -> dict[str, tuple[str, Callable[[np.ndarray], Any]
     """Dtype, what is made of an array of it, and what the refusal says: empty where it is taken."""
 
     def tensor(array: np.ndarray) -> Any:
-        if array.dtype == rlx.bf16.numpy:
-            return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+        if not rlx.dtype(array.dtype).is_numpys_own:
+            return torch.from_numpy(array.astype(np.float32)).to(getattr(torch, array.dtype.name))
         return torch.from_numpy(array.copy())
 
     def embedded(array: np.ndarray) -> Any:
@@ -186,11 +186,18 @@ def _torch_kinds(torch: Any) -> dict[str, tuple[str, Callable[[np.ndarray], Any]
         "expanded": lambda a: tensor(a)[:1].expand(SHAPE),
     }
     kinds = {f"{name}, {d}": (d, make, "") for name, make in right.items() for d in ("f32", "bf16", "c64")}
+    kinds["strided, f8"] = ("f8e4m3fn", embedded, "")
     kinds["i32"] = ("i32", tensor, "")
     kinds["conjugate"] = ("c64", lambda a: tensor(a.conj()).conj(), "")
     kinds["negative"] = ("f32", lambda a: torch.complex(tensor(a), tensor(-a)).conj().imag, "")
     kinds["other dtype"] = ("f32", lambda a: tensor(a).double(), "float64")
-    kinds["f8"] = ("f32", lambda a: tensor(a).to(torch.float8_e4m3fn), "Float8")
+    kinds["f8"] = ("f32", lambda a: tensor(a).to(torch.float8_e4m3fn), "float8_e4m3fn")
+    for name in ("int4", "uint4", "int7", "float4_e2m1fn_x2", "complex32"):
+        kinds[name] = (
+            "f32",
+            lambda a, name=name: torch.empty(SHAPE, dtype=getattr(torch, name)),
+            f"torch.{name}(.|\n)*hint",
+        )
     kinds["sparse"] = ("f32", lambda a: tensor(a).to_sparse(), "to_dense")
     kinds["meta"] = ("f32", lambda a: tensor(a).to("meta"), "no values")
     kinds["quantized"] = (
@@ -210,7 +217,7 @@ def test_torch(entry: str, programs: Programs) -> None:
     for name, (dtype, make, message) in _torch_kinds(pytest.importorskip("torch")).items():
         with failures.of(name):
             kind = Kind(make, not message, message)
-            if not (entry == "constant" and name == "other dtype"):
+            if not (entry == "constant" and name in ("other dtype", "f8")):
                 check(kind, entry, programs, dtype)
     failures.check()
 

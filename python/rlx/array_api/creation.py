@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx.array_api.arrays import builder, check_device
-from rlx.ir.arrays import as_numbers
+from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
@@ -92,9 +92,19 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
-    """A constant of an array of another library."""
+    """A constant of an array of another library.
+
+    Raises:
+        Error: It lacks `__dlpack__`, is not in memory that the CPU reads, or is of a dtype that RLX does not have.
+    """
     check_device(device)
-    return x if isinstance(x, Tensor) else asarray(np.from_dlpack(x))
+    if isinstance(x, Tensor):
+        return x
+    if not hasattr(x, "__dlpack__"):
+        raise Error(
+            f"from_dlpack needs an object with __dlpack__, got {type(x).__name__}", location=describe(caller_location())
+        )
+    return asarray(as_array(x, "from_dlpack"))
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:

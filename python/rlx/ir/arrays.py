@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import Error
+from rlx.ir import dlpack
+from rlx.ir.dtype import DTYPES
+from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.guards import is_array, is_sequence
-from rlx.ir.packages import required
 
 _WRAP = "wrap it in numpy.asarray with the dtype that you mean"
 _WORTH_SHOWING = 200
@@ -23,7 +24,7 @@ _WORTH_SHOWING = 200
 def as_array(value: object, what: str) -> np.ndarray:
     """Anything with `__array__` or `__dlpack__` as a plain array, without a copy where possible.
 
-    A PyTorch tensor on the CPU is read as `.detach()` gives it, with pending conjugation and negation done, bf16 too.
+    A PyTorch tensor on the CPU is read as `.detach()` gives it, with pending conjugation and negation done, bf16 and f8 too.
 
     Args:
         value: The array.
@@ -90,7 +91,7 @@ def _read(value: Any, what: str) -> np.ndarray:
     if hasattr(value, "__array__"):
         return np.asanyarray(value)  # keeps the class of the array, so that a masked one is recognised
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return dlpack.read(value, what)
     raise Error(f"{what} must be an array (or have __array__ or __dlpack__), got {_kind(value)}")
 
 
@@ -107,8 +108,8 @@ def _plain(array: object, what: str) -> np.ndarray:
 
 
 def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
-    """The array of a PyTorch tensor. PyTorch itself does not convert tensors that need gradients, lazily conjugated or negated
-    views, and bf16.
+    """The array of a PyTorch tensor. PyTorch itself does not convert tensors that need gradients, and lazily conjugated or
+    negated views.
     """
     device = tensor.device.type
     if device == "meta":
@@ -121,9 +122,40 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
         hint = "give its numbers, tensor.dequantize(), or its integers, tensor.int_repr()"
         raise Error(f"{what} is a quantized tensor, {tensor.dtype}", hint=hint)
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if plain.dtype is torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(required("ml_dtypes", "bf16").bfloat16)
-    return plain.numpy()
+    return elements_of_torch(plain, torch, what)
+
+
+# What to do about dtypes of PyTorch, by how their names begin; the first entry that matches applies.
+_TORCH_HINTS = (
+    ("complex32", "cast it: tensor.to(torch.complex64)"),
+    (
+        "float4",
+        "tensor.view(torch.uint8) has two elements in a byte: unpack them into an array of ml_dtypes.float4_e2m1fn",
+    ),
+    ("q", "give its numbers, tensor.dequantize(), or its integers, tensor.int_repr()"),
+    ("", "tensor.view(torch.uint8) has the bytes: make an array of NumPy of the values that they mean"),
+)
+
+
+def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
+    """The elements of a dense PyTorch tensor on the CPU, without a copy. PyTorch's `numpy()` lacks bf16 and f8.
+
+    Args:
+        tensor: The tensor, without a gradient, pending conjugation or negation.
+        torch: The package.
+        what: What it is, for messages.
+
+    Raises:
+        UnsupportedError: RLX does not have the dtype, or PyTorch does not say how it stores its elements, as for `torch.int4`.
+    """
+    name = str(tensor.dtype).removeprefix("torch.")
+    kind = next((kind for kind in DTYPES if kind.numpy_name == name), None)
+    if kind is None or kind.packed:
+        hint = next(hint for start, hint in _TORCH_HINTS if name.startswith(start))
+        raise UnsupportedError(f"{what} is a tensor of torch.{name}, whose elements RLX cannot read", hint=hint)
+    if kind.is_numpys_own:
+        return tensor.numpy()
+    return tensor.view({1: torch.uint8, 2: torch.int16}[kind.itemsize]).numpy().view(kind.numpy)
 
 
 def _without_tensors(value: object, what: str) -> Any:

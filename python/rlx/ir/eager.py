@@ -17,7 +17,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
-from rlx.ir import opview, registry, storage_dtypes
+from rlx.ir import dlpack, opview, registry, storage_dtypes
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.current import current_builder, emitting_into
@@ -116,10 +116,11 @@ class EagerTensor(Tensor):
         """The value for another library: a copy, since it must not be written to.
 
         Raises:
-            BufferError: `copy` is False, and the version of DLPack is too old to say that it must not.
+            BufferError: `copy` is False, and the version of DLPack is too old to say that it must not;
+                or the dtype is packed in DLPack.
         """
         array = self._array if copy is False else self._array.copy()
-        return array.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return dlpack.lent(array, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[Any, ...]:
         return self._array.__dlpack_device__()

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir import dlpack
 from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.printable import printable
+
+
+class _NotLent(Error, BufferError):
+    """The error for an array that DLPack cannot pass on; consumers expect a `BufferError`."""
+
+    __str__ = Exception.__str__
 
 
 class DeviceArray:
@@ -111,9 +118,9 @@ class DeviceArray:
         """
         buffer = holding(self._lock, self._share)
         try:
-            return buffer.__dlpack__(**options)
+            return dlpack.lent(buffer, **options) if isinstance(buffer, np.ndarray) else buffer.__dlpack__(**options)
         except BufferError as problem:
-            raise Error(
+            raise _NotLent(
                 f"output '{self.name}' is {rlx_dtype(self.dtype).name}, which DLPack cannot pass on here: {problem}",
                 hint="np.asarray(a) gives an array of NumPy; its .view(np.uint8) has the bits",
             ) from problem

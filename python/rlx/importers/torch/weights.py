@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from rlx.importers.torch.rules import dtype_of
+from rlx.ir.arrays import elements_of_torch
 from rlx.ir.errors import Error
 
 
@@ -21,15 +20,14 @@ def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:
 
     Raises:
         Error: It has no elements (it is on the device "meta"), or is sparse or quantised.
-        UnsupportedError: RLX does not have its dtype.
+        UnsupportedError: RLX does not have its dtype, or PyTorch does not say how it is stored, as for `torch.int4`.
     """
-    dtype_of(tensor.dtype)
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
         kind = "on the device 'meta'" if tensor.is_meta else "quantised" if tensor.is_quantized else "sparse"
-        raise Error(f"{what} is {kind}; expected a dense tensor with elements")
+        hint = "give its numbers, tensor.dequantize()" if tensor.is_quantized else None
+        raise Error(f"{what} is {kind}; expected a dense tensor with elements", hint=hint)
     data = tensor.detach().resolve_conj().resolve_neg().cpu()
-    array = data.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if data.dtype is torch.bfloat16 else data.numpy()
-    array = array.view()
+    array = elements_of_torch(data, torch, what).view()
     array.flags.writeable = False
     return array
 

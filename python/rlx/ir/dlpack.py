@@ -1,0 +1,223 @@
+"""Arrays of other libraries through DLPack, also of the dtypes that NumPy's `from_dlpack` and `__dlpack__` refuse: bf16, f8.
+
+Source: https://github.com/dmlc/dlpack/blob/main/include/dlpack/dlpack.h (version 1.1), and the Python specification of DLPack.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import DTYPES, DType, dtype
+from rlx.ir.errors import Error
+from rlx.ir.short import shown
+
+_VERSION = (1, 1)
+_READ_ONLY = 1  # the flag of a versioned tensor that must not be written to
+_MOST_AXES = 64  # of an array of NumPy's
+_LONGEST = (1 << 63) - 1
+# Devices whose memory the CPU reads: itself, pinned memory of CUDA and ROCm, and managed memory.
+_READABLE = (1, 3, 11, 13)
+_DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
+_CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}
+_NAMED_CODES = {
+    "bf16": 4,
+    "f8e3m4": 7,
+    "f8e4m3": 8,
+    "f8e4m3b11fnuz": 9,
+    "f8e4m3fn": 10,
+    "f8e4m3fnuz": 11,
+    "f8e5m2": 12,
+    "f8e5m2fnuz": 13,
+    "f8e8m0fnu": 14,
+    "f4e2m1fn": 17,
+}
+_NAMES = {
+    0: "int",
+    1: "uint",
+    2: "float",
+    3: "opaque handle",
+    4: "bfloat",
+    5: "complex",
+    6: "bool",
+    15: "f6e2m3fn",
+    16: "f6e3m2fn",
+}
+
+
+def code_of(kind: DType) -> tuple[int, int]:
+    """DLPack's code of a dtype, and its bits."""
+    return _NAMED_CODES.get(kind.name, _CODES[kind.kind]), kind.bits
+
+
+_KINDS = {code_of(kind): kind for kind in DTYPES}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int32), ("id", ctypes.c_int32))
+
+
+class _Element(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("element", _Element),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_STRUCTURES: dict[bytes, type[_Managed] | type[_Versioned]] = {b"dltensor_versioned": _Versioned, b"dltensor": _Managed}
+_USED = {name: b"used_" + name for name in _STRUCTURES}
+
+
+def _python(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of Python's C interface, of its own so that nobody else sets its types."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_is_valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_set_name = _python("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+for _name in _USED.values():  # a capsule refers to its name, and may outlive this module
+    _python("Py_IncRef", None, ctypes.py_object)(_name)
+
+
+class _Memory:
+    """Memory of another library, which is given back when no array is left that uses it."""
+
+    def __init__(self, address: int, deleter: int | None, interface: dict[str, Any]):
+        self.__array_interface__ = interface
+        self._address = address
+        self._delete = _deleter(deleter) if deleter else None
+
+    def __del__(self) -> None:
+        delete, self._delete = self._delete, None
+        if delete is not None:
+            delete(self._address)
+
+
+def read(value: Any, what: str) -> np.ndarray:
+    """An array over the memory of an object with `__dlpack__`, without a copy.
+
+    Args:
+        value: The object. A tensor that it lends without a version of the protocol is read-only, as in NumPy.
+        what: What it is for: messages start with this.
+
+    Raises:
+        Error: It is not in memory that the CPU reads, RLX does not have its dtype, or it is not a valid tensor of DLPack.
+    """
+    try:
+        capsule = value.__dlpack__(max_version=_VERSION)
+    except TypeError:  # before the array API of 2023
+        capsule = value.__dlpack__()
+    name = next((n for n in _STRUCTURES if _is_valid(capsule, n)), None)
+    if name is None:
+        raise Error(f"{what}: __dlpack__ must return a capsule that nobody has used, got {shown(capsule)}")
+    address = _pointer(capsule, name)
+    managed = _STRUCTURES[name].from_address(address)
+    is_versioned = isinstance(managed, _Versioned)
+    if is_versioned and managed.major != _VERSION[0]:
+        raise Error(f"{what} is of version {managed.major}.{managed.minor} of DLPack; expected version {_VERSION[0]}")
+    kind, interface = _described(managed.tensor, what)
+    interface["data"] = (interface["data"], not (is_versioned and not managed.flags & _READ_ONLY))
+    # Errors above leave the tensor with the capsule, which gives it back. From here on it is ours.
+    _set_name(capsule, _USED[name])
+    memory = _Memory(address, managed.deleter, interface)
+    source: Any = memory if prod(interface["shape"]) else np.empty(interface["shape"], interface["typestr"])
+    array: np.ndarray = np.asarray(source)  # without elements there may be no address
+    return array.view(kind.numpy)
+
+
+def _described(tensor: _Tensor, what: str) -> tuple[DType, dict[str, Any]]:
+    """The dtype of a tensor, and NumPy's description of its memory, in which elements that NumPy lacks are integers.
+
+    Raises:
+        Error: As for `read`.
+    """
+    kind = _kind_of(tensor.element, what)
+    if tensor.device.type not in _READABLE:
+        device = _DEVICES.get(tensor.device.type, f"of DLPack's type {tensor.device.type}")
+        raise Error(f"{what} is in the memory of a device, {device}", hint="copy it to the CPU first")
+    if not 0 <= tensor.ndim <= _MOST_AXES or (tensor.ndim and not tensor.shape):
+        raise Error(f"{what} has {tensor.ndim} axes and {'a' if tensor.shape else 'no'} shape in its DLPack tensor")
+    shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.ndim and tensor.strides else _contiguous(shape)
+    size = prod(shape) * kind.itemsize
+    reach = [abs(stride) * max(n - 1, 0) for n, stride in zip(shape, strides, strict=True)]
+    if any(n < 0 for n in shape) or size > _LONGEST or (size and sum(reach) * kind.itemsize > _LONGEST):
+        raise Error(f"{what} has impossible sizes or strides in its DLPack tensor: {list(shape)}, {list(strides)}")
+    if size and not tensor.data:
+        raise Error(f"{what} has no memory in its DLPack tensor")
+    typestr = kind.numpy.str if kind.is_numpys_own else np.dtype(f"u{kind.itemsize}").str
+    address = (tensor.data or 0) + tensor.byte_offset
+    steps = tuple(stride * kind.itemsize if n > 1 else 0 for n, stride in zip(shape, strides, strict=True))
+    return kind, {"shape": shape, "typestr": typestr, "strides": steps, "data": address, "version": 3}
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _kind_of(element: _Element, what: str) -> DType:
+    name = f"{_NAMES.get(element.code, f'code {element.code}')} of {element.bits} bits"
+    kind = _KINDS.get((element.code, element.bits))
+    if kind is None:
+        raise Error(f"{what} has elements of DLPack that RLX lacks: {name}", hint="cast it to a dtype of RLX first")
+    if element.lanes != 1 and not kind.packed:
+        raise Error(f"{what} has vectors of {element.lanes} elements ({name})", hint="make them an axis")
+    if kind.packed:
+        raise Error(
+            f"{what} is {kind.name}, of which DLPack has several in a byte",
+            hint=f"pass an array of NumPy with one in a byte, of ml_dtypes.{kind.numpy_name}",
+        )
+    return kind
+
+
+def lent(array: np.ndarray, **options: Any) -> Any:
+    """The capsule of DLPack for an array, also of bf16 and f8, without a copy.
+
+    Args:
+        array: The array.
+        options: Those of `__dlpack__`.
+
+    Raises:
+        BufferError: The dtype is packed in DLPack, or `options` ask for something that NumPy does not do.
+    """
+    kind = dtype(array.dtype)
+    if kind.packed:
+        raise BufferError(f"DLPack has several elements of {kind.name} in a byte, and an array has one")
+    if kind.is_numpys_own:
+        return array.__dlpack__(**options)
+    capsule: Any = array.view(f"u{kind.itemsize}").__dlpack__(**options)
+    name = next(n for n in _STRUCTURES if _is_valid(capsule, n))
+    # NumPy has made the structure for this capsule alone, and frees it whatever the dtype in it is.
+    element = _STRUCTURES[name].from_address(_pointer(capsule, name)).tensor.element
+    element.code, element.bits = code_of(kind)
+    return capsule
