@@ -133,8 +133,13 @@ _TORCH_HINTS = (
         "tensor.view(torch.uint8) has two elements in a byte: unpack them into an array of ml_dtypes.float4_e2m1fn",
     ),
     ("q", "give its numbers, tensor.dequantize(), or its integers, tensor.int_repr()"),
-    ("", "tensor.view(torch.uint8) has the bytes: make an array of NumPy of the values that they mean"),
+    ("", "give the bytes, tensor.view(torch.uint8), or the numbers as an array of ml_dtypes or of a wider dtype"),
 )
+
+
+def torch_hint(name: str) -> str:
+    """What to do about a dtype of PyTorch that RLX lacks."""
+    return next(hint for start, hint in _TORCH_HINTS if name.startswith(start))
 
 
 def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
@@ -151,8 +156,9 @@ def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
     name = str(tensor.dtype).removeprefix("torch.")
     kind = next((kind for kind in DTYPES if kind.numpy_name == name), None)
     if kind is None or kind.packed:
-        hint = next(hint for start, hint in _TORCH_HINTS if name.startswith(start))
-        raise UnsupportedError(f"{what} is a tensor of torch.{name}, whose elements RLX cannot read", hint=hint)
+        raise UnsupportedError(
+            f"{what} is a tensor of torch.{name}, whose elements RLX cannot read", hint=torch_hint(name)
+        )
     if kind.is_numpys_own:
         return tensor.numpy()
     return tensor.view({1: torch.uint8, 2: torch.int16}[kind.itemsize]).numpy().view(kind.numpy)

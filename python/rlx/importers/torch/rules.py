@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.table import Table
+from rlx.ir.arrays import torch_hint
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.dtype import DType, bool_, c64, dtype, f32, i64, promote
@@ -38,10 +39,11 @@ def aten(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @cache
 def _dtype_named(name: str) -> DType:
+    plain = name.removeprefix("torch.")
     try:
-        return dtype(name.removeprefix("torch."))
+        return dtype(plain)
     except Error:
-        raise UnsupportedError(f"{name} is no dtype of RLX") from None
+        raise UnsupportedError(f"{name} is no dtype of RLX", hint=torch_hint(plain)) from None
 
 
 def dtype_of(kind: Any) -> DType:

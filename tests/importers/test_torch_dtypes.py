@@ -1,0 +1,119 @@
+"""Tensors of every dtype of PyTorch in modules: those that RLX has as they are, all others refused by name."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+import rlx
+from rlx.ir.arrays import as_array, torch_hint
+from rlx.ir.dtype import DTYPES, DType
+
+NAMES = {
+    name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype) and str(value).endswith(name)
+}
+TAKEN = {kind: NAMES[kind.numpy_name] for kind in DTYPES if kind.numpy_name in NAMES and not kind.packed}
+REFUSED = sorted(name for name, value in NAMES.items() if value not in TAKEN.values())
+QUANTIZED = [name for name in REFUSED if name.startswith("q")]
+
+
+def elements(kind: DType) -> np.ndarray:
+    """All bit patterns of a dtype where they are few, else some."""
+    if kind.bits <= 8:
+        return np.arange(2 if kind.is_bool else 256, dtype=np.uint8).view(kind.numpy)
+    return np.random.default_rng(0).integers(0, 256, 30 * kind.itemsize, dtype=np.uint8).view(kind.numpy)
+
+
+def tensor(array: np.ndarray) -> Any:
+    """The same bits in a tensor of PyTorch."""
+    kind = rlx.dtype(array.dtype)
+    return torch.from_numpy(array.view(np.uint8).copy()).view(TAKEN[kind]).reshape(array.shape)
+
+
+class Stored(torch.nn.Module):
+    """A buffer of each dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for kind in TAKEN:
+            self.register_buffer(kind.name, tensor(elements(kind)))
+
+    def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        return tuple(torch.stack([getattr(self, kind.name), x]) for kind, x in zip(TAKEN, inputs, strict=True))
+
+
+def test_the_dtypes_of_the_table_are_taken_as_they_are() -> None:
+    assert len(TAKEN) >= 20 and {rlx.u16, rlx.u32, rlx.u64, rlx.c128, rlx.f8e4m3fn, rlx.f8e8m0fnu} <= TAKEN.keys()
+    inputs = {kind: tensor(elements(kind)) for kind in TAKEN}
+    g = rlx.from_torch(Stored(), tuple(inputs.values()))
+    assert {a.name.rpartition(".")[2]: a.shape.dtype for a in g.params} == {kind.name: kind for kind in TAKEN}
+    for kind, weight in zip(TAKEN, g.weights.values(), strict=True):
+        assert as_array(weight, "w").tobytes() == elements(kind).tobytes()
+    arguments = {a.name: x for a, x in zip(g.inputs, inputs.values(), strict=True)}
+    for kind, found in zip(TAKEN, rlx.evaluate(g, arguments), strict=True):
+        expected = np.stack([elements(kind)] * 2)
+        assert found.dtype == kind.numpy and found.tobytes() == expected.tobytes(), kind
+
+
+@pytest.mark.parametrize("layout", ["scalar", "empty", "strided", "offset"])
+def test_layouts(layout: str) -> None:
+    for kind in TAKEN:
+        array = np.tile(elements(kind), 6).reshape(6, -1)
+        index: Any = {
+            "scalar": (1, 1),
+            "empty": slice(0, 0),
+            "strided": (slice(None, None, 2), slice(1, None, 3)),
+            "offset": slice(2, None),
+        }[layout]
+        found, expected = as_array(tensor(array)[index], "x"), np.asarray(array[index])
+        assert (found.dtype, found.shape, found.tobytes()) == (kind.numpy, expected.shape, expected.tobytes())
+        transposed = as_array(tensor(array).T, "x")
+        assert transposed.tobytes() == array.T.tobytes()
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name not in QUANTIZED])
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_all_other_dtypes_are_refused_by_name(name: str) -> None:
+    value = torch.empty(4, dtype=NAMES[name])
+    with pytest.raises(rlx.UnsupportedError, match=rf"input 'x' is a tensor of torch\.{name}(.|\n)*hint: ") as problem:
+        as_array(value, "input 'x'")
+    assert problem.value.hint == torch_hint(name)
+    with pytest.raises(rlx.Error, match=f"input 'x'.*torch.{name}"):
+        g = rlx.Graph("main")
+        g.set_outputs([g.input("x", (4,), "u8")])
+        rlx.evaluate(g, {"x": value})
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_quantized_tensors_are_refused_by_name() -> None:
+    made = 0
+    for name in QUANTIZED:
+        try:
+            value = torch.quantize_per_tensor(torch.ones(4), 0.5, 0, NAMES[name])
+        except RuntimeError:  # PyTorch makes no tensor of this dtype in this way
+            continue
+        made += 1
+        with pytest.raises(rlx.Error, match=rf"input 'x' is a quantized tensor, torch\.{name}(.|\n)*dequantize"):
+            as_array(value, "input 'x'")
+    assert made >= 3
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_a_module_with_a_dtype_that_rlx_lacks() -> None:
+    class Halves(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("w", torch.zeros(3, dtype=torch.complex32))
+
+        def forward(self, x: Any) -> Any:
+            return x + self.w.to(torch.complex64)
+
+    with pytest.raises(rlx.UnsupportedError, match=r"'w' is a tensor of torch\.complex32(.|\n)*complex64"):
+        rlx.from_torch(Halves(), torch.ones(3, dtype=torch.complex64))
