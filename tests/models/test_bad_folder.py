@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import rlx
 from rlx import Error
+from rlx.ir.dtype import DTYPES
 from rlx.models import load
+from rlx.weights.safetensors import write
 from tests.models.references import reference, weights, write_model
 
 Tensors = dict[str, np.ndarray]
@@ -102,13 +103,41 @@ def test_old_names_and_buffers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(hidden(old), hidden(new))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_halves_stay_halves_and_are_widened_in_the_graph(tmp_path: Path, dtype: Any) -> None:
-    halved = lambda tensors: {n: a.astype(dtype) for n, a in tensors.items()}  # noqa: E731
-    rounded = lambda tensors: {n: a.astype(dtype).astype(np.float32) for n, a in tensors.items()}  # noqa: E731
-    folder = folder_of(tmp_path / "halves", change=halved)
-    assert {w.dtype for w in load(folder).weights.values()} == {np.dtype(dtype)}
-    np.testing.assert_array_equal(hidden(folder), hidden(folder_of(tmp_path / "floats", change=rounded)))
+@pytest.mark.parametrize("kind", [d for d in DTYPES if d.is_float and d.bits < 32], ids=str)
+def test_narrow_floats_stay_so_and_are_widened_in_the_graph(tmp_path: Path, kind: rlx.DType) -> None:
+    def narrow(tensors: Tensors) -> Tensors:
+        fitting = {n: np.abs(a) + 0.01 if kind is rlx.f8e8m0fnu else a for n, a in tensors.items()}
+        return {n: a.astype(kind.numpy) for n, a in fitting.items()}
+
+    rounded = lambda tensors: {n: a.astype(np.float32) for n, a in narrow(tensors).items()}  # noqa: E731
+    folder = folder_of(tmp_path / "narrow")
+    write(folder / "model.safetensors", narrow(weights(reference("bert")["tensors"])), {"format": "pt"})
+    assert {w.dtype for w in load(folder).weights.values()} == {kind.numpy}
+    found = hidden(folder)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found, hidden(folder_of(tmp_path / "floats", change=rounded)))
+
+
+@pytest.mark.parametrize("kind", [d for d in DTYPES if not d.is_float or d.bits > 32], ids=str)
+def test_dtypes_that_f32_does_not_hold_are_refused(tmp_path: Path, kind: rlx.DType) -> None:
+    folder = folder_of(tmp_path)
+    tensors = weights(reference("bert")["tensors"])
+    write(folder / "model.safetensors", tensors | {"pooler.dense.bias": np.ones(32).astype(kind.numpy)}, {})
+    assert f"'pooler.dense.bias' is {kind.numpy_name}[32], expected f32[32]" in refusal(folder)
+
+
+def test_floats_of_8_bits_of_pytorch_are_compiled(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = {n: torch.from_numpy(a) for n, a in weights(reference("bert")["tensors"]).items()}
+    narrow = {n: t.to(torch.float8_e4m3fn) if t.ndim == 2 else t for n, t in tensors.items()}
+    folder = folder_of(tmp_path / "narrow")
+    pytest.importorskip("safetensors.torch").save_file(narrow, folder / "model.safetensors")
+    graph = load(folder).graph(sequence=3)
+    assert {a.shape.dtype for a in graph.params} == {rlx.f32, rlx.f8e4m3fn}
+    inputs = {a.name: np.ones((1, 3), np.int32) for a in graph.inputs}
+    found = rlx.Session("cpu", threads=1).compile(graph).run(inputs)[0]
+    wide = {n: t.to(torch.float32).numpy() for n, t in narrow.items()}
+    np.testing.assert_allclose(found, hidden(folder_of(tmp_path / "wide", change=lambda _: wide)), rtol=2e-4, atol=2e-4)
 
 
 def test_weights_are_mapped(tmp_path: Path) -> None:

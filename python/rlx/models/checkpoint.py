@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import DTYPES, f32
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
 from rlx.weights import Weight
 
 _NAMED = 10  # how many problems a message lists
-_DTYPES = ("float32", "float16", "bfloat16")
+# Dtypes whose numbers f32 has. A quantised model has integers, and scales beside them that are not known here.
+_DTYPES = tuple(kind.numpy_name for kind in DTYPES if kind.is_float and kind.bits <= f32.bits)
 _OLD_NAMES = ((".weight", ".gamma"), (".bias", ".beta"))
 # What implementations of models have stored beside weights: it is known without the file.
 _BUFFERS = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias|rotary_emb\.\w+)$")
@@ -133,7 +135,7 @@ class Scope:
         return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
 
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A parameter, as f32: one that is stored in 16 bits stays so, and is widened in the graph."""
+        """A parameter, as f32: one that is stored in a narrower float stays so, and is widened in the graph."""
         full_name = self.prefix + name
         weight = None if self.checkpoint is None else self.checkpoint.take(full_name, Shape(shape, "f32"))
         if weight is None:
