@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 from rlx.ir import opview
+from rlx.ir.dtype import DTYPES
 from tests.drawing import graph_seed
 from tests.quantization.test_calibrate import Arrays, batches, network, weights
 
@@ -241,3 +242,30 @@ def test_sensitivity(activations: str) -> None:
         report.keep(1.5)
     with pytest.raises(rlx.Error, match="no batch"):
         rlx.quantization_sensitivity(graph, record, [], params=params, device=None)
+
+
+@pytest.mark.parametrize("kind", DTYPES, ids=str)
+@pytest.mark.parametrize("role", ["input", "param"])
+def test_inputs_and_weights_of_every_dtype(kind: rlx.DType, role: str) -> None:
+    """Products that are computed in f32 are quantised; there are none of wider and complex dtypes."""
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 2, (64, 64)).astype(np.float32)  # which every dtype has
+    numbers = numbers + 1 if kind is rlx.f8e8m0fnu else numbers  # this one has no 0, but 2
+    normal = rng.standard_normal((64, 64)).astype(np.float32)
+    arrays = {n: numbers.astype(kind.numpy) if n == role else normal for n in ("input", "param")}
+    g = rlx.Graph("main")
+    x = g.input("x", (64, 64), kind if role == "input" else "f32")
+    g.set_outputs([x @ g.param("w", (64, 64), kind if role == "param" else "f32", value=arrays["param"])])
+    data = {"x": arrays["input"]}
+    if kind.part.bits == 64 or kind.is_complex:
+        for attempt in (
+            lambda: rlx.calibrate(g, [data], device=None),
+            lambda: rlx.quantize(g, activations="none", weights="int4"),
+        ):
+            with pytest.raises(rlx.Error, match="no product of activations with weights"):
+                attempt()
+        return
+    record = rlx.calibrate(g, [data], device=None)
+    wanted = rlx.evaluate(g, data)[0]
+    assert error(rlx.evaluate(rlx.quantize(g, record), data)[0], wanted) < 0.02
+    assert error(rlx.evaluate(rlx.quantize(g, activations="none", weights="int4"), data)[0], wanted) < 0.15

@@ -127,6 +127,12 @@ def _trained(graph: Graph, wrt: Any) -> list[Argument]:
     for a in trained:
         if a.kind != "param" or not a.shape.dtype.is_float:
             raise Error(f"wrt: '{a.name}' is {a.kind} {a.shape}; only parameters of floats are trained")
+        layout = a.shape.dtype.float_format
+        if layout is not None and not layout.signed:
+            raise Error(
+                f"parameter '{a.name}' is {a.shape}, a dtype without negative numbers, which gradients have",
+                hint="declare it with trainable=False, or name others by wrt=; to train it, declare it as f32",
+            )
         if not a.shape.is_static:
             raise Error(f"parameter '{a.name}' is {a.shape}; its size must be known", hint="fix symbols with bind=")
     return trained
