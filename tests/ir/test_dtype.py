@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlx.dialect.dtypes import ROWS
+from rlx.dialect.dtypes import ROWS, listed
 from rlx.ir.dtype import (
     DTYPES,
     DType,
@@ -252,7 +252,7 @@ def test_dtypes_of_other_libraries(library: str):
 def test_anything_else_is_refused(name: Any, hint: str):
     with pytest.raises(Error) as caught:
         dtype(name)
-    assert ", ".join(d.name for d in DTYPES) in caught.value.message
+    assert listed(d.name for d in DTYPES) in caught.value.message
     assert caught.value.hint is not None and hint in caught.value.hint
 
 

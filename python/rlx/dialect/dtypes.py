@@ -144,3 +144,31 @@ def grouped(names: Iterable[str]) -> list[str]:
             found.append(group)
             remaining -= set(dtypes)
     return [*sorted(remaining), *found]
+
+
+# Families that a message names by their first and last member, if all are there.
+_FAMILIES: tuple[tuple[DTypeRow, ...], ...] = (
+    tuple(row for row in ROWS if row.kind == "signed" and not row.storage),
+    tuple(row for row in ROWS if row.kind == "unsigned" and not row.storage),
+    tuple(row for row in ROWS if row.kind == "float" and row.bits == 8),
+)
+
+
+def listed(names: Iterable[str], mlir: bool = False) -> str:
+    """Names of dtypes for a message, in their order. A whole family is one entry: `f32, i8 to i64`.
+
+    Args:
+        names: The names in RLX.
+        mlir: Whether to give the texts of MLIR's types in their place.
+    """
+    rows = {row.name: row for row in ROWS}
+    remaining = dict.fromkeys(names)
+    entries = {name: getattr(rows[name], "mlir" if mlir else "name") for name in remaining}
+    for family in _FAMILIES:
+        first, *others = (row.name for row in family)
+        if remaining.keys() >= {first, *others}:
+            formats = f"{len(family)} formats " if family[0].kind == "float" else ""
+            entries[first] = f"{formats}{entries[first]} to {entries[others[-1]]}"
+            for name in others:
+                del entries[name]
+    return ", ".join(entries.values())

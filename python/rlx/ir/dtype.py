@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind
+from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind, listed
 from rlx.ir.cached_property import cached_property
 from rlx.ir.errors import Error
 from rlx.ir.packages import required
 from rlx.ir.short import shown
+from rlx.ir.suggestions import suggestion
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,8 +227,9 @@ def dtype(x: object) -> DType:
     if name is not None and name in _BY_NAME:
         return _BY_NAME[name]
     described = f"{shown(name)}" if name is not None else f"{shown(x)} of type {type(x).__name__}"
-    hint = next(hint for prefixes, hint in _HINTS if (name or "").startswith(prefixes))
-    raise Error(f"{described} is not one of the dtypes {', '.join(d.name for d in DTYPES)}", hint=hint)
+    prefixes, hint = next(entry for entry in _HINTS if (name or "").startswith(entry[0]))
+    meant = "" if any(prefixes) else suggestion(name, _BY_NAME)
+    raise Error(f"{described} is not one of the dtypes {listed(d.name for d in DTYPES)}{meant}", hint=hint)
 
 
 def _name_of(x: object) -> str | None:
@@ -274,7 +276,10 @@ def from_mlir(text: str) -> DType:
     """
     result = _BY_MLIR.get(text)
     if result is None:
-        raise Error(f"MLIR type {text} is not an element type of RLX", hint=f"use one of {', '.join(_BY_MLIR)}")
+        raise Error(
+            f"MLIR type {text} is not an element type of RLX",
+            hint=f"use one of {listed((d.name for d in DTYPES), mlir=True)}",
+        )
     return result
 
 

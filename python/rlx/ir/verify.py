@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx import mlir
+from rlx.dialect.dtypes import listed
 from rlx.dialect.spec import OpSpec
 from rlx.ir import attributes as attributes_module
 from rlx.ir import opview, registry
@@ -25,8 +26,9 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
     for value, operand in zip(spec.operands, operands, strict=True):
         for shape in operand if is_list(operand) else [operand]:
             if shape is not None and shape.dtype.name not in value.dtypes:
-                allowed = ", ".join(value.dtypes)
-                raise ShapeError(f"operand '{value.name}' is {shape.dtype.name}; expected one of {allowed}")
+                raise ShapeError(
+                    f"operand '{value.name}' is {shape.dtype.name}; expected one of {listed(value.dtypes)}"
+                )
 
 
 def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:

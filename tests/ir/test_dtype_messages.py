@@ -1,0 +1,33 @@
+"""Messages that list dtypes."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlx.dialect.dtypes import GROUPS, listed
+from rlx.ir.dtype import DTYPES, DType, dtype, from_mlir
+from rlx.ir.errors import Error
+
+
+def test_lists_of_dtypes_are_short_and_lose_none() -> None:
+    assert listed(["i8", "f32", "i4"]) == "i8, f32, i4"
+    assert listed(GROUPS["integers"]) == "i8 to i64, u8 to u64"
+    every = listed(d.name for d in DTYPES)
+    assert every.startswith("f32, f16, bf16, f64, i8 to i64, u8 to u64, bool, c64, c128, 8 formats f8e4m3fn to ")
+    for removed in DTYPES:  # nothing is given that is not there
+        text = listed(d.name for d in DTYPES if d is not removed)
+        assert removed.name not in text.replace(",", "").split(), text
+        assert listed([removed.name]) == removed.name and listed([removed.name], mlir=True) == removed.mlir
+    assert listed((d.name for d in DTYPES if d.is_integer), mlir=True) == "i8 to i64, ui8 to ui64, i4, ui4, i2, ui2"
+    for problem in (lambda: dtype("f8e4m3f"), lambda: from_mlir("i7")):
+        with pytest.raises(Error) as caught:
+            problem()
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("d", DTYPES, ids=str)
+def test_a_name_that_is_nearly_one_is_suggested(d: DType) -> None:
+    for name in (d.name, d.numpy_name):
+        if name != name.upper():
+            with pytest.raises(Error, match=rf"did you mean '{name}'\?"):
+                dtype(name.upper())
