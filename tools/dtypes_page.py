@@ -43,6 +43,11 @@ assert g.gather(w, np.array([0, 2])).dtype is rlx.i4
   integers.
 * **In memory**, an array of NumPy's has one byte for each element. Files and compiled programs pack elements of less
   than 8 bits, the first one in the lowest bits.
+* **Files**: safetensors keeps every dtype, `.npy` and `.npz` all but the names of some:
+  [Formats](weights.md#formats).
+* **Arrays of other libraries** have the dtypes of the table, also through DLPack in both directions. DLPack packs the
+  dtypes of less than 8 bits, and NumPy does not: these are refused there. PyTorch does not say how it stores `torch.int4`
+  and the like, so such tensors are refused too.
 * **Derivatives** pass through casts; the cotangent of an `f8e4m3fn` tensor is rounded to `f8e4m3fn`, as in JAX. Cast
   parameters to train them.
 

@@ -223,6 +223,29 @@ def test_written_arrays(text: str, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(array, expected)
 
 
+def test_inputs_parameters_and_outputs_of_every_dtype_are_files(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("main")
+    outputs, flags, arrays = {}, [], {}
+    for kind in DTYPES:
+        array = np.array([[0, 1, 1]]).astype(kind.numpy) if kind is not rlx.f8e8m0fnu else np.ones((1, 3), kind.numpy)
+        arrays[kind.name] = array
+        tensors = []
+        for role, option, declare in (("x", "--input", g.input), ("w", "--param", g.param)):
+            path = tmp_path / f"{role}_{kind.name}.npy"
+            save_array(str(path), array)
+            flags.append(f"{option}={path.stem}=@{path}")
+            tensors.append(declare(path.stem, (1, 3), kind))
+        outputs[kind.name] = g.concat(tensors, 0)
+    g.set_outputs(outputs)
+    (tmp_path / "g.mlir").write_text(str(g))
+    command.output("run", tmp_path / "g.mlir", "--evaluate", *flags, "--output-dir", tmp_path / "out")
+    for name, array in arrays.items():
+        assert np.load(tmp_path / "out" / f"{name}.npy").tobytes() == np.concatenate([array, array]).tobytes()
+    save_array(str(tmp_path / "x_f32.npy"), arrays["f8e4m3fn"])
+    call = command("run", tmp_path / "g.mlir", "--evaluate", *flags)
+    assert call.code and "dtype the file does not name" in call.err and "x_f32.npy" in call.err
+
+
 @pytest.mark.parametrize("kind", DTYPES, ids=str)
 def test_every_dtype_survives_a_file(kind: rlx.DType, tmp_path: Path) -> None:
     """With the dtype of the argument where the file has none; NumPy reads the file."""

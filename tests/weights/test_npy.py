@@ -283,6 +283,11 @@ def test_every_dtype_is_read_back(kind: rlx.DType, save: Any, tmp_path: Path) ->
                 rlx.Error, match=rf"tensor '{name}' of .*w\.npz has elements(.|\n)*of_dtype(.|\n)*safetensors"
             ):
                 weights[name].numpy()
+    carrying = rlx.Graph("main")
+    results = [carrying.param(name, arrays[name].shape, kind, value=weight) for name, weight in weights.items()]
+    carrying.set_outputs(results)
+    for found, array in zip(rlx.evaluate(carrying, {}), arrays.values(), strict=True):
+        assert found.tobytes() == array.tobytes()
     params = [a for a in g.params if a.name in finite]
     for name, found in weights.values_of(params).items():
         assert found.dtype == kind.numpy and found.tobytes() == arrays[name].tobytes()

@@ -20,6 +20,7 @@ from rlx.ir.calls import answered
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.exports import Exports
+from rlx.ir.given import with_dtype
 from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import caller_location, describe
@@ -188,6 +189,7 @@ class Graph(Exports, CarriesValues, Builder):
             ShapeError: The value is of another shape or dtype, or the sharding is not one of the mesh.
         """
         argument = parameter(declared("param", name, shape, dtype, sharding, self.mesh), trainable)
+        value = with_dtype(value, argument.shape.dtype)
         if value is not None and not fits(argument, value):
             described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
             raise ShapeError(
