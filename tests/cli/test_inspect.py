@@ -42,13 +42,16 @@ def test_a_report_says_what_there_is(command: Command, hello: Path) -> None:
 
 def test_weights_are_listed(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    np.savez(path, w=np.ones((30, 20), np.float32), b=np.zeros(2, rlx.bf16.numpy), names=np.array(["a"]))
+    narrow = {"q": np.zeros(3, rlx.f8e4m3fn.numpy), "r": np.zeros(3, rlx.f8e5m2.numpy)}
+    np.savez(path, w=np.ones((30, 20), np.float32), b=np.zeros(2, rlx.bf16.numpy), names=np.array(["a"]), **narrow)
     assert command.output("inspect", path) == (
-        f"{path}: 3 tensors, 2.352 KiB\n"
-        "tensor  dtype     shape          size  encoding\n"
-        "w       float32   [30, 20]  2.344 KiB  plain\n"
-        "b       bfloat16  [2]             4 B  plain\n"
-        "names   ?         [1]             4 B  <U1\n"
+        f"{path}: 5 tensors, 2.357 KiB\n"
+        "tensor  dtype        shape          size  encoding\n"
+        "w       float32      [30, 20]  2.344 KiB  plain\n"
+        "b       bfloat16     [2]             4 B  plain\n"
+        "names   ?            [1]             4 B  <U1\n"
+        "q       ?            [3]             3 B  untyped\n"
+        "r       float8_e5m2  [3]             3 B  plain\n"
     )
     assert "no such file" in command.error("inspect", tmp_path / "none.safetensors")
 

@@ -200,7 +200,7 @@ def _weights_text(weights: Weights) -> str:
 
     rows = []
     for weight in weights.values():
-        dtype = "?" if weight.dtype.kind == "V" and not weight.dtype.itemsize else weight.dtype.name
+        dtype = "?" if weight.dtype.name.startswith("void") else weight.dtype.name
         rows.append(
             [
                 printable(weight.name, keep=""),
