@@ -42,8 +42,8 @@ def test_a_report_says_what_there_is(command: Command, hello: Path) -> None:
 
 def test_weights_are_listed(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
-    narrow = {"q": np.zeros(3, rlx.f8e4m3fn.numpy), "r": np.zeros(3, rlx.f8e5m2.numpy)}
-    np.savez(path, w=np.ones((30, 20), np.float32), b=np.zeros(2, rlx.bf16.numpy), names=np.array(["a"]), **narrow)
+    q, r = np.zeros(3, rlx.f8e4m3fn.numpy), np.zeros(3, rlx.f8e5m2.numpy)
+    np.savez(path, w=np.ones((30, 20), np.float32), b=np.zeros(2, rlx.bf16.numpy), names=np.array(["a"]), q=q, r=r)
     assert command.output("inspect", path) == (
         f"{path}: 5 tensors, 2.357 KiB\n"
         "tensor  dtype        shape          size  encoding\n"
