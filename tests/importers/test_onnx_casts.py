@@ -11,21 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import rlx
-from rlx.ir.dtype import DTYPES, DType
+from rlx.ir.dtype import DType
+from tests.importers.onnx_dtypes import NUMBERS
 from tests.importers.test_onnx_contrib import run_by_onnxruntime
 
 OPSET = 25
 
 
-def number_of(kind: DType) -> int | None:
-    """ONNX's number of a dtype; None if ONNX lacks it."""
-    try:
-        return int(helper.np_dtype_to_tensor_dtype(kind.numpy))
-    except (KeyError, ValueError, TypeError):
-        return None
-
-
-NUMBERS = {d: n for d in DTYPES if not d.is_complex and (n := number_of(d)) is not None}
 SOURCES = [d for d in NUMBERS if d.is_float or d.is_integer]
 NARROW = [d for d in NUMBERS if d.is_float and d.bits <= 16 and d.name != "f8e8m0fnu"]
 SATURATING = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")  # the f8 that ONNX has

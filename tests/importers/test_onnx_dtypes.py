@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import rlx
-from rlx.ir.dtype import DTYPES, DType
+from rlx.ir.dtype import BY_NUMPY_NAME, DType
 
 ROW, INDEX = np.array([0], np.int64), np.array([1, 0], np.int64)
 SHAPES: dict[str, tuple[int, ...]] = {"x": (2, 3), "y": (2, 3)}
@@ -40,7 +40,7 @@ def kind_of(name: str) -> DType | None:
     if number is None or name == "string":
         return None
     array = helper.tensor_dtype_to_np_dtype(number)
-    return next((d for d in DTYPES if d.numpy_name == array.name), None)
+    return BY_NUMPY_NAME.get(array.name)
 
 
 def elements(kind: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:

@@ -10,21 +10,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import rlx
-from rlx.ir.dtype import DTYPES, DType
+from rlx.ir.dtype import DType
 from rlx.ir.packing import packed
+from tests.importers.onnx_dtypes import NUMBERS
 
 COUNT = 5  # packed elements of 2 and of 4 bits leave bits of the last byte over
 
 
-def number_of(kind: DType) -> int | None:
-    """ONNX's number of a dtype; None if ONNX lacks it."""
-    try:
-        return int(helper.np_dtype_to_tensor_dtype(kind.numpy))
-    except (KeyError, ValueError, TypeError):
-        return None
-
-
-NUMBERS = {d: n for d in DTYPES if (n := number_of(d)) is not None}
 VALUES = np.array([1, 0, 1, 1, 0])
 
 

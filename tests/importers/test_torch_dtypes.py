@@ -14,7 +14,8 @@ with warnings.catch_warnings():
 
 import rlx
 from rlx.ir.arrays import as_array, torch_hint
-from rlx.ir.dtype import DTYPES, DType
+from rlx.ir.dtype import DTYPES
+from tests.bit_patterns import bit_patterns
 
 NAMES = {
     name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype) and str(value).endswith(name)
@@ -22,13 +23,6 @@ NAMES = {
 TAKEN = {kind: NAMES[kind.numpy_name] for kind in DTYPES if kind.numpy_name in NAMES and not kind.packed}
 REFUSED = sorted(name for name, value in NAMES.items() if value not in TAKEN.values())
 QUANTIZED = [name for name in REFUSED if name.startswith("q")]
-
-
-def elements(kind: DType) -> np.ndarray:
-    """All bit patterns of a dtype where they are few, else some."""
-    if kind.bits <= 8:
-        return np.arange(2 if kind.is_bool else 256, dtype=np.uint8).view(kind.numpy)
-    return np.random.default_rng(0).integers(0, 256, 30 * kind.itemsize, dtype=np.uint8).view(kind.numpy)
 
 
 def tensor(array: np.ndarray) -> Any:
@@ -43,7 +37,7 @@ class Stored(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         for kind in TAKEN:
-            self.register_buffer(kind.name, tensor(elements(kind)))
+            self.register_buffer(kind.name, tensor(bit_patterns(kind)))
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         return tuple(torch.stack([getattr(self, kind.name), x]) for kind, x in zip(TAKEN, inputs, strict=True))
@@ -51,21 +45,21 @@ class Stored(torch.nn.Module):
 
 def test_the_dtypes_of_the_table_are_taken_as_they_are() -> None:
     assert len(TAKEN) >= 20 and {rlx.u16, rlx.u32, rlx.u64, rlx.c128, rlx.f8e4m3fn, rlx.f8e8m0fnu} <= TAKEN.keys()
-    inputs = {kind: tensor(elements(kind)) for kind in TAKEN}
+    inputs = {kind: tensor(bit_patterns(kind)) for kind in TAKEN}
     g = rlx.from_torch(Stored(), tuple(inputs.values()))
     assert {a.name.rpartition(".")[2]: a.shape.dtype for a in g.params} == {kind.name: kind for kind in TAKEN}
     for kind, weight in zip(TAKEN, g.weights.values(), strict=True):
-        assert as_array(weight, "w").tobytes() == elements(kind).tobytes()
+        assert as_array(weight, "w").tobytes() == bit_patterns(kind).tobytes()
     arguments = {a.name: x for a, x in zip(g.inputs, inputs.values(), strict=True)}
     for kind, found in zip(TAKEN, rlx.evaluate(g, arguments), strict=True):
-        expected = np.stack([elements(kind)] * 2)
+        expected = np.stack([bit_patterns(kind)] * 2)
         assert found.dtype == kind.numpy and found.tobytes() == expected.tobytes(), kind
 
 
 @pytest.mark.parametrize("layout", ["scalar", "empty", "strided", "offset"])
 def test_layouts(layout: str) -> None:
     for kind in TAKEN:
-        array = np.tile(elements(kind), 6).reshape(6, -1)
+        array = np.tile(bit_patterns(kind), 6).reshape(6, -1)
         index: Any = {
             "scalar": (1, 1),
             "empty": slice(0, 0),

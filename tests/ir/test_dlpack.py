@@ -13,6 +13,7 @@ import rlx
 from rlx.ir import dlpack
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import DTYPES, DType
+from tests.bit_patterns import bit_patterns
 
 UNPACKED = [kind for kind in DTYPES if not kind.packed]
 PACKED = [kind for kind in DTYPES if kind.packed]
@@ -40,11 +41,7 @@ class LentBefore2023(Lent):
 
 def samples(kind: DType) -> dict[str, np.ndarray]:
     """Arrays of a dtype with every layout; of every bit pattern where there are few."""
-    if kind.bits <= 8:
-        bits = np.arange(2 if kind.is_bool else 1 << kind.bits, dtype=np.uint8)
-    else:
-        bits = np.random.default_rng(0).integers(0, 256, 12 * kind.itemsize, dtype=np.uint8)
-    some = bits.view(kind.numpy)
+    some = bit_patterns(kind)
     block = np.tile(some, 6).reshape(6, -1)
     return {
         "some": some,

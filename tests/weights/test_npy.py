@@ -16,6 +16,7 @@ import rlx
 from rlx.ir.dtype import DTYPES
 from rlx.ir.interface import argument_array
 from rlx.weights import open as open_weights
+from tests.bit_patterns import bit_patterns
 from tools.fuzz.mutators import damaged_bytes
 
 ARRAYS = {
@@ -243,11 +244,7 @@ def test_an_archive_of_nothing(tmp_path: Path) -> None:
 
 def samples(kind: rlx.DType) -> dict[str, np.ndarray]:
     """Arrays of a dtype: without axes, without elements, and one of every bit pattern where there are few."""
-    if kind.bits <= 8:
-        bits = np.arange(2 if kind.is_bool else 1 << kind.bits, dtype=np.uint8)
-    else:
-        bits = np.random.default_rng(0).integers(0, 256, 7 * kind.itemsize, dtype=np.uint8)
-    some = bits.view(kind.numpy)
+    some = bit_patterns(kind)
     square = np.tile(some, 3).reshape(3, -1)
     return {
         "some": some,

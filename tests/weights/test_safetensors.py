@@ -22,6 +22,7 @@ from rlx.ir.dtype import DTYPES
 from rlx.ir.packing import packed
 from rlx.weights import open as open_weights
 from rlx.weights.safetensors import write
+from tests.bit_patterns import bit_patterns
 
 BITS = {
     **dict.fromkeys(("BOOL", "U8", "I8"), 8),
@@ -270,25 +271,13 @@ def test_garbage_is_not_looked_for_while_a_long_header_is_read(tmp_path: Path) -
 # --- all dtypes -----------------------------------------------------------------------------------
 
 
-def patterns(kind: rlx.DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Elements of every bit pattern, as far as there is room; a bool is 0 or 1."""
-    count = math.prod(shape)
-    if kind.packed and not kind.is_float:
-        lowest = -(1 << kind.bits - 1) if kind.is_signed else 0
-        return (np.arange(count) % (1 << kind.bits) + lowest).astype(kind.numpy).reshape(shape)
-    numbers = np.arange(count * kind.numpy.itemsize) * 37
-    return (
-        (numbers % (2 if kind.name == "bool" else 1 << min(kind.bits, 8)))
-        .astype(np.uint8)
-        .view(kind.numpy)
-        .reshape(shape)
-    )
-
-
 @pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: kind.name)
 def test_every_dtype_is_read_back(kind: rlx.DType, tmp_path: Path) -> None:
     """In shapes with and without an odd count, by RLX, and by the package of the format, which sees the bytes of its own."""
-    arrays = {str(shape): patterns(kind, shape) for shape in ((16, 16), (3, 5), (0, 3), (), (1,), (2, 1, 3))}
+    arrays = {
+        str(shape): bit_patterns(kind, math.prod(shape)).reshape(shape)
+        for shape in ((16, 16), (3, 5), (0, 3), (), (1,), (2, 1, 3))
+    }
     path = tmp_path / "w.safetensors"
     write(path, arrays, {"format": "pt"})
     weights = open_weights(path)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir import dlpack
-from rlx.ir.dtype import DTYPES
+from rlx.ir.dtype import BY_NUMPY_NAME
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.guards import is_array, is_sequence
 
@@ -154,7 +154,7 @@ def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
         UnsupportedError: RLX does not have the dtype, or PyTorch does not say how it stores its elements, as for `torch.int4`.
     """
     name = str(tensor.dtype).removeprefix("torch.")
-    kind = next((kind for kind in DTYPES if kind.numpy_name == name), None)
+    kind = BY_NUMPY_NAME.get(name)
     if kind is None or kind.packed:
         raise UnsupportedError(
             f"{what} is a tensor of torch.{name}, whose elements RLX cannot read", hint=torch_hint(name)

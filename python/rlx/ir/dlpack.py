@@ -190,13 +190,13 @@ def _kind_of(element: _Element, what: str) -> DType:
     kind = _KINDS.get((element.code, element.bits))
     if kind is None:
         raise Error(f"{what} has elements of DLPack that RLX lacks: {name}", hint="cast it to a dtype of RLX first")
-    if element.lanes != 1 and not kind.packed:
-        raise Error(f"{what} has vectors of {element.lanes} elements ({name})", hint="make them an axis")
     if kind.packed:
         raise Error(
             f"{what} is {kind.name}, of which DLPack has several in a byte",
             hint=f"pass an array of NumPy with one in a byte, of ml_dtypes.{kind.numpy_name}",
         )
+    if element.lanes != 1:
+        raise Error(f"{what} has vectors of {element.lanes} elements ({name})", hint="make them an axis")
     return kind
 
 

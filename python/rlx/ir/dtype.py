@@ -192,7 +192,8 @@ ARITHMETIC = (*NUMBERS, "bool")
 EVERY = (*ARITHMETIC, *STORAGE)
 WITH_ZERO = tuple(name for name in EVERY if name != "f8e8m0fnu")  # which has powers of two only
 
-_BY_NAME: dict[str, DType] = {name: d for d in DTYPES for name in (d.name, d.numpy_name)} | {"bool_": bool_}
+BY_NUMPY_NAME: dict[str, DType] = {d.numpy_name: d for d in DTYPES}
+_BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | BY_NUMPY_NAME | {"bool_": bool_}
 _BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
 _WIDE = frozenset({f64, i64, u64, c128})  # numbers of which f32 loses digits that a wider float keeps
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}

@@ -107,9 +107,9 @@ def _precision(scale: DType, precision: Any, opset: int) -> DType:
         return wide
     if scale.is_integer:
         return f64  # quotients of i32 are then rounded once
-    return (
-        f32 if scale.storage or opset < _WITH_PRECISION else scale
-    )  # powers of two of 8 bits have no division of their own
+    if scale.storage or opset < _WITH_PRECISION:
+        return f32  # powers of two of 8 bits have no division of their own
+    return scale
 
 
 @imports("DynamicQuantizeLinear")

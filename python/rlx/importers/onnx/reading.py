@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx.dialect.dtypes import listed
 from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
 from rlx.ir.cached_property import cached_property
-from rlx.ir.dtype import DTYPES
+from rlx.ir.dtype import BY_NUMPY_NAME, DTYPES
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.packing import unpacked
 from rlx.weights.encoding import Plain
@@ -21,7 +22,6 @@ from rlx.weights.weight import Weight
 
 _STANDARD = ("", "ai.onnx")
 _OLDEST = 1
-_KNOWN = {d.numpy_name: d for d in DTYPES}
 _WITHOUT_STRINGS = "RLX computes with numbers: turn strings into integers before the model, and cut the model off there"
 # Attributes that name a dtype by its number; 0 names none.
 _TYPES = ("to", "dtype", "output_dtype", "precision")
@@ -132,12 +132,27 @@ class Model:
             dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
         except (KeyError, TypeError):
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {number}") from None
-        if dtype.name not in _KNOWN:
+        if dtype.name not in BY_NUMPY_NAME:
             name = self.onnx.TensorProto.DataType.Name(number)
             is_text = number == self.onnx.TensorProto.STRING
-            hint = _WITHOUT_STRINGS if is_text else f"cast it to another type first; RLX has {', '.join(_KNOWN)}"
+            hint = (
+                _WITHOUT_STRINGS
+                if is_text
+                else f"cast it to another type first; RLX has {listed(d.name for d in DTYPES)}"
+            )
             raise UnsupportedError(f"{self.name}: {what} has a type that cannot be imported, {name}", hint=hint)
         return dtype
+
+    def _shape(self, tensor: Any, what: str) -> tuple[int, ...]:
+        """The sizes of a tensor.
+
+        Raises:
+            ParseError: One is below 0.
+        """
+        shape = tuple(tensor.dims)
+        if any(size < 0 for size in shape):
+            raise ParseError(f"{self.name}: {what} has a size below 0")
+        return shape
 
     def _check_length(self, tensor: Any, what: str) -> None:
         """A tensor has the elements that its shape says, in the field of its type or as bytes.
@@ -145,50 +160,42 @@ class Model:
         Raises:
             ParseError: It has more or fewer.
         """
-        helper, sizes = self.onnx.helper, tuple(tensor.dims)
-        if any(n < 0 for n in sizes):
-            raise ParseError(f"{self.name}: {what} has a size below 0")
-        dtype, count = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), math.prod(sizes)
-        kind = next((d for d in DTYPES if d.numpy_name == dtype.name), None)
-        shape = f"of shape {list(sizes)}"
+        helper, shape = self.onnx.helper, self._shape(tensor, what)
+        dtype, count = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), math.prod(shape)
+        kind = BY_NUMPY_NAME.get(dtype.name)  # none of strings
         if count and tensor.HasField("raw_data") and not tensor.raw_data:
             tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
-        if kind is not None and tensor.HasField("raw_data"):
-            stored, expected = len(tensor.raw_data), kind.nbytes(count)
-            if stored != expected:
-                raise ParseError(f"{self.name}: {what} {shape} has {stored} bytes, and {expected} are expected")
-        elif not tensor.HasField("raw_data"):
+        if tensor.HasField("raw_data"):
+            if kind is None:
+                return
+            stored, expected, unit = len(tensor.raw_data), kind.nbytes(count), "bytes"
+        else:
             field = helper.tensor_dtype_to_field(tensor.data_type)
-            packed = kind is not None and kind.packed  # bytes of several elements
-            expected = kind.nbytes(count) if kind is not None and packed else count * (2 if dtype.kind == "c" else 1)
-            stored = len(getattr(tensor, field))
-            if stored != expected:
-                message = f"{what} {shape} has {stored} numbers in {field}, and {expected} are expected"
-                raise ParseError(f"{self.name}: {message}")
+            stored, unit = len(getattr(tensor, field)), f"numbers in {field}"
+            expected = count * (2 if dtype.kind == "c" else 1)
+            if kind is not None and kind.packed:
+                expected = kind.nbytes(count)  # each number is a byte of several elements
+        if stored != expected:
+            raise ParseError(
+                f"{self.name}: {what} of shape {list(shape)} has {stored} {unit}, and {expected} are expected"
+            )
 
     def weight(self, tensor: Any) -> Weight:
         """An initialiser, whose elements are read when they are used."""
         what = f"initialiser '{tensor.name}'"
-        dtype, shape = self.dtype(tensor.data_type, what), tuple(tensor.dims)
-        nbytes = dtype.itemsize
-        for size in shape:
-            if size < 0:
-                raise ParseError(f"{self.name}: {what} has a size below 0")
-            nbytes *= size
-        packed = next((d for d in DTYPES if d.packed and d.numpy_name == dtype.name), None)
-        stored = nbytes if packed is None else packed.nbytes(nbytes)
+        dtype, shape = self.dtype(tensor.data_type, what), self._shape(tensor, what)
+        kind, nbytes = BY_NUMPY_NAME[dtype.name], dtype.itemsize * math.prod(shape)
         if tensor.data_location == tensor.EXTERNAL:
-            content = self._external(tensor, what, stored)
+            content = self._external(tensor, what, kind.nbytes(math.prod(shape)))
 
             def unpack() -> bytes:
-                assert packed is not None
-                return unpacked(np.frombuffer(content(), np.uint8), packed, shape).tobytes()
+                return unpacked(np.frombuffer(content(), np.uint8), kind, shape).tobytes()
 
-            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, content if packed is None else unpack)
+            return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, unpack if kind.packed else content)
         self._check_length(tensor, what)
 
         def read() -> bytes:
-            if tensor.HasField("raw_data") and packed is None:
+            if tensor.HasField("raw_data") and not kind.packed:
                 return tensor.raw_data
             return self.array(tensor, what).tobytes()
 
@@ -225,11 +232,9 @@ class Model:
             return self.weight(tensor).numpy()
         if tensor.data_type != self.onnx.TensorProto.STRING:  # some attributes are lists of these
             self.dtype(tensor.data_type, what)
+        self._check_length(tensor, what)
         try:
-            self._check_length(tensor, what)
             return self.onnx.numpy_helper.to_array(tensor)
-        except Error:
-            raise
         except Exception as problem:
             raise ParseError(f"{self.name}: {what} cannot be read: {problem}") from None
 

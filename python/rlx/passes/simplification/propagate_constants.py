@@ -101,10 +101,9 @@ class _Propagation:
 
     def _replace_empty(self, values: Iterable[mlir.Value], op: mlir.Operation) -> bool:
         """Replace tensors without elements by constants in front of an op. Whether there are any."""
-        shapes = {v: shape_of(v) for v in values if opview.is_used(v)}
-        empty = [v for v, s in shapes.items() if 0 in s.dims and s.is_static and s.is_addressable]
-        for value in empty:
-            shape = shape_of(value)
+        shapes = ((v, shape_of(v)) for v in values if opview.is_used(v))
+        empty = [(v, s) for v, s in shapes if 0 in s.dims and s.is_static and s.is_addressable]
+        for value, shape in empty:
             constant = builder_before(op, self.note).constant(np.empty(shape.static, shape.dtype.numpy))
             self.replace(value, constant.value)
         return bool(empty)

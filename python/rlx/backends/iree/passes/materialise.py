@@ -33,7 +33,11 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
 
     def apply(self, module: Any) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
-        materialised = [op for op in loops if _is_used_by_several_products(op) or _gives_several_elements(op)]
+        materialised = [
+            op
+            for op in filter(is_elementwise, loops)
+            if _is_used_by_several_products(op) or _gives_several_elements(op.results[0])
+        ]
         if any(_is_complex(value) for op in loops for value in (*op.operands, *op.results)):
             materialised += [op for op in loops if _meets_complex_numbers(op)]
         reads = [
@@ -60,26 +64,24 @@ def _is_within(op: Any, outer: Any) -> bool:
 
 
 def _is_used_by_several_products(op: Any) -> bool:
-    """Whether an op is an expensive function of one tensor, and several products use its result.
+    """Whether an elementwise op is an expensive function of one tensor, and several products use its result.
 
     For example, in the training of a feed-forward layer, a GELU would be computed for the product of the forward pass and again
     for the gradient of the weight.
     """
-    if not is_elementwise(op) or len(op.operands) != 2 or _is_complex(op.results[0]):
+    if len(op.operands) != 2 or _is_complex(op.results[0]):
         return False
     names = (inner.operation.name for inner in op.regions[0].blocks[0].operations)
     expensive = any(name.startswith("math.") and name not in _CHEAP for name in names)
     return expensive and len(_products_of(op.results[0])) > 1
 
 
-def _gives_several_elements(op: Any) -> bool:
-    """Whether several slices take single elements of the result of an elementwise op.
+def _gives_several_elements(value: Any) -> bool:
+    """Whether several slices take single elements of a tensor.
 
-    The compiler does not end where they are fused into a kernel that broadcasts both.
+    The compiler does not end where they, and the op that computes the tensor, are fused into a kernel that broadcasts them.
     """
-    if not is_elementwise(op):
-        return False
-    slices = [use.owner.operation for use in op.results[0].uses if use.owner.name == "tensor.extract_slice"]
+    slices = [use.owner.operation for use in value.uses if use.owner.name == "tensor.extract_slice"]
     return sum(all(n == 1 for n in taken.results[0].type.shape) for taken in slices) > 1
 
 

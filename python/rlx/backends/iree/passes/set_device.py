@@ -24,7 +24,7 @@ class SetDevice(IreePass, name="rlx-iree-set-device"):
         module.operation.attributes["hal.device.targets"] = self._parsed()
 
     def _parsed(self) -> Any:
-        hint = """give one, such as targets="[#hal.device.target<vulkan>]\""""
+        hint = 'give one, such as targets="[#hal.device.target<vulkan>]"'
         if not self.targets:  # MLIR's parser crashes on nothing
             raise PassError("targets is empty, and an attribute is expected", hint=hint)
         try:
