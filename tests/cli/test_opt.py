@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -80,38 +79,6 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
         process.stdin.close()
         assert process.stderr.read() == ""
         assert process.wait(timeout=60) == 141
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no sh")
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [pytest.param(">/dev/full", "No space left", marks=pytest.mark.skipif(sys.platform != "linux", reason="no such device")),
-     (">&-", "standard output is closed")],
-)  # fmt: skip
-@pytest.mark.parametrize(
-    "call",
-    [
-        "rlx.cli.opt",
-        "rlx.cli.opt --help",
-        "rlx.cli.main compile - --emit=lir -o -",
-        "rlx.cli.main run - --input=x=4xf32=0",
-    ],
-)
-def test_a_result_that_cannot_be_written_is_an_error_of_the_user(call: str, output: str, said: str) -> None:
-    text = 'func.func @f(%x: tensor<4xf32> {rlx.name = "x"}) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n'
-    command = ["sh", "-c", f"'{sys.executable}' -m {call} {output}"]
-    done = subprocess.run(command, input=text, stderr=subprocess.PIPE, text=True, check=False, timeout=300)
-    assert done.returncode == 1
-    assert re.fullmatch(rf"rlx(-opt)?: error: .*{said}.*(\n.*(hint|note): .*)?\n", done.stderr), done.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no sh")
-@pytest.mark.parametrize("call", ["rlx.cli.opt", "rlx.cli.main inspect -", "rlx.cli.main run -"])
-def test_standard_input_may_be_closed(call: str) -> None:
-    command = ["sh", "-c", f"'{sys.executable}' -m {call} <&-"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 1 and not done.stdout
-    assert re.fullmatch(r"rlx(-opt)?: error: standard input is closed\n.*(hint|note): .*\n", done.stderr), done.stderr
 
 
 def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:

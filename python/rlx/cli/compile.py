@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.backends.flags import declared
-from rlx.cli.display import Steps, say
+from rlx.cli.display import Steps
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
+from rlx.cli.streams import say, write
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
@@ -142,7 +143,7 @@ def add_level(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.files import read_graph, standard_output, write_output
+    from rlx.cli.files import read_graph, write_output
     from rlx.ir.errors import Error
 
     if arguments.report:
@@ -160,7 +161,7 @@ def run(arguments: argparse.Namespace) -> int:
         read_graph(arguments.file, arguments.function, arguments.bind), arguments.target, arguments
     )
     if arguments.dump_pipeline:
-        standard_output().write(compilation.pipeline_text + "\n")
+        write(compilation.pipeline_text + "\n")
     elif arguments.emit in _CODE:
         _write_code(compilation, arguments, started)
     else:

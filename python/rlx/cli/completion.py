@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from rlx.cli.files import standard_output
 from rlx.cli.opt_flags import FLAGS
 from rlx.cli.opt_flags import PROGRAM as RLX_OPT
+from rlx.cli.streams import write
 from rlx.ir.packages import required
 
 SHELLS = ("bash", "zsh", "fish")
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     both = ("rlx", RLX_OPT) if arguments.shell == "bash" else ("rlx",)
     for program in both if arguments.program is None else (arguments.program,):
-        standard_output().write(script(program, arguments.shell) + "\n")
+        write(script(program, arguments.shell) + "\n")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from rlx.cli.display import say
+from rlx.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

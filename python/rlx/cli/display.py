@@ -1,10 +1,8 @@
-"""The output of the commands: any text on any terminal, and the progress of slow steps."""
+"""The progress of slow steps."""
 
 from __future__ import annotations
 
-import codecs
 import contextlib
-import io
 import sys
 import threading
 import time
@@ -15,8 +13,6 @@ from rlx.ir.printable import printable
 
 _SPINNER = "|/-\\"
 _FRAME_SECONDS = 0.1
-# Replacements for terminals without Unicode; all other characters are shown as their number.
-_ASCII = {"…": "...", "–": "-", "—": "-", "×": "x", "µ": "u", "²": "^2", "≤": "<=", "≥": ">=", "→": "->", "·": "*"}
 
 
 class Steps:
@@ -66,29 +62,3 @@ class Steps:
     def _show(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
-
-
-def say(text: str, *, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Print text for readers, with escapes for what a name of a file must not do to a terminal.
-
-    Args:
-        text: The text.
-        stream: Where to; standard output when absent.
-        end: What follows it.
-    """
-    print(printable(text), end=end, file=stream)
-
-
-def show_any_text() -> None:
-    """Write characters that the encoding of standard output or error lacks in ASCII, instead of failing."""
-    codecs.register_error("rlx.ascii", _in_ascii)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="rlx.ascii")
-
-
-def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
-    assert isinstance(problem, UnicodeEncodeError)
-    missing = problem.object[problem.start : problem.end]
-    replacements = (_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing)
-    return "".join(replacements), problem.end

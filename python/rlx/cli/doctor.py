@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 
-from rlx.cli.display import Steps, say
+from rlx.cli.display import Steps
+from rlx.cli.streams import say
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.cli.display import Steps, say
+from rlx.cli.display import Steps
+from rlx.cli.streams import say
 
 _NUMBERS_SHOWN = 6
 _TEXT_SHOWN = 60
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _texts(words: Sequence[str]) -> list[str]:
-    from rlx.cli.files import standard_input
+    from rlx.cli.streams import standard_input
     from rlx.ir.errors import Error
 
     texts: list[str] = []

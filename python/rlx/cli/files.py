@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.streams import standard_input, write
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
@@ -122,44 +123,11 @@ def write_output(path: str, data: bytes) -> None:
     """Write the output of a command: to standard output for `-`, else to a file, completely or not at all.
 
     Raises:
-        Error: The file cannot be written, or standard output is closed.
+        Error: The file or standard output cannot be written.
     """
     from rlx.ir.files import write_atomically
 
     if path != "-":
         write_atomically(path, data)
         return
-    output = standard_output()
-    binary = getattr(output, "buffer", None)
-    if binary is None:
-        output.write(data.decode())
-    else:
-        output.flush()
-        binary.write(data)
-    output.flush()
-
-
-def standard_input() -> TextIO:
-    """The stream that a command reads where it is given no file.
-
-    Raises:
-        Error: The program was started without one.
-    """
-    return _open_stream(sys.stdin, "standard input", "give the path of a file")
-
-
-def standard_output() -> TextIO:
-    """The stream for results that are not written to a file.
-
-    Raises:
-        Error: The program was started without one.
-    """
-    return _open_stream(sys.stdout, "standard output", "write to a file with -o")
-
-
-def _open_stream(stream: TextIO | None, name: str, instead: str) -> TextIO:
-    from rlx.ir.errors import Error
-
-    if stream is None:
-        raise Error(f"{name} is closed", hint=f"open it, or {instead}")
-    return stream
+    write(data)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.compile import add_bind, add_level, bindings
-from rlx.cli.display import say
 from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
+from rlx.cli.streams import say
 from rlx.ir.printable import printable
 from rlx.report.text import wrapped
 

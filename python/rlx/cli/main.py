@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
-from rlx.cli.display import say, show_any_text
+from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
 from rlx.report.text import table
 from rlx.version import __version__
 
@@ -27,7 +27,6 @@ COMMANDS = {
     "doctor": "check this installation",
     "completion": "print a script with which bash, zsh or fish completes rlx and rlx-opt",
 }
-BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Mistakes of the user go to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
     """
-    show_any_text()
+    prepare_streams()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
@@ -43,9 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return interrupted()
     except BrokenPipeError:
-        # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return reader_has_gone()
     except Exception as problem:
         from rlx.ir.errors import Error
 
@@ -86,8 +83,7 @@ def _run(argv: Sequence[str]) -> int:
 
         load(arguments.load)
     code = module.run(arguments)
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    flush()
     return code
 
 

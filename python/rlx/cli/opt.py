@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
-from rlx.cli.display import say, show_any_text
 from rlx.cli.extensions import load
-from rlx.cli.files import output_file, standard_input, standard_output, write_output
+from rlx.cli.files import output_file, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
+from rlx.cli.streams import prepare_streams, reader_has_gone, say, standard_input, write
 from rlx.ir.errors import Error
 from rlx.report.text import table
 from rlx.version import __version__
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 # Only the modules that --version and --help need are imported above: MLIR is loaded when there is something to do.
 _MARKER = "// -----"
-BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, or 1 after an error."""
-    show_any_text()
+    prepare_streams()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
     except CommandLineError as problem:
@@ -45,9 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return interrupted()
     except BrokenPipeError:
-        # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return reader_has_gone()
     except Exception as problem:
         if os.environ.get("RLX_TRACEBACK"):
             raise
@@ -64,23 +61,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     settings = parse(argv)
     if settings.has("help"):
-        _print(help_text())
+        write(help_text())
     elif settings.has("version"):
-        _print(f"rlx-opt {__version__}\n")
+        write(f"rlx-opt {__version__}\n")
     elif settings.has("list-passes"):
         load(settings.load)
-        _print(passes_text(mlir=settings.values["list-passes"] == "all"))
+        write(passes_text(mlir=settings.values["list-passes"] == "all"))
     else:
         heed_interrupts()
         output_file(settings.values.get("o") or "-")
         return Run(settings).run()
     return 0
-
-
-def _print(text: str) -> None:
-    output = standard_output()
-    output.write(text)
-    output.flush()
 
 
 def passes_text(*, mlir: bool) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.display import say
 from rlx.cli.opt_flags import PROGRAM, Settings
 from rlx.cli.pairs import size_of
+from rlx.cli.streams import say
 from rlx.ir.errors import Error
 from rlx.ir.printable import printable
 

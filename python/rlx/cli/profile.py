@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 
 from rlx.cli.compile import add_compile_options, compilation_of
-from rlx.cli.display import Steps, say
+from rlx.cli.display import Steps
 from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
+from rlx.cli.streams import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.cli.display import say
 from rlx.cli.files import output_file
+from rlx.cli.streams import say
 
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph

@@ -18,8 +18,9 @@ import numpy as np
 
 from rlx.cli import ended_by_interrupts
 from rlx.cli.compile import add_compile_options, compilation_of, compiled
-from rlx.cli.display import Steps, say
+from rlx.cli.display import Steps
 from rlx.cli.names import DEVICES
+from rlx.cli.streams import say, standard_output
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.files import read_program, standard_output
+    from rlx.cli.files import read_program
     from rlx.cli.values import named_arrays
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph

@@ -12,9 +12,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from rlx.cli.compile import add_compile_options, bindings
-from rlx.cli.display import say
 from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
+from rlx.cli.streams import say
 
 if TYPE_CHECKING:
     from rlx.report.tuning import Trial
