@@ -32,6 +32,11 @@ class FloatFormat:
     special: Special = "ieee"
     signed: bool = True
 
+    @property
+    def has_zero(self) -> bool:
+        """Whether 0 is a number of the format; if not, all are powers of two."""
+        return self.mantissa > 0
+
 
 @dataclass(frozen=True, slots=True)
 class DTypeRow:
@@ -49,6 +54,10 @@ class DTypeRow:
         safetensors: The name in safetensors; empty if that format lacks the dtype.
         float_format: The bits of a float.
         stablehlo: The version of StableHLO that added the dtype; empty if the oldest version that is written has it.
+        dlpack: DLPack's code of a float that is none of IEEE 754's; other dtypes have the code of their family.
+
+    Raises:
+        ValueError: No layer holds such elements: wider than 64 bits, or of a width that fills no byte when packed.
     """
 
     name: str
@@ -61,6 +70,12 @@ class DTypeRow:
     safetensors: str = ""
     float_format: FloatFormat | None = None
     stablehlo: str = ""
+    dlpack: int | None = None
+
+    def __post_init__(self) -> None:
+        bits = self.bits // 2 if self.kind == "complex" else self.bits
+        if bits not in (2, 4, 8, 16, 32, 64):
+            raise ValueError(f"{self.name}: numbers of {bits} bits: 2, 4, 8, 16, 32 and 64 are stored")
 
 
 def _float(
@@ -72,15 +87,16 @@ def _float(
     storage: bool = False,
     safetensors: str = "",
     stablehlo: str = "",
+    dlpack: int | None = None,
 ) -> DTypeRow:
     mlir = f"f{name[1:].upper()}" if storage else name
-    return DTypeRow(name, "float", bits, mlir, numpy_name, compute, storage, safetensors, layout, stablehlo)
+    return DTypeRow(name, "float", bits, mlir, numpy_name, compute, storage, safetensors, layout, stablehlo, dlpack)
 
 
 ROWS: tuple[DTypeRow, ...] = (
     _float("f32", 32, "float32", FloatFormat(8, 23, 127), safetensors="F32"),
     _float("f16", 16, "float16", FloatFormat(5, 10, 15), compute="f32", safetensors="F16"),
-    _float("bf16", 16, "bfloat16", FloatFormat(8, 7, 127), compute="f32", safetensors="BF16"),
+    _float("bf16", 16, "bfloat16", FloatFormat(8, 7, 127), compute="f32", safetensors="BF16", dlpack=4),
     _float("f64", 64, "float64", FloatFormat(11, 52, 1023), safetensors="F64"),
     DTypeRow("i8", "signed", 8, "i8", "int8", safetensors="I8"),
     DTypeRow("i16", "signed", 16, "i16", "int16", safetensors="I16"),
@@ -93,17 +109,25 @@ ROWS: tuple[DTypeRow, ...] = (
     DTypeRow("bool", "bool", 8, "i1", "bool", safetensors="BOOL"),
     DTypeRow("c64", "complex", 64, "complex<f32>", "complex64", safetensors="C64"),
     DTypeRow("c128", "complex", 128, "complex<f64>", "complex128"),
-    _float("f8e4m3fn", 8, "float8_e4m3fn", FloatFormat(4, 3, 7, "fn"), "f32", True, "F8_E4M3"),
-    _float("f8e5m2", 8, "float8_e5m2", FloatFormat(5, 2, 15), "f32", True, "F8_E5M2"),
-    _float("f8e4m3fnuz", 8, "float8_e4m3fnuz", FloatFormat(4, 3, 8, "fnuz"), "f32", True, "F8_E4M3FNUZ"),
-    _float("f8e5m2fnuz", 8, "float8_e5m2fnuz", FloatFormat(5, 2, 16, "fnuz"), "f32", True, "F8_E5M2FNUZ"),
-    _float("f8e4m3b11fnuz", 8, "float8_e4m3b11fnuz", FloatFormat(4, 3, 11, "fnuz"), "f32", True),
-    _float("f8e4m3", 8, "float8_e4m3", FloatFormat(4, 3, 7), "f32", True, stablehlo="1.7.0"),
-    _float("f8e3m4", 8, "float8_e3m4", FloatFormat(3, 4, 3), "f32", True, stablehlo="1.7.0"),
+    _float("f8e4m3fn", 8, "float8_e4m3fn", FloatFormat(4, 3, 7, "fn"), "f32", True, "F8_E4M3", dlpack=10),
+    _float("f8e5m2", 8, "float8_e5m2", FloatFormat(5, 2, 15), "f32", True, "F8_E5M2", dlpack=12),
+    _float("f8e4m3fnuz", 8, "float8_e4m3fnuz", FloatFormat(4, 3, 8, "fnuz"), "f32", True, "F8_E4M3FNUZ", dlpack=11),
+    _float("f8e5m2fnuz", 8, "float8_e5m2fnuz", FloatFormat(5, 2, 16, "fnuz"), "f32", True, "F8_E5M2FNUZ", dlpack=13),
+    _float("f8e4m3b11fnuz", 8, "float8_e4m3b11fnuz", FloatFormat(4, 3, 11, "fnuz"), "f32", True, dlpack=9),
+    _float("f8e4m3", 8, "float8_e4m3", FloatFormat(4, 3, 7), "f32", True, stablehlo="1.7.0", dlpack=8),
+    _float("f8e3m4", 8, "float8_e3m4", FloatFormat(3, 4, 3), "f32", True, stablehlo="1.7.0", dlpack=7),
     _float(
-        "f8e8m0fnu", 8, "float8_e8m0fnu", FloatFormat(8, 0, 127, "fn", signed=False), "f32", True, "F8_E8M0", "1.8.0"
+        "f8e8m0fnu",
+        8,
+        "float8_e8m0fnu",
+        FloatFormat(8, 0, 127, "fn", signed=False),
+        "f32",
+        True,
+        "F8_E8M0",
+        "1.8.0",
+        14,
     ),
-    _float("f4e2m1fn", 4, "float4_e2m1fn", FloatFormat(2, 1, 1, "finite"), "f32", True, "F4", "1.8.0"),
+    _float("f4e2m1fn", 4, "float4_e2m1fn", FloatFormat(2, 1, 1, "finite"), "f32", True, "F4", "1.8.0", 17),
     DTypeRow("i4", "signed", 4, "i4", "int4", "i8", storage=True),
     DTypeRow("u4", "unsigned", 4, "ui4", "uint4", "u8", storage=True),
     DTypeRow("i2", "signed", 2, "i2", "int2", "i8", storage=True),

@@ -22,27 +22,9 @@ _LONGEST = (1 << 63) - 1
 # Devices whose memory the CPU reads: itself, pinned memory of CUDA and ROCm, and managed memory.
 _READABLE = (1, 3, 11, 13)
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
-_CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}
-_NAMED_CODES = {
-    "bf16": 4,
-    "f8e3m4": 7,
-    "f8e4m3": 8,
-    "f8e4m3b11fnuz": 9,
-    "f8e4m3fn": 10,
-    "f8e4m3fnuz": 11,
-    "f8e5m2": 12,
-    "f8e5m2fnuz": 13,
-    "f8e8m0fnu": 14,
-    "f4e2m1fn": 17,
-}
-_NAMES = {
-    0: "int",
-    1: "uint",
-    2: "float",
-    3: "opaque handle",
-    4: "bfloat",
-    5: "complex",
-    6: "bool",
+_FAMILIES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # of floats, those of IEEE 754
+# Names of codes for messages, also of those that no dtype has.
+_CODE_NAMES = {0: "int", 1: "uint", 2: "float", 3: "opaque handle", 4: "bfloat", 5: "complex", 6: "bool"} | {
     15: "f6e2m3fn",
     16: "f6e3m2fn",
 }
@@ -50,10 +32,11 @@ _NAMES = {
 
 def code_of(kind: DType) -> tuple[int, int]:
     """DLPack's code of a dtype, and its bits."""
-    return _NAMED_CODES.get(kind.name, _CODES[kind.kind]), kind.bits
+    return _FAMILIES[kind.kind] if kind.dlpack is None else kind.dlpack, kind.bits
 
 
-_KINDS = {code_of(kind): kind for kind in DTYPES}
+_DTYPE_OF_CODE = {code_of(kind): kind for kind in DTYPES}
+assert len(_DTYPE_OF_CODE) == len(DTYPES), "a float of a format of its own lacks DLPack's code"
 
 
 class _Device(ctypes.Structure):
@@ -92,11 +75,11 @@ class _Versioned(ctypes.Structure):
 
 
 _STRUCTURES: dict[bytes, type[_Managed] | type[_Versioned]] = {b"dltensor_versioned": _Versioned, b"dltensor": _Managed}
-_USED = {name: b"used_" + name for name in _STRUCTURES}
+_CONSUMED = {name: b"used_" + name for name in _STRUCTURES}
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Python's C interface, of its own so that nobody else sets its types."""
+    """A function of Python's C interface, in a private handle: types set on functions of `ctypes.pythonapi` are shared."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -105,7 +88,7 @@ _pointer = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ct
 _set_name = _python("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
-for _name in _USED.values():  # a capsule refers to its name, and may outlive this module
+for _name in _CONSUMED.values():  # a capsule refers to its name, and may outlive this module
     _python("Py_IncRef", None, ctypes.py_object)(_name)
 
 
@@ -148,7 +131,7 @@ def read(value: Any, what: str) -> np.ndarray:
     kind, interface = _described(managed.tensor, what)
     interface["data"] = (interface["data"], not (is_versioned and not managed.flags & _READ_ONLY))
     # Errors above leave the tensor with the capsule, which gives it back. From here on it is ours.
-    _set_name(capsule, _USED[name])
+    _set_name(capsule, _CONSUMED[name])
     memory = _Memory(address, managed.deleter, interface)
     source: Any = memory if prod(interface["shape"]) else np.empty(interface["shape"], interface["typestr"])
     array: np.ndarray = np.asarray(source)  # without elements there may be no address
@@ -186,8 +169,8 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _kind_of(element: _Element, what: str) -> DType:
-    name = f"{_NAMES.get(element.code, f'code {element.code}')} of {element.bits} bits"
-    kind = _KINDS.get((element.code, element.bits))
+    name = f"{_CODE_NAMES.get(element.code, f'code {element.code}')} of {element.bits} bits"
+    kind = _DTYPE_OF_CODE.get((element.code, element.bits))
     if kind is None:
         raise Error(f"{what} has elements of DLPack that RLX lacks: {name}", hint="cast it to a dtype of RLX first")
     if kind.packed:

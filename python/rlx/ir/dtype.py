@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
@@ -36,6 +36,7 @@ class DType:
         storage: Whether it only stores numbers: arithmetic is done in `compute`, between casts.
         float_format: The bits of a float; None for other kinds.
         safetensors: The name in files of safetensors; empty if that format lacks the dtype.
+        dlpack: DLPack's code of a float that is none of IEEE 754's.
     """
 
     name: str
@@ -47,14 +48,13 @@ class DType:
     storage: bool
     float_format: FloatFormat | None
     safetensors: str
+    dlpack: int | None
 
     @classmethod
     def of(cls, row: DTypeRow) -> DType:
         """The dtype that a row of the table describes."""
-        size = max(1, row.bits // 8)
-        return cls(
-            row.name, row.kind, row.bits, size, row.mlir, row.numpy_name, row.storage, row.float_format, row.safetensors
-        )
+        own = {field.name: getattr(row, field.name) for field in fields(cls) if field.name != "itemsize"}
+        return cls(itemsize=max(1, row.bits // 8), **own)
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
@@ -98,9 +98,14 @@ class DType:
         return -(-count * self.bits // 8)
 
     @property
+    def has_zero(self) -> bool:
+        """Whether 0 is one of its values: it is in all dtypes but floats that are powers of two."""
+        return self.float_format is None or self.float_format.has_zero
+
+    @property
     def part(self) -> DType:
         """The dtype of the real and the imaginary part of a complex dtype; other dtypes are their own part."""
-        return {"c64": f32, "c128": f64}.get(self.name, self)
+        return _BY_MLIR[self.mlir.removeprefix("complex<").removesuffix(">")]
 
     @property
     def complex(self) -> DType:
@@ -180,9 +185,24 @@ def _finfo(x: DType) -> Any:
 DTYPES: tuple[DType, ...] = tuple(DType.of(row) for row in ROWS)
 _COMPUTE: dict[str, str] = {row.name: row.compute for row in ROWS}
 
-(f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, c64, c128) = DTYPES[:15]
-(f8e4m3fn, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, f8e4m3b11fnuz, f8e4m3, f8e3m4, f8e8m0fnu, f4e2m1fn) = DTYPES[15:24]
-(i4, u4, i2, u2) = DTYPES[24:]
+BY_NUMPY_NAME: dict[str, DType] = {d.numpy_name: d for d in DTYPES}
+_BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | BY_NUMPY_NAME
+_BY_NAME["bool_"] = _BY_NAME["bool"]
+_BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
+assert len(_BY_MLIR) == len(BY_NUMPY_NAME) == len(DTYPES), "two dtypes have the same name"
+
+# Those that the code names. `__getattr__` gives all others by their names.
+f32, f16, bf16, f64 = (_BY_NAME[name] for name in ("f32", "f16", "bf16", "f64"))
+i8, i16, i32, i64 = (_BY_NAME[name] for name in ("i8", "i16", "i32", "i64"))
+u8, u16, u32, u64 = (_BY_NAME[name] for name in ("u8", "u16", "u32", "u64"))
+bool_, c64, c128 = (_BY_NAME[name] for name in ("bool", "c64", "c128"))
+
+
+def __getattr__(name: str) -> DType:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
 
 # Names of dtypes by group, for samples of ops.
 FLOATS, INTEGERS, COMPLEXES, STORAGE = (GROUPS[group] for group in ("floats", "integers", "complexes", "storage"))
@@ -190,11 +210,8 @@ REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEXES)
 ARITHMETIC = (*NUMBERS, "bool")
 EVERY = (*ARITHMETIC, *STORAGE)
-WITH_ZERO = tuple(name for name in EVERY if name != "f8e8m0fnu")  # which has powers of two only
+WITH_ZERO = tuple(name for name in EVERY if _BY_NAME[name].has_zero)
 
-BY_NUMPY_NAME: dict[str, DType] = {d.numpy_name: d for d in DTYPES}
-_BY_NAME: dict[str, DType] = {d.name: d for d in DTYPES} | BY_NUMPY_NAME | {"bool_": bool_}
-_BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
 _WIDE = frozenset({f64, i64, u64, c128})  # numbers of which f32 loses digits that a wider float keeps
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 _ABSTRACT: tuple[type, ...] = (

@@ -30,7 +30,7 @@ class Pad(Card, op="pad"):
         for amount, message in _requirements(x, low, high, mode):
             if type(amount) is int and amount < 0:
                 raise ShapeError(message)
-        if mode == "constant" or x.dtype.name in WITH_ZERO:
+        if mode == "constant" or x.dtype.has_zero:
             _check_value(value, x)
         return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
 
@@ -230,7 +230,7 @@ class Triangular(Card, op="triangular"):
     def infer(self, x: Shape, *, upper: bool, diagonal: int) -> Shape:
         if x.rank < 2:
             raise ShapeError(f"expected matrices […, M, N], got {x}")
-        if x.dtype.name not in WITH_ZERO:
+        if not x.dtype.has_zero:
             raise ShapeError(f"{x.dtype.name} has no zero for the elements outside of the triangle")
         return x
 
