@@ -148,7 +148,7 @@ def test_constants_are_held_to_their_inputs() -> None:
     graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", [whole], [onnx.ValueInfoProto(name="y")])
     of_integers = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString()
     for written in ([1, 2.5], [1, 1e30], [1, 2**70]):
-        with pytest.raises(rlx.ShapeError, match=r"expected \[2\] of int64"):
+        with pytest.raises(rlx.Error, match=r"constants: input 'x' is i64: .* does not fit i64"):
             rlx.from_onnx(of_integers, constants={"x": written})
     with pytest.raises(rlx.ShapeError, match=r"expected \[2, 4\]"):
         rlx.from_onnx(data, sizes={"n": 4}, constants={"x": np.ones((2, 3), np.float32)})

@@ -250,6 +250,15 @@ def dtype(x: object) -> DType:
     raise Error(f"{described} is not one of the dtypes {listed(d.name for d in DTYPES)}{meant}", hint=hint)
 
 
+def family(array_dtype: np.dtype[Any]) -> str:
+    """The `DType.kind` of a dtype of an array, empty for strings, objects and records.
+
+    NumPy's own `kind` is "V" for nearly all dtypes of ml_dtypes, and "f" for one.
+    """
+    known = BY_NUMPY_NAME.get(array_dtype.name)
+    return known.kind if known is not None else {"f": "float", "c": "complex"}.get(array_dtype.kind, "")
+
+
 def _name_of(x: object) -> str | None:
     """The name of a dtype, as in NumPy, that a user gives in any form; None if it is nothing of that kind."""
     if isinstance(x, str):
@@ -274,6 +283,7 @@ def _is_concrete(kind: type) -> bool:
 
 # By prefixes of the name in NumPy; the first entry with a matching prefix applies.
 _HINTS = (
+    (("int128", "uint128"), "cast it to i64 or f64"),
     (("int1",), "cast it to i2 or bool"),
     (("uint1",), "cast it to u2 or bool"),
     (("float128", "float96", "longdouble"), "cast it to f64"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_numbers
-from rlx.ir.dtype import DType, i64, shown_number
+from rlx.ir.dtype import BY_NUMPY_NAME, DType, i64, shown_number
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_integer, is_truth_value
 from rlx.ir.short import shown
@@ -25,7 +25,7 @@ def fitted(value: object, kind: DType) -> np.ndarray:
     if _is_plain_number_in_range(value, kind):
         return np.array(value).astype(kind.numpy)
     array = as_numbers(value, "the value")
-    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize <= 2:  # a dtype of ml_dtypes
+    if array.dtype.name in BY_NUMPY_NAME and array.dtype.kind not in "biufc":  # a dtype of ml_dtypes
         array = array.astype(np.float32)
     integers = array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat)  # integers of more than 64 bits
     if array.dtype.kind not in "biufc" and not integers:

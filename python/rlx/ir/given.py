@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import DType, family
 from rlx.ir.errors import Error
 from rlx.ir.fitting import fitted
 from rlx.ir.guards import is_sequence
 
-# For values of rank 0: the kinds of NumPy's dtypes that a kind of dtype may stand for, if it has the value.
-_TAKEN = {"bool": "b", "signed": "biu", "unsigned": "biu", "float": "biuf", "complex": "biufc"}
+# Families in an order in which a value of rank 0 may be given for an argument of a later one, if that has the value.
+_ORDER = {"bool": 0, "signed": 1, "unsigned": 1, "float": 2, "complex": 3}
 
 
 def given_array(value: object, kind: DType, what: str) -> np.ndarray:
@@ -39,7 +39,7 @@ def given_array(value: object, kind: DType, what: str) -> np.ndarray:
     if is_written(value):
         return _written(value, kind, what)
     array = as_array(with_dtype(value, kind), what)
-    if array.ndim == 0 and array.dtype != kind.numpy and array.dtype.kind in _TAKEN.get(kind.kind, ""):
+    if array.ndim == 0 and array.dtype != kind.numpy and _ORDER.get(family(array.dtype), 4) <= _ORDER[kind.kind]:
         return _exact(array, kind)
     return array
 
@@ -70,9 +70,14 @@ def _exact(array: np.ndarray, kind: DType) -> np.ndarray:
         converted = fitted(array, kind)
     except Error:
         return array
-    with np.errstate(all="ignore"):
-        is_same = converted.astype(array.dtype) == array or (array != array).all()
-    return converted if is_same else array
+    number = _number(array)
+    return converted if number != number or _number(converted) == number else array
+
+
+def _number(array: np.ndarray) -> int | float | complex:
+    """A value of rank 0 in Python, which compares numbers of all kinds exactly."""
+    number = {"float": float, "complex": complex}.get(family(array.dtype), int)
+    return number(array[()])
 
 
 def _written(value: object, kind: DType, what: str) -> np.ndarray:

@@ -13,7 +13,7 @@ from rlx.ir import opview
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr, maximum, product
-from rlx.ir.dtype import i32, i64, u32, u64
+from rlx.ir.dtype import family, i32, i64, u32, u64
 from rlx.ir.eager import EagerTensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.short import shown
@@ -91,11 +91,11 @@ def entry_of(value: Any) -> Any:
         array = array.astype(np.int64)  # a list without elements has no dtype
     if array.dtype.kind == "b" and not array.ndim:
         raise ShapeError("a boolean is no index, only arrays of booleans are", hint="choose with g.where")
-    if array.dtype.kind not in "iub":
+    if family(array.dtype) not in ("signed", "unsigned", "bool"):
         raise ShapeError(
             f"an index is an integer, a slice, None, ..., or an array or tensor of integers, not {value!r:.60}"
         )
-    return array
+    return array if array.dtype.kind in "iub" else array.astype(np.int64)  # packed integers are none to NumPy
 
 
 def _plain(value: Any) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx.backends.stages import graph_of
 from rlx.ir.calls import answered
+from rlx.ir.dtype import family
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.guards import is_integer, is_real
@@ -216,7 +217,7 @@ class _Cosine:
 
 
 def _likeness(wanted: np.ndarray, got: np.ndarray) -> float:
-    if wanted.dtype.kind != "f":
+    if family(wanted.dtype) != "float":
         return float(np.mean(wanted == got)) if wanted.size else 1.0
     first, second = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))

@@ -11,6 +11,7 @@ from rlx.backends.stages import graph_of
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.calls import answered
+from rlx.ir.dtype import family
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate, evaluate_op
 from rlx.ir.graph import Graph
@@ -107,7 +108,7 @@ def check_batch(batch: Any, number: int) -> None:
         raise Error(f"batch {number} must be a mapping of input names to arrays, got {type(batch).__name__}", hint=hint)
     for name, value in batch.items():
         array = np.asarray(value)
-        if array.dtype.kind == "f" and not finite(array):
+        if family(array.dtype) == "float" and not finite(array):
             raise Error(f"batch {number}: input '{name}' holds NaN or infinity")
         if array.size == 0:
             raise Error(f"batch {number}: input '{name}' is empty")

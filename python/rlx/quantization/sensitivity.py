@@ -12,6 +12,7 @@ from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.calls import answered
+from rlx.ir.dtype import family
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
@@ -179,7 +180,8 @@ class _Measure:
     def _run(self, batch: Mapping[str, Any], rounded: Sequence[str]) -> list[np.ndarray]:
         switches = np.array([name in rounded for name in self._names])
         results = self._call({**batch, _SWITCHES: switches})
-        return [r.astype(np.float64).reshape(-1, r.shape[-1] if r.ndim else 1) for r in results if r.dtype.kind == "f"]
+        floats = [r.astype(np.float64) for r in results if family(r.dtype) == "float"]
+        return [r.reshape(-1, r.shape[-1] if r.ndim else 1) for r in floats]
 
     def of(self, rounded: Sequence[str]) -> tuple[float, float]:
         """The least cosine of a row, and the relative error of all."""

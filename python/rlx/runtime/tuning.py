@@ -22,6 +22,7 @@ from rlx.backends.hashes import fingerprint
 from rlx.backends.registry import backend_of, runtime_of, target_of
 from rlx.ir.cached_property import cached_property
 from rlx.ir.dim import TYPICAL_SIZE
+from rlx.ir.dtype import family
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import collect_arguments, evaluate
 from rlx.ir.graph import Graph
@@ -249,7 +250,7 @@ def _expected(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray]
 
 def _scaled(weight: np.ndarray) -> np.ndarray:
     """Random weights, so small that a deep network neither overflows nor makes much of rounding."""
-    if weight.dtype.kind in "iub" or weight.ndim < 2:
+    if family(weight.dtype) not in ("float", "complex") or weight.ndim < 2:
         return weight
     return np.asarray(weight / math.sqrt(max(1, weight.size // max(1, weight.shape[-1]))), weight.dtype)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rlx.ir.costs import Costs
+from rlx.ir.dtype import DTYPES, f64
 from rlx.ir.errors import CompileError
 
 NAME = "tpu"
@@ -84,8 +85,8 @@ def _pipeline(arch: str) -> str:
     return to_lir(CheckLir("rlx-to-stablehlo", unsupported_dtypes=LACKS, target=NAME, arch=arch))
 
 
-# f64 is two floats of f32 there, of the range of f32: that is no f64.
-LACKS = ("f64",)
+# f64 is two floats of f32 there, of the range of f32: that is no f64. Nor are there complex numbers of it.
+LACKS = tuple(kind.name for kind in DTYPES if kind.part is f64)
 
 
 def target_names() -> tuple[str, ...]:

@@ -17,7 +17,9 @@ from rlx.ir import dim
 from rlx.ir.arrays import as_numbers, is_written
 from rlx.ir.dim import Dim, DimExpr
 from rlx.ir.dim_text import CALLS
+from rlx.ir.dtype import dtype as rlx_dtype
 from rlx.ir.errors import Error, ParseError, ShapeError, UnsupportedError
+from rlx.ir.given import given_array
 
 
 class OpenSizes:
@@ -153,10 +155,8 @@ def _held(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) 
     """
     what = f"input '{name}'"
     array, dtype = as_numbers(value, what), model.dtype(declared.elem_type, what)
-    if is_written(value) and array.dtype.kind in "biuf":
-        with np.errstate(invalid="ignore", over="ignore"):
-            converted = array.astype(dtype)
-        array = converted if dtype.kind in "fcV" or np.array_equal(converted, array) else array
+    if is_written(value):
+        array = given_array(value, rlx_dtype(dtype), f"constants: {what}")
     dims: tuple[Dim, ...] | None = None
     if declared.HasField("shape"):
         dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(declared.shape.dim))

@@ -23,6 +23,7 @@ from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir import dim
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim
+from rlx.ir.dtype import family
 from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
@@ -60,7 +61,8 @@ class Value:
     def is_literal(self) -> bool:
         """Whether it is known, and no weight that might be trained."""
         return self.sizes is not None or (
-            self.known is not None and (self.weight is None or self.known.dtype.kind in "iub")
+            self.known is not None
+            and (self.weight is None or family(self.known.dtype) in ("bool", "signed", "unsigned"))
         )
 
     @property
@@ -148,7 +150,7 @@ class Scope:
             kind = "a sequence" if value.items is not None else "an optional value that is not there"
             raise UnsupportedError(f"{self.model.name}: {what} is {kind} where a tensor is expected")
         weight = value.weight
-        if weight is not None and (weight.dtype.kind == "f" or weight.nbytes > LARGEST_LITERAL):
+        if weight is not None and (family(weight.dtype) == "float" or weight.nbytes > LARGEST_LITERAL):
             name = (
                 weight.name if not any(p.name == weight.name for p in self.g.params) else self.g.new_name(weight.name)
             )

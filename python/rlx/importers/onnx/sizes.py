@@ -15,6 +15,7 @@ import numpy as np
 
 from rlx.ir import dim
 from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dtype import family
 
 # Which operands of an op hold what it moves; None for all.
 _MOVES: dict[str, tuple[int, ...] | None] = {
@@ -92,7 +93,7 @@ def compute(
             return None
         if op == "Cast":
             dtype = np.dtype(attributes["to"])
-            if dtype.kind not in "iuf":
+            if family(dtype) not in ("signed", "unsigned", "float"):
                 return None
         elif op in _COMPARISONS:
             dtype = np.dtype(bool)

@@ -73,7 +73,7 @@ def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
     """The operand as floats, and in f64."""
     x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
-        raise ShapeError("it takes real numbers, not c64")
+        raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
     return x, cast(b, x, f64)
 
 
@@ -248,7 +248,7 @@ def erfinv(b: Builder, x: Any) -> Tensor:
     """
     x = inexact(b, tensor_like(b, x, f32))
     if x.dtype.is_complex:
-        raise ShapeError("it takes real numbers, not c64")
+        raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
     y = x if x.dtype is f64 else cast(b, x, f32)
     size = b.abs(y)
     inside = size < 1

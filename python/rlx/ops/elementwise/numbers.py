@@ -25,7 +25,7 @@ def real(b: Builder, x: Any) -> Tensor:
     """
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
-        raise ShapeError("is not defined for c64")
+        raise ShapeError(f"is not defined for {x.dtype.name}")
     return x
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample, wide
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import FLOATS, DType, f32, i8, i32, u8
+from rlx.ir.dtype import FLOATS, DType, f32, family, i8, i32, u8
 from rlx.ir.errors import ShapeError
 from rlx.ir.fitting import fitted
 from rlx.ir.shape import Shape, as_dtype
@@ -60,6 +60,9 @@ def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
     return values if axis is None else along(b, values, axis, rank)
 
 
+_INTEGERS = ("signed", "unsigned")  # families
+
+
 def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
     """Scales or zero points as a user writes them: a tensor, a number for all positions, or a list.
 
@@ -73,7 +76,7 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str
         tensor = cast(b, tensor, kind)
     else:
         array = np.asarray(value)
-        if array.dtype.kind not in ("iuf" if kind.is_float else "iu"):
+        if family(array.dtype) not in (*_INTEGERS, *(("float",) if kind.is_float else ())):
             raise ShapeError(f"'{name}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
         if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
             raise ShapeError(f"'{name}' = {value!r:.60} does not fit {kind.name}")
@@ -90,7 +93,7 @@ def _check_positive(scale: Any) -> None:
     if isinstance(scale, Tensor):
         return
     array = np.asarray(scale)
-    if array.dtype.kind in "iuf":
+    if family(array.dtype) in (*_INTEGERS, "float"):
         with np.errstate(over="ignore"):
             rounded = array.astype(np.float32)
         if not np.all((rounded > 0) & np.isfinite(rounded)):
@@ -106,7 +109,7 @@ def _check_zero_point(zero_point: Any, kind: DType) -> None:
     if isinstance(zero_point, Tensor):
         return
     array = np.asarray(zero_point)
-    if array.dtype.kind in "iu" and not np.all((array >= kind.min) & (array <= kind.max)):
+    if family(array.dtype) in _INTEGERS and not np.all((array >= kind.min) & (array <= kind.max)):
         raise ShapeError(f"'zero_point' = {zero_point!r:.60} is outside {kind.name}: {kind.min} to {kind.max}")
 
 

@@ -292,7 +292,7 @@ def logcumsumexp(b: Builder, x: Any, axis: int = -1) -> Tensor:
     """
     x = inexact(b, tensor_like(b, x, f32))
     if x.dtype.is_complex:
-        raise ShapeError("it takes real numbers, not c64")
+        raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
     place, kind = axis_of(axis, x.rank), x.dtype
     x = widened(b, x)
     count = x.shape.dims[place]

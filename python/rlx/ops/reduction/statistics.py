@@ -20,7 +20,7 @@ from rlx.ops.surface import helper
 def _real(b: Builder, value: Any) -> Tensor:
     x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
-        raise ShapeError("it takes real numbers, not c64")
+        raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
     return x
 
 

@@ -5,6 +5,13 @@ A line is `names : call`, of names that have the same answer. `g` is a graph, or
 
 from __future__ import annotations
 
+from rlx.dialect.dtypes import ROWS
+
+
+def dtypes() -> dict[str, str]:
+    """The dtype of RLX for each name in NumPy or ml_dtypes."""
+    return {row.numpy_name: f"rlx.{'bool_' if row.kind == 'bool' else row.name}" for row in ROWS}
+
 
 def table(text: str) -> dict[str, str]:
     """The call for each name of a table.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.ops.vocabulary import table
+from rlx.ops.vocabulary import dtypes, table
 
-CONVERSIONS = table("""
+CONVERSIONS = dtypes() | table("""
 to type : x.astype(dtype)
 float cfloat : x.astype(rlx.f32)
 double : x.astype(rlx.f64)
@@ -16,21 +16,12 @@ short : x.astype(rlx.i16)
 char : x.astype(rlx.i8)
 byte : x.astype(rlx.u8)
 bool : x.astype(rlx.bool_)
-cdouble chalf : x.astype(rlx.c64), the complex numbers that there are
+cdouble : x.astype(rlx.c128)
+chalf : x.astype(rlx.c64)
 convert_element_type : g.cast(x, dtype)
 type_as : g.cast(x, other.dtype)
 bitcast_convert_type getfield byteswap : g.bitcast(x, dtype)
-float32 : rlx.f32
-float64 : rlx.f64
-float16 : rlx.f16
-int8 : rlx.i8
-int16 : rlx.i16
-int32 : rlx.i32
-int64 : rlx.i64
-uint8 : rlx.u8
-uint32 : rlx.u32
 bool_ : rlx.bool_
-complex64 : rlx.c64
 inf : np.inf
 nan : np.nan
 pi : np.pi
@@ -43,7 +34,7 @@ nbytes on_device_size_in_bytes : x.shape.size_bytes
 is_floating_point : x.dtype.is_float
 is_complex iscomplexobj : x.dtype.is_complex
 isrealobj : not x.dtype.is_complex
-is_signed : x.dtype in (rlx.i8, rlx.i16, rlx.i32, rlx.i64) or x.dtype.is_float
+is_signed : x.dtype.is_signed
 issubdtype isdtype typename : x.dtype.is_float, x.dtype.is_complex, x.dtype == rlx.i32 …
 result_type promote_types common_type : rlx.promote(a.dtype, b.dtype)
 can_cast min_scalar_type mintypecode : rlx.promote(a.dtype, b.dtype)

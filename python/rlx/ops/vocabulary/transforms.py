@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.ops.vocabulary import table
+from rlx.ops.vocabulary import dtypes, table
 
 TRANSFORMS = table("""
 value_and_gradient gradient backward : rlx.jit(f).value_and_grad(), or rlx.grad_with_loss
@@ -47,25 +47,20 @@ profiler profile : compiled.profile(inputs)
 print_environment_info show_config : rlx doctor on the command line
 """)
 
-VALUES = table("""
+VALUES = dtypes() | table("""
 numpy lax jnp functional special scipy linalg fft : rlx.ops: rlx.ops.sum(x) …
 save : module.save(path, params), step.save(path) of a TrainStep, compiled.save(path) of a program
 export dump : str(graph) is the text of rlx.jit(f).graph_for(x); compiled.save(path) writes a program
 load_state_dict state_dict : module.params_from(path_or_mapping), or compiled.set_params(…)
 random manual_seed seed PRNGKey key split : a seed for each call: rlx.ops.rng_normal(shape, seed)
-float8_e4m3fn float8_e5m2 float8_e4m3 : rlx.f16 or rlx.bf16: there are no floats of 8 bits
-complex64 cfloat : rlx.c64
-bool : rlx.bool_
-float32 float : rlx.f32
-float16 half : rlx.f16
-bfloat16 : rlx.bf16
-float64 double : rlx.f64
-int8 : rlx.i8
-int16 short : rlx.i16
-int32 int : rlx.i32
-int64 long : rlx.i64
-uint8 : rlx.u8
-uint32 : rlx.u32
+cfloat : rlx.c64
+cdouble : rlx.c128
+float : rlx.f32
+half : rlx.f16
+double : rlx.f64
+short : rlx.i16
+int : rlx.i32
+long : rlx.i64
 tensor array asarray from_numpy as_tensor : NumPy's arrays are the values: rlx.jit(function)(array)
 zeros ones randn rand arange full eye linspace : rlx.ops has the functions of tensors, NumPy makes arrays
 optim : rlx.train: rlx.train.Adam(1e-3) …
