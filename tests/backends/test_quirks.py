@@ -322,6 +322,23 @@ def _() -> bool:
     return bool((run(text, np.full(4, 1.001, np.float32))[0] != 1).any())
 
 
+@probe("sums-in-order")
+def _() -> bool:
+    text = """func.func @main(%x: tensor<1000000xf32>) -> tensor<f32> {
+      %c = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<f32>
+      %z = linalg.fill ins(%c : f32) outs(%e : tensor<f32>) -> tensor<f32>
+      %s = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+          ins(%x : tensor<1000000xf32>) outs(%z : tensor<f32>) {
+      ^bb0(%a: f32, %o: f32):
+        %t = arith.addf %o, %a : f32
+        linalg.yield %t : f32
+      } -> tensor<f32>
+      return %s : tensor<f32>
+    }"""
+    return abs(float(run(text, np.full(1_000_000, 0.1, np.float32))[0]) - 100_000) > 100
+
+
 @probe("contracted-products")
 def _() -> bool:
     _skip_unless_x86()

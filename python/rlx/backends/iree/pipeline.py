@@ -24,6 +24,7 @@ def lowering_passes(target: Target) -> str:
         "rlx-outline-weights{growth=1}",  # products read f16 and bf16 faster than what casts make of them
         "rlx-to-linalg",
         "rlx-iree-globals",
+        *(["rlx-iree-long-sums"] if target.sums_in_order else []),
         "rlx-iree-wide-complex",
         "rlx-iree-scatter",
         "rlx-iree-splats",

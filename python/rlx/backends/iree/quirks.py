@@ -200,6 +200,11 @@ QUIRKS = (
         (f"{_PASSES}/round_products.py", "backends/iree/targets.py"),
     ),
     Quirk(
+        "sums-in-order",
+        "the elements of a sum are added one after the other, so that the error of a long sum of f32 grows with its length",
+        (f"{_PASSES}/long_sums.py", "backends/iree/targets.py"),
+    ),
+    Quirk(
         "many-bindings",
         "elementwise ops become one kernel however many tensors they read and write, and a program of which a kernel has more "
         "than 32 cannot be loaded",

@@ -90,6 +90,7 @@ class Target:
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
         contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
             `contracted-products`.
+        sums_in_order: Whether the elements of a sum are added one after the other. Quirk: `sums-in-order`.
         fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
         takes_empty: Whether tensors may have no elements.
         computed_kernels: Whether the kernel of a convolution may be computed, and not only an argument or a constant.
@@ -115,6 +116,7 @@ class Target:
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
     contracts_products: bool = False
+    sums_in_order: bool = False
     fences_reductions: bool = False
     takes_empty: bool = True
     computed_kernels: bool = True
@@ -242,6 +244,7 @@ _FAMILIES = {
             optimisations=_LLVM_LOOPS,
             process_optimisations=(_PEELED,),
             contracts_products=True,
+            sums_in_order=True,
             fusions=(*_FUSIONS, *_WEIGHED),
             costs=Costs(flops=1.2e11, bytes=3.5e10, kernel_s=1.4e-7),
             notes=(
