@@ -45,6 +45,7 @@ _METHODS = {
     "power": "pow",
     "real": "real",
     "remainder": "fmod",
+    "rsqrt": "rsqrt",
     "shift_right_logical": "shift_right_logical",
     "sign": "sign",
     "sine": "sin",
@@ -107,11 +108,6 @@ def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
     """Whether a complex number is smaller: by the real parts, and where they are equal by the others."""
     real, other = (g.real(a), g.real(b)), (g.imag(a), g.imag(b))
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
-
-
-@imports("rsqrt")
-def rsqrt(g: Any, x: Tensor) -> Tensor:
-    return g.rsqrt(x) if not x.dtype.is_complex else 1.0 / g.sqrt(x)
 
 
 @imports("divide")

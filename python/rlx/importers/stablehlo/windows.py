@@ -36,16 +36,34 @@ def reduce_window(
     ones = (1,) * rank
     low, high = edges(padding, rank)
     holes = tuple(d - 1 for d in base_dilations or ones)
-    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)]
     join = joining(g, regions[0])
+    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
+    added: list[Tensor] = []
+    if kind is None and any(x.dtype.is_complex for x in xs) and any((*low, *high, *holes)):
+        # JAX's logaddexp of complex numbers is NaN for two paddings, minus infinity each: they are not joined.
+        join = _without_paddings(g, join)
+        added = [padded(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
+    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
     for axis in reversed(range(rank)):
         xs = windows_joined(
             g, xs, join, axis, window_dimensions[axis], (window_dilations or ones)[axis], (window_strides or ones)[axis]
         )
-    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
     if kind in METHODS and is_neutral(starts[0], str(kind), xs[0].dtype):
         return xs
-    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs), results, strict=True)]
+    starts = [*starts, *(g.constant(np.True_) for _ in added)]
+    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs)[:count], results, strict=True)]
+
+
+def _without_paddings(g: Any, join: Join) -> Join:
+    """A join of elements, the last of which says where there are any: of those that are not, nothing is read."""
+
+    def joined(first: Tensors, second: Tensors) -> list[Tensor]:
+        (*left, has_left), (*right, has_right) = first, second
+        both = zip(join(left, right), left, right, strict=True)
+        found = [g.where(has_left, g.where(has_right, found, a), b) for found, a, b in both]
+        return [*found, has_left | has_right]
+
+    return joined
 
 
 def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilation: int, stride: int) -> list[Tensor]:
