@@ -22,7 +22,7 @@ def inverse_power(g: Any, x: Tensor, exponent: int) -> Tensor:
     """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
-        return (tangents[0] * (_product(1.0 / args[0], exponent + 1) * -float(exponent)),)
+        return (-(tangents[0] * (_product(1.0 / args[0], exponent + 1) * float(exponent))),)
 
     def inverse(x: Tensor) -> Tensor:
         found = 1.0 / _product(x, exponent)
