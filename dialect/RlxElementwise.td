@@ -154,7 +154,7 @@ def RLX_ComplexFunctionOp : RLX_Op<"complex_function", "complex", [RLX_IsElement
   let description = [{
     `result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero
     part says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.
-    `atan`, `expm1`, `log1p`, `asin`, `acos`, `asinh`, `acosh` and `atanh` are computed in f64.
+    All but `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.
   }];
   let arguments = (ins RLX_ComplexTensor:$x, RLX_ComplexFunction:$kind);
   let results = (outs RLX_ComplexTensor:$result);

@@ -30,7 +30,10 @@ def RLX_ComplexFunction : RLX_Enum<"ComplexFunction", "elementwise function of o
   "tan", "atan",
   "expm1",        // e^x - 1
   "log2", "log10", "log1p",
-  "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"
+  "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh",
+  "exp2",
+  "rsqrt",        // 1 / square root
+  "sigmoid"       // 1 / (1 + e^-x)
 ]>;
 
 def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [

@@ -38,7 +38,8 @@ assert g.gather(w, np.array([0, 2])).dtype is rlx.i4
 
 * **A float that is cast to a storage dtype** is rounded once, to nearest and ties to even. Overflow gives an infinity;
   NaN in formats without one; the greatest number in `f4e2m1fn`, which has neither. `f8e8m0fnu` holds powers of two
-  only: zero and negative numbers become NaN.
+  only: zero and negative numbers become NaN. Its least number, 2^-127, is below the normal numbers of f32: where a
+  target treats these as 0, arithmetic on it gives NaN.
 * **An integer that is cast to `i4`, `u4`, `i2` or `u2`** wraps; a float is truncated and saturates, as for wider
   integers.
 * **In memory**, an array of NumPy's has one byte for each element. Files and compiled programs pack elements of less

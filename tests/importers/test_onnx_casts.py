@@ -119,14 +119,48 @@ def test_floats_are_rounded_once(source: DType) -> None:
     results = rlx.evaluate(rlx.from_onnx(model(nodes, {"x": (source, x.shape)}, outputs)), {"x": x})
     for (name, kind), mine in zip(outputs.items(), results, strict=True):
         saturates = (name.endswith("1") and kind.name in SATURATING) or kind.name == "f4e2m1fn"
-        if kind is source:  # a cast to the same dtype changes nothing
-            same(mine, x, x, name)
-            continue
         wanted = rounded(wide_of(x, source), kind, saturates)
         if kind.name == "f4e2m1fn":  # it has no NaN
             is_number = ~np.isnan(widened(x))
             mine, wanted = mine[is_number], wanted[is_number]
         same(mine, wanted, x, f"{source} to {name}")
+
+
+INTEGERS = [d for d in NUMBERS if d.is_integer]
+OF_ONNXRUNTIME = ("f32", "f64", "f16")  # which takes no arrays of other floats, and casts them to no packed integers
+
+
+@pytest.mark.parametrize("source", [d for d in NUMBERS if d.is_float], ids=str)
+def test_floats_are_truncated(source: DType) -> None:
+    """To every integer, of numbers that it holds: the cast of others is not defined. All numbers but 0 are true, and NaN is."""
+    x = codes_of(source)
+    kinds = [*INTEGERS, rlx.dtype("bool")]
+
+    def casts(to: list[DType]) -> bytes:
+        nodes = [helper.make_node("Cast", ["x"], [k.name], to=NUMBERS[k]) for k in to]
+        return model(nodes, {"x": (source, x.shape)}, {k.name: k for k in to})
+
+    # ml_dtypes, and so the reference, has no cast from f8e8m0fnu to packed integers.
+    known = [k for k in kinds if not k.packed or source.name != "f8e8m0fnu"]
+    evaluator: Any = onnx.reference.ReferenceEvaluator(onnx.load_from_string(casts(known)))
+    with np.errstate(invalid="ignore"):
+        wanted = dict(zip(known, evaluator.run(None, {"x": x}), strict=True))
+    numbers = widened(x)
+    exactly = [0 if not math.isfinite(v) else int(v) for v in numbers.tolist()]
+    results = dict(zip(kinds, rlx.evaluate(rlx.from_onnx(casts(kinds)), {"x": x}), strict=True))
+    others: dict[DType, np.ndarray] = {}
+    if source.name in OF_ONNXRUNTIME:
+        wide = [k for k in kinds if not k.packed]
+        others = dict(zip(wide, run_by_onnxruntime(casts(wide), {"x": x}), strict=True))
+    for kind, mine in results.items():
+        assert mine.dtype == kind.numpy
+        inside = np.ones(x.shape, bool)
+        if not kind.is_bool:
+            inside = np.isfinite(numbers) & np.array([kind.min <= v <= kind.max for v in exactly])
+            assert [int(v) for v in mine[inside]] == [v for v, ok in zip(exactly, inside, strict=True) if ok]
+        for judge in (wanted, others):
+            if kind in judge:
+                np.testing.assert_array_equal(mine[inside], judge[kind][inside], err_msg=kind.name)
 
 
 def power(value: Any, saturate: bool, mode: str) -> float:

@@ -30,7 +30,8 @@ OPS: dict[str, tuple[tuple[str, ...], tuple[np.ndarray, ...], dict[str, Any]]] =
     "Pad": (("x",), (np.array([1, 0, 0, 1], np.int64),), {}),
     "Trilu": (("x",), (), {}),
 }
-# Ops that need a zero where there are no elements, which powers of two do not have.
+# Ops that need a zero where there are no elements, which powers of two do not have. ONNX's reference has NaN there for Pad, the
+# cast of 0, and 2**-127 for Trilu, whose code is 0: no number is meant.
 WITH_ZERO = ("Pad", "Trilu")
 
 
@@ -84,3 +85,19 @@ def test_every_dtype_that_onnx_allows(op: str) -> None:
             np.testing.assert_array_equal(got.astype(wide), wanted.astype(wide), name)
         tried += 1
     assert tried
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_padding_of_powers_of_two(mode: str) -> None:
+    """By a number that is given, or by elements, there is no need of a zero."""
+    kind = rlx.dtype("f8e8m0fnu")
+    x = np.arange(120, 136, dtype=np.uint8).view(kind.numpy).reshape(4, 4)
+    constants = [onnx.numpy_helper.from_array(np.array([1, 0, 2, 1], np.int64), "pads")]
+    constants += [onnx.numpy_helper.from_array(np.array(4, kind.numpy), "value")] * (mode == "constant")
+    node = helper.make_node("Pad", ["x", *(c.name for c in constants)], ["out"], mode=mode)
+    inputs = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_empty_tensor_value_info("out")], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
+    (got,) = rlx.evaluate(rlx.from_onnx(model.SerializeToString()), {"x": x})
+    evaluator: Any = onnx.reference.ReferenceEvaluator(model)
+    np.testing.assert_array_equal(got.view(np.uint8), np.asarray(evaluator.run(None, {"x": x})[0]).view(np.uint8))

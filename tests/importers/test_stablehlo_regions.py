@@ -159,15 +159,24 @@ def test_a_reduced_precision_keeps_derivatives() -> None:
     assert np.abs(found).tolist() == [np.inf, 1, np.inf, 2]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "u8", "u32"])
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u32", "u64", "i4", "u4", "i2", "u2"])
 def test_the_upper_half_of_a_product(dtype: str) -> None:
-    kind = rlx.Shape((), getattr(rlx, dtype)).dtype.numpy
-    limits = np.iinfo(kind)
-    a, b = (RANDOM.integers(limits.min, limits.max, 20, endpoint=True).astype(kind) for _ in range(2))
-    type_ = f"tensor<20x{dtype.replace('u', 'ui')}>"
+    """Of all ends, of numbers around halves of words, and of any others."""
+    kind = rlx.dtype(dtype)
+    half = 2 ** (kind.bits // 2)
+    low, high = int(kind.min), int(kind.max)
+    ends = {
+        n for n in (low, low + 1, -half, -2, -1, 0, 1, half - 1, half, half + 1, high - 1, high) if low <= n <= high
+    }
+    drawn = {low + int(RANDOM.integers(2**63)) * 2 % (high - low) for _ in range(20)}
+    pool = sorted(ends | drawn)
+    a, b = (np.array(c, object).astype(kind.numpy) for c in zip(*itertools.product(pool, pool), strict=True))
+    type_ = f"tensor<{a.size}x{dtype.replace('u', 'ui')}>"
     text = f'func.func @f(%a: {type_}, %b: {type_}) -> {type_} {{ %0 = "chlo.mulhi"(%a, %b) : ({type_}, {type_}) -> {type_}\n'
-    (found,) = values(rlx.from_stablehlo(text + f"return %0 : {type_} }}"), a, b)
-    assert found.tolist() == [int(x) * int(y) >> limits.bits for x, y in zip(a, b, strict=True)]
+    graph = rlx.from_stablehlo(text + f"return %0 : {type_} }}")
+    wanted = [int(x) * int(y) >> kind.bits for x, y in itertools.product(pool, pool)]
+    for (found,) in (values(graph, a, b), compile_graphs([graph])[0].run([a, b])):
+        assert [int(v) for v in found] == wanted
 
 
 COUNTERS = [

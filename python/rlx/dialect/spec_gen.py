@@ -84,7 +84,10 @@ _COMPLEXFUNCTION = ('tan',
  'cosh',
  'asinh',
  'acosh',
- 'atanh')
+ 'atanh',
+ 'exp2',
+ 'rsqrt',
+ 'sigmoid')
 _EMPTYROWS = ('zeros', 'nan')
 _FFTNORM = ('backward', 'ortho', 'forward')
 _FIXEDPOINT = ('double', 'single', 'short')
@@ -1755,7 +1758,7 @@ OPS = (
         'complex',
         'mir',
         'Elementary function of a complex tensor',
-        "`result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero\npart says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.\n`atan`, `expm1`, `log1p`, `asin`, `acos`, `asinh`, `acosh` and `atanh` are computed in f64.",
+        "`result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero\npart says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.\nAll but `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.",
         (
             ValueSpec('x', _DTYPES_2),
         ),

@@ -22,9 +22,14 @@ def inverse_power(g: Any, x: Tensor, exponent: int) -> Tensor:
     """`1/x**exponent`, for a positive exponent. The quotient rule would square what overflows; a power of `1/x` does not."""
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
-        return (tangents[0] * (_product(1.0 / args[0], exponent + 1) * -float(exponent)),)
+        return (-(tangents[0] * (_product(1.0 / args[0], exponent + 1) * float(exponent))),)
 
-    return g.custom_fn(lambda x: 1.0 / _product(x, exponent), x, jvp=slope)
+    def inverse(x: Tensor) -> Tensor:
+        found = 1.0 / _product(x, exponent)
+        # A product of infinite complex numbers may be NaN in both parts.
+        return g.where(g.isinf(x), 0.0, found) if x.dtype.is_complex else found
+
+    return g.custom_fn(inverse, x, jvp=slope)
 
 
 def _product(x: Tensor, exponent: int) -> Tensor:

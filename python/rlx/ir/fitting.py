@@ -38,6 +38,12 @@ def fitted(value: object, kind: DType) -> np.ndarray:
         return (array.astype(np.float64) if integers and kind.is_inexact else array).astype(kind.numpy)
 
 
+def holds_number(value: object, kind: DType) -> bool:
+    """Whether `fitted` accepts a Python number for a dtype."""
+    with np.errstate(all="ignore"):
+        return _is_plain_number_in_range(value, kind) or bool(_fit(as_numbers(value, "the value"), kind).all())
+
+
 def _is_plain_number_in_range(value: object, kind: DType) -> bool:
     """Whether this is a Python number within the range of the dtype: a quick test that most constants pass."""
     if type(value) is float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype, promote, weak
 from rlx.ir.errors import ShapeError
-from rlx.ir.fitting import fitted
+from rlx.ir.fitting import fitted, holds_number
 from rlx.ir.given import tensor_hint
 from rlx.ir.shape import Shape
 from rlx.ir.short import shown
@@ -57,6 +58,34 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
 
 
+def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a builder and tensors in which storage floats are computed in the dtype of their arithmetic.
+
+    Results are rounded once, to the dtype that all tensors have, and numbers on the way need not be of the dtype.
+    """
+
+    @wraps(function)
+    def computed(b: Builder, *args: Any, **options: Any) -> Any:
+        kinds = {x.dtype for x in (*args, *options.values()) if isinstance(x, Tensor) and x.builder is b}
+        if not any(kind.storage and kind.is_float for kind in kinds):
+            return function(b, *args, **options)
+
+        def widened(x: Any) -> Any:
+            is_narrow = isinstance(x, Tensor) and x.builder is b and x.dtype.storage and x.dtype.is_float
+            return cast(b, x, x.dtype.compute) if is_narrow else x
+
+        def rounded(x: Tensor) -> Tensor:
+            (kind,) = kinds
+            return cast(b, x, kind) if x.dtype is kind.compute else x
+
+        results = function(b, *map(widened, args), **{name: widened(x) for name, x in options.items()})
+        if len(kinds) > 1:
+            return results
+        return tuple(map(rounded, results)) if isinstance(results, tuple) else rounded(results)
+
+    return computed
+
+
 def inexact(b: Builder, x: Tensor) -> Tensor:
     """Floats and complex numbers as they are; integers and bools in f32, i64 and u64 in f64."""
     return x if x.dtype.is_inexact else cast(b, x, x.dtype.complex.part)
@@ -94,6 +123,20 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
         constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind).towards(kind), kind)
         for v in values
     ]
+
+
+def comparable(b: Builder, *values: Any) -> list[Tensor]:
+    """As `common`, but a number that a storage float lacks (0 or an infinity, for some) does not have to be one: the tensor
+    beside it is cast to the dtype of its arithmetic.
+    """
+    numbers = [v for v in values if isinstance(v, (int, float))]
+
+    def widened(x: Any) -> Any:
+        if not isinstance(x, Tensor) or not (x.dtype.storage and x.dtype.is_float) or x.builder is not b:
+            return x
+        return x if all(holds_number(n, x.dtype) for n in numbers) else cast(b, x, x.dtype.compute)
+
+    return common(b, *map(widened, values))
 
 
 def listed(xs: Any) -> list[Any]:

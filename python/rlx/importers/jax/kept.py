@@ -26,6 +26,7 @@ from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
 from rlx.ir.builder import Tensor
 from rlx.ir.cached_property import cached_property
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.packages import required
@@ -55,9 +56,11 @@ _DERIVED = (
     "bessel_i1e",
     _BETA,
 )
+# Functions of one float that JAX exports as ops of CHLO.
+_OF_CHLO = ("lgamma", "digamma", "erfc", "erf_inv", "bessel_i0e", "bessel_i1e")
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
-_STOPPED = "stop_gradient"
+_OF_REAL_MATRICES = (*_FACTORIZATIONS, "householder_product")
 _BY_COTANGENTS = ("custom_vjp_call",)
 # They show a value and give none; an artifact has nobody to show it to.
 _SHOWN = ("debug_print", "debug_callback")
@@ -239,11 +242,11 @@ class _Derived:
 
     def _forward(self, g: Graph, *operands: Tensor) -> Sequence[Tensor]:
         name = self._call.primitive.name
-        if name in primitives.rules and (name == _STOPPED or not any(x.dtype.is_complex for x in operands)):
-            return primitives.build(g, name, operands, accepts(name, self._call.params))
-        if name in primitives.rules:
+        if name not in primitives.rules:
+            return self._plain(g, operands)
+        if name in _OF_REAL_MATRICES and any(x.dtype.is_complex for x in operands):
             raise UnsupportedError(f"{name} of complex matrices cannot be imported")
-        return self._plain(g, operands)
+        return primitives.build(g, name, operands, accepts(name, self._call.params))
 
     @cached_property
     def _plain(self) -> Callable[..., Sequence[Tensor]]:
@@ -255,6 +258,10 @@ class _Derived:
             args = tuple(required("jax.numpy", "rlx.from_jax").broadcast_arrays(*args))
         given = self._call.primitive.get_bind_params(dict(self._call.params))
         subfunctions, params = given if isinstance(given, tuple) else ((), given)
+        if self._call.primitive.name in _OF_CHLO and dtype(self._call.taken[0].dtype).storage:
+            # JAX has no lowering of them; XLA widens them.
+            wide = self._call.primitive.bind(*(a.astype(np.float32) for a in args), **params)
+            return [wide.astype(self._call.given[0].dtype)]
         results = self._call.primitive.bind(*subfunctions, *args, **params)
         return list(results) if self._call.primitive.multiple_results else [results]
 

@@ -29,6 +29,11 @@ def logistic(g: Any, x: Tensor) -> Tensor:
     return g.sigmoid(x)
 
 
+@primitives("erf")
+def erf(g: Any, x: Tensor) -> Tensor:
+    return g.erf(x)
+
+
 @primitives("integer_pow")
 def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)

@@ -212,7 +212,7 @@ def cast(g: Any, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up
         return g.ne(x, 0)
     if kind is f8e8m0fnu and x.dtype is not kind:
         return power_of_two(g, x, bool(saturate), round_mode)
-    if kind.is_float and kind.bits == 8 and x.dtype is not kind and saturate:
+    if kind.is_float and kind.bits == 8 and saturate:  # infinities of the same dtype, too, become the greatest number
         x = x if x.dtype.is_float and not x.dtype.storage else g.cast(x, "f64" if x.dtype.bits > 16 else "f32")
         x = g.clamp(x, kind.min, kind.max)
     if kind.is_integer and kind.packed and x.dtype.is_float:

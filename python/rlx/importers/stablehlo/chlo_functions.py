@@ -9,7 +9,6 @@ import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
 
 # I1(x)·exp(-x) is a series in x up to this number, and above it a series in 1/x over the root of x.
 _NEAR = 8.0
@@ -19,11 +18,26 @@ _POINTS = 2**14
 
 @imports("chlo.mulhi")
 def mulhi(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    bits = 8 * a.dtype.itemsize
+    bits = a.dtype.bits
     if bits > 32:
-        raise UnsupportedError(f"of {a.dtype.name} cannot be imported")
+        return _upper_half(g, a, b)
     product = g.cast(a, "i64") * g.cast(b, "i64")
     return g.cast(g.binary("shift_right", product, g.full(a.shape.dims, bits, "i64")), a.dtype)
+
+
+def _upper_half(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    """Of integers of 64 bits, by the products of their halves (Warren, "Hacker's Delight", 8-2)."""
+    kind, half = a.dtype, 32
+
+    def low(x: Tensor) -> Tensor:
+        return g.bitwise_and(x, 2**half - 1)
+
+    def high(x: Tensor) -> Tensor:  # with its sign
+        return g.binary("shift_right", x, half)
+
+    crossed = high(a) * low(b) + g.shift_right_logical(low(a) * low(b), g.full((), half, kind))
+    other = low(a) * high(b) + low(crossed)
+    return high(a) * high(b) + high(crossed) + high(other)
 
 
 @imports("chlo.bessel_i1e")

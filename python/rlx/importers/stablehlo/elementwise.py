@@ -19,8 +19,9 @@ from rlx.importers.stablehlo.spelled import (
     operands_of_logaddexp,
 )
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import dtype
+from rlx.ir.dtype import WITH_ZERO, dtype
 from rlx.ir.shape import Shape
+from rlx.ops.lift import in_compute
 
 # The ops that correspond to one method of graphs: name of the op, name of the method.
 _METHODS = {
@@ -45,6 +46,7 @@ _METHODS = {
     "power": "pow",
     "real": "real",
     "remainder": "fmod",
+    "rsqrt": "rsqrt",
     "shift_right_logical": "shift_right_logical",
     "sign": "sign",
     "sine": "sin",
@@ -109,11 +111,6 @@ def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
 
 
-@imports("rsqrt")
-def rsqrt(g: Any, x: Tensor) -> Tensor:
-    return g.rsqrt(x) if not x.dtype.is_complex else 1.0 / g.sqrt(x)
-
-
 @imports("divide")
 def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
     if a.dtype.is_integer:
@@ -160,10 +157,12 @@ def log(g: Any, x: Tensor, *, has_pieces: bool) -> Tensor:
 
 @imports("clamp")
 def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    return clamped(g, low, x, high) if x.dtype.is_float else minimum(g, maximum(g, x, low), high)
+    has_derivative = x.dtype.is_float and x.dtype.name in WITH_ZERO
+    return clamped(g, low, x, high) if has_derivative else minimum(g, maximum(g, x, low), high)
 
 
 @imports("round_nearest_afz")
+@in_compute
 def round_nearest_afz(g: Any, x: Tensor) -> Tensor:
     whole = g.trunc(x)
     away = g.where(g.abs(x - whole) >= 0.5, g.sign(x), 0.0)

@@ -15,6 +15,7 @@ from rlx.ir.dtype import dtype
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.numbers import WORDS
+from rlx.ops.lift import in_compute
 
 
 @imports("bitcast_convert")
@@ -54,10 +55,9 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
     )
 
 
+@in_compute
 def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
-    if x.dtype.storage:
-        return g.cast(_reduced(g, g.cast(x, x.dtype.compute), exponent_bits, mantissa_bits), x.dtype)
     kind, word = x.dtype, WORDS[x.dtype.itemsize]
     layout = kind.float_format
     assert layout is not None
@@ -91,6 +91,9 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
     """The zeros that are left when every bit behind the first one is set."""
+    if x.dtype.packed:  # in eight bits, of which the upper ones are zeros
+        wide = count_leading_zeros(g, g.cast(g.cast(x, f"u{x.dtype.bits}"), "u8"))
+        return g.cast(wide - (8 - x.dtype.bits), x.dtype)
     width = x.dtype.bits
     step = 1
     while step < width:

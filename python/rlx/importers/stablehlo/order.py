@@ -117,11 +117,20 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
 
 
 def total_order(g: Any, x: Tensor) -> Tensor:
-    """Integers that stand in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest."""
+    """Integers in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest.
+
+    The one NaN of formats without a negative zero (`fnuz`) is greatest, as JAX documents of its sort: the bit where others
+    have a sign does not make it negative. Formats without a sign are in the order of their codes.
+    """
     x = g.cast(x, "f32") if x.dtype.packed else x
+    layout = x.dtype.float_format
+    assert layout is not None
+    if not layout.signed:
+        return g.bitcast(x, f"u{x.dtype.bits}")
     bits = g.bitcast(x, WORDS[x.dtype.itemsize])
-    largest = 2 ** (8 * x.dtype.itemsize - 1) - 1
-    return g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(largest, bits.dtype.numpy))), bits)
+    key = g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(bits.dtype.max, bits.dtype.numpy))), bits)
+    # Above the code of the greatest number, which is all ones in these formats.
+    return key if layout.special != "fnuz" else g.where(g.isnan(x), bits.dtype.max + 1, g.cast(key, "i16"))
 
 
 @imports("chlo.top_k")

@@ -13,6 +13,7 @@ from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, j
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import WITH_ZERO
 from rlx.ir.shape import Shape
 
 
@@ -36,16 +37,34 @@ def reduce_window(
     ones = (1,) * rank
     low, high = edges(padding, rank)
     holes = tuple(d - 1 for d in base_dilations or ones)
-    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)]
     join = joining(g, regions[0])
+    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
+    added: list[Tensor] = []
+    if kind is None and any(x.dtype.is_complex for x in xs) and any((*low, *high, *holes)):
+        # JAX's logaddexp of complex numbers is NaN for two paddings, minus infinity each: they are not joined.
+        join = _without_paddings(g, join)
+        added = [padded(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
+    xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
     for axis in reversed(range(rank)):
         xs = windows_joined(
             g, xs, join, axis, window_dimensions[axis], (window_dilations or ones)[axis], (window_strides or ones)[axis]
         )
-    kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
     if kind in METHODS and is_neutral(starts[0], str(kind), xs[0].dtype):
         return xs
-    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs), results, strict=True)]
+    starts = [*starts, *(g.constant(np.True_) for _ in added)]
+    return [g.expand(t, shape.dims) for t, shape in zip(join(starts, xs)[:count], results, strict=True)]
+
+
+def _without_paddings(g: Any, join: Join) -> Join:
+    """A join of elements, the last of which says where there are any: of those that are not, nothing is read."""
+
+    def joined(first: Tensors, second: Tensors) -> list[Tensor]:
+        (*left, has_left), (*right, has_right) = first, second
+        both = zip(join(left, right), left, right, strict=True)
+        found = [g.where(has_left, g.where(has_right, found, a), b) for found, a, b in both]
+        return [*found, has_left | has_right]
+
+    return joined
 
 
 def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilation: int, stride: int) -> list[Tensor]:
@@ -101,7 +120,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
             )
         # A value that is computed: where there is none of the elements.
         there = g.pad(g.cast(g.full(t.shape.dims, 1, "i8"), "i8"), pairs) == 1
-        filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _zero_padded(g, t, pairs)
+        filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _padded_by_any(g, t, pairs)
         return g.where(there, filled, value)
 
     for axis, hole in enumerate(holes):
@@ -120,9 +139,9 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
     return put(x, list(zip(low, high, strict=True)))
 
 
-def _zero_padded(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
     if not x.dtype.is_complex:
-        return g.pad(x, pairs)
+        return g.pad(x, pairs, value=0 if x.dtype.name in WITH_ZERO else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
 
 

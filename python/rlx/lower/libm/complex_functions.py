@@ -38,7 +38,7 @@ def activation(s: Scalars, kind: str, z: mlir.Value) -> mlir.Value:
 def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a/b by R. L. Smith's method, scaled so that nothing overflows but the result. a/0 divides both parts by 0."""
     r = _real(s)
-    (ar, ai), (br, bi) = _split(s, a), _split(s, b)
+    (ar, ai), (br, bi) = numerator, divisor = _split(s, a), _split(s, b)
     zero = r.constant(0.0)
     size = r.max(r.math.absf(br), r.math.absf(bi))
     by_zero = r.compare("eq", size, zero)
@@ -51,31 +51,70 @@ def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     ratio = r.div(far, near)
     under = r.select(by_zero, zero, r.math.fma(far, ratio, near))
     first, second = r.select(wide, ar, ai), r.select(wide, ai, ar)
-    real = r.select(by_zero, ar, r.math.fma(second, ratio, first))
+    # Over 0 as it was: scaled, a small part may be 0 beside a large one.
+    real = r.select(by_zero, numerator[0], r.math.fma(second, ratio, first))
     cross = r.math.fma(r.neg(first), ratio, second)
-    imaginary = r.select(by_zero, ai, r.select(wide, cross, r.neg(cross)))
+    imaginary = r.select(by_zero, numerator[1], r.select(wide, cross, r.neg(cross)))
     # The scale to undo may be out of range: its square root is not.
     step = r.mul(r.math.sqrt(factor), _root_of_inverse(r, other))
     real, imaginary = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
-    return _joined(s, (real, imaginary))
+    return _joined(s, _quotient_of_infinities(r, numerator, divisor, (real, imaginary)))
+
+
+def _quotient_of_infinities(r: Scalars, a: _Parts, b: _Parts, usual: _Parts) -> _Parts:
+    """A quotient, which of an infinite and a finite number is a zero or an infinity (C99, G.5.1); a/0 stays as it is."""
+    (a_finite, a_infinite), (b_finite, b_infinite) = _kinds(r, a), _kinds(r, b)
+    half, zero = r.constant(0.5), r.constant(0.0)
+    not_zero = r.arith.ori(*(r.compare("ne", part, zero) for part in b))
+    vanishes = r.arith.andi(a_finite, b_infinite)
+    explodes = r.arith.andi(a_infinite, r.arith.andi(b_finite, not_zero))
+    (ar, ai), (br, bi) = _boxed(r, a, explodes), _boxed(r, b, vanishes)
+    ar, ai = r.mul(ar, half), r.mul(ai, half)  # so that sums do not overflow: only their signs count
+    factor = r.select(vanishes, zero, r.constant(math.inf))
+    parts = r.add(r.mul(ar, br), r.mul(ai, bi)), r.sub(r.mul(ai, br), r.mul(ar, bi))
+    is_known = r.arith.ori(vanishes, explodes)
+    real, imaginary = (r.select(is_known, r.mul(factor, p), u) for p, u in zip(parts, usual, strict=True))
+    return real, imaginary
+
+
+def _kinds(r: Scalars, parts: _Parts) -> tuple[mlir.Value, mlir.Value]:
+    """Whether a number is finite, and whether it is infinite: in either part, whatever the other."""
+    finite, infinite = ([test(r, part) for part in parts] for test in (_is_finite, _is_infinite))
+    return r.arith.andi(*finite), r.arith.ori(*infinite)
+
+
+def _boxed(r: Scalars, parts: _Parts, condition: mlir.Value) -> _Parts:
+    """Parts; where the condition holds, ±1 for an infinite one and ±0 for another."""
+
+    def boxed(part: mlir.Value) -> mlir.Value:
+        size = r.select(_is_infinite(r, part), r.constant(1.0), r.constant(0.0))
+        return r.select(condition, with_sign_of(r, size, part), part)
+
+    return boxed(parts[0]), boxed(parts[1])
 
 
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a**b as exp(b·log a), with log a and its product with b as sums of two floats.
 
-    a**0 is 1; 0**b is 0 where the real part of b is positive, else NaN.
+    a**0 and 1**b are 1; 0**b is 0 where the real part of b is positive, else NaN.
     """
     r = _real(s)
     (x, y), (u, v) = _split(s, a), _split(s, b)
     size, angle = _log_size_pair(r, x, y), trigonometry.angle_pair(r, y, x)
-    grown = exp_pair(r, *_sum_of_products(r, (u, size), (r.neg(v), angle)))
-    phase, correction = _sum_of_products(r, (v, size), (u, angle))
+    zero, half = r.constant(0.0), r.constant(0.5)
+    growth = _sum_of_products(r, (u, size), (r.neg(v), angle))
+    grown = exp_pair(r, *growth)
+    is_real = r.compare("eq", v, zero)  # then the phase does not depend on the size, which may be infinite
+    turning = r.select(is_real, zero, size[0]), r.select(is_real, zero, size[1])
+    phase, correction = _sum_of_products(r, (v, turning), (u, angle))
     is_small = r.compare("lt", r.math.absf(correction), r.constant(2.0**-10))
-    correction = r.select(is_small, correction, r.constant(0.0))  # else the phase is unknown altogether
+    correction = r.select(is_small, correction, zero)  # else the phase is unknown altogether
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
-    real = r.mul(grown, r.math.fma(r.neg(sine), correction, cosine))
-    imaginary = r.mul(grown, r.math.fma(cosine, correction, sine))
-    zero = r.constant(0.0)
+    real, imaginary = r.math.fma(r.neg(sine), correction, cosine), r.math.fma(cosine, correction, sine)
+    # Where the size overflows, a small part of it may not: half of the growth each time.
+    root, overflows = exp_pair(r, *(r.mul(half, part) for part in growth)), _is_infinite(r, grown)
+    first, second = r.select(overflows, root, grown), r.select(overflows, root, r.constant(1.0))
+    real, imaginary = (r.mul(r.mul(part, first), second) for part in (real, imaginary))
     imaginary = r.select(r.compare("eq", phase, zero), phase, imaginary)
     vanishes = r.compare("eq", grown, zero)  # whatever the phase, which may be infinite
     real, imaginary = r.select(vanishes, zero, real), r.select(vanishes, zero, imaginary)
@@ -103,13 +142,15 @@ def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts
         return r.arith.andi(r.compare("eq", parts[0], value), r.compare("eq", parts[1], zero))
 
     at_zero = equals(a, zero)
-    of_zero = r.select(r.compare("gt", b[0], zero), zero, nan)
+    is_number = r.compare("eq", b[1], b[1])
+    of_zero = r.select(r.arith.andi(r.compare("gt", b[0], zero), is_number), zero, nan)
     square = r.math.fma(a[0], a[0], r.neg(r.mul(a[1], a[1]))), r.mul(r.add(a[0], a[0]), a[1])
     cases = [
         (at_zero, (of_zero, of_zero)),
-        (equals(b, r.constant(2.0)), square),
+        (r.arith.andi(equals(b, r.constant(2.0)), _kinds(r, a)[0]), square),
         (equals(b, one), a),
         (equals(b, zero), (one, zero)),
+        (equals(a, one), (one, zero)),
     ]
     real, imaginary = general
     for condition, (special_real, special_imaginary) in cases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rlx.ir.dtype import DType, c128, f32, f64, i32, i64
 from rlx.lower.stablehlo.emitter import Emitter
@@ -27,7 +28,9 @@ def joined(emit: Emitter, kind: DType, real: Lowered, imaginary: Lowered) -> Low
 
 def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     """a/b by R. L. Smith's method, in f64, where nothing but the result can overflow; a/0 divides both parts by 0."""
-    (ar, ai), (br, bi) = parts_of(emit, a), parts_of(emit, b)
+    numerator, divisor = parts_of(emit, a), parts_of(emit, b)
+    (ar, ai), up = _scaled(emit, numerator, a.dtype)
+    (br, bi), down = _scaled(emit, divisor, b.dtype)
     size, height = emit.elementwise("abs", br), emit.elementwise("abs", bi)
     is_wide = emit.compare("ge", size, height)
     near, far = emit.select(is_wide, br, bi), emit.select(is_wide, bi, br)
@@ -38,8 +41,56 @@ def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     real = emit.div(emit.add(first, emit.mul(second, ratio)), under)
     imaginary = emit.div(emit.select(is_wide, cross, emit.neg(cross)), under)
     by_zero = emit.compare("eq", emit.max(size, height), 0.0)
-    parts = zip((ar, ai), (real, imaginary), strict=True)
-    return joined(emit, a.dtype, *(emit.select(by_zero, emit.div(part, size), found) for part, found in parts))
+    quotient = zip((ar, ai), (real, imaginary), strict=True)
+    parts = [emit.select(by_zero, emit.div(part, size), found) for part, found in quotient]
+    if a.dtype is c128:  # what is to be undone may be out of range: its square root is not
+        step = emit.div(emit.elementwise("sqrt", down), emit.elementwise("sqrt", up))
+        parts = [emit.mul(emit.kept(emit.mul(part, step)), step) for part in parts]
+    return joined(emit, a.dtype, *_of_infinities(emit, numerator, divisor, parts))
+
+
+def _scaled(emit: Emitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
+    """Parts by a power of two that brings c128 where squares are in range, and that power; those of c64 are there in f64."""
+    size = emit.max(*(emit.elementwise("abs", part) for part in parts))
+    one = emit.like(size, 1.0)
+    if kind is not c128:
+        return parts, one
+    small, large = emit.compare("lt", size, 2.0**-500), emit.compare("gt", size, 2.0**500)
+    factor = emit.select(small, 2.0**540, emit.select(large, 2.0**-540, one))
+    real, imaginary = (emit.mul(part, factor) for part in parts)
+    return (real, imaginary), factor
+
+
+def _of_infinities(emit: Emitter, a: Parts, b: Parts, usual: Sequence[Lowered]) -> Sequence[Lowered]:
+    """A quotient, which of an infinite and a finite number is a zero or an infinity (C99, G.5.1); a/0 stays as it is."""
+    not_zero = emit.either(*(emit.compare("ne", part, 0.0) for part in b))
+    vanishes = emit.both(_all_finite(emit, a), _any_infinite(emit, b))
+    explodes = emit.both(_any_infinite(emit, a), emit.both(_all_finite(emit, b), not_zero))
+    (ar, ai), (br, bi) = _boxed(emit, a, explodes), _boxed(emit, b, vanishes)
+    ar, ai = emit.mul(ar, 0.5), emit.mul(ai, 0.5)  # so that sums do not overflow: only their signs count
+    parts = emit.add(emit.mul(ar, br), emit.mul(ai, bi)), emit.sub(emit.mul(ai, br), emit.mul(ar, bi))
+    factor = emit.select(vanishes, emit.like(ar, 0.0), math.inf)
+    known = emit.either(vanishes, explodes)
+    return [emit.select(known, emit.mul(part, factor), found) for part, found in zip(parts, usual, strict=True)]
+
+
+def _all_finite(emit: Emitter, parts: Parts) -> Lowered:
+    return emit.both(*(_is_finite(emit, part) for part in parts))
+
+
+def _any_infinite(emit: Emitter, parts: Parts) -> Lowered:
+    return emit.either(*(_is_infinite(emit, part) for part in parts))
+
+
+def _boxed(emit: Emitter, parts: Parts, condition: Lowered) -> Parts:
+    """Parts; where the condition holds, ±1 for an infinite one and a zero for another."""
+
+    def boxed(part: Lowered) -> Lowered:
+        sign = emit.select(emit.compare("lt", part, 0.0), emit.like(part, -1.0), 1.0)
+        zero = emit.select(_is_finite(emit, part), emit.mul(part, 0.0), 0.0)
+        return emit.select(condition, emit.select(_is_infinite(emit, part), sign, zero), part)
+
+    return boxed(parts[0]), boxed(parts[1])
 
 
 # --- what follows has the infinities and NaN of C99, annex G ------------------------------------------
@@ -75,12 +126,13 @@ def log(emit: Emitter, z: Lowered) -> Lowered:
 
 
 def _log_of_modulus(emit: Emitter, z: Lowered, x: Lowered, y: Lowered) -> Lowered:
-    """`log |z|` of finite numbers. That of XLA loses digits of c128 near 1, which c64 does not have."""
+    """`log |z|`. That of XLA loses digits of c128 near 1, which c64 does not have."""
     if z.dtype is not c128:
         return emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
     sizes = [emit.elementwise("abs", part) for part in (x, y)]
     large, small = emit.max(*sizes), emit.min(*sizes)
-    ratio = emit.select(_is_zero(emit, small), 0.0, emit.div(small, large))
+    no_part = emit.either(_is_zero(emit, small), _is_infinite(emit, large))
+    ratio = emit.select(no_part, 0.0, emit.div(small, large))
     far = emit.add(emit.elementwise("log", large), emit.mul(log1p(emit, emit.mul(ratio, ratio)), 0.5))
     # Between 1/2 and 2 the square less 1, as a product where it cancels.
     one = emit.like(x, 1.0)
@@ -210,7 +262,7 @@ def tanh(emit: Emitter, z: Lowered) -> Lowered:
 def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
     """`exp(w·log z)`, and 0 where its size is, whatever the phase.
 
-    z**0 is 1; 0**w is 0 where the real part of w is positive, else NaN.
+    z**0 and 1**w are 1, z**1 is z; 0**w is 0 where the real part of w is positive, else NaN.
     """
     (x, y), (u, v) = parts_of(emit, z), parts_of(emit, w)
     if z.dtype is c128:  # its squares may overflow
@@ -219,13 +271,20 @@ def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
         size = emit.mul(emit.elementwise("log", emit.add(emit.mul(x, x), emit.mul(y, y))), 0.5)
     angle = emit.elementwise("atan2", y, x)
     grown = emit.elementwise("exponential", emit.sub(emit.mul(u, size), emit.mul(v, angle)))
-    phase = emit.add(emit.mul(v, size), emit.mul(u, angle))
+    # Of a real exponent it does not depend on the size, which may be infinite.
+    phase = emit.add(emit.select(_is_zero(emit, v), 0.0, emit.mul(v, size)), emit.mul(u, angle))
     vanishes = emit.compare("eq", grown, 0.0)
-    parts = [emit.mul(grown, emit.elementwise(name, phase)) for name in ("cosine", "sine")]
-    parts = [emit.select(vanishes, 0.0, part) for part in parts]
+    real, imaginary = (emit.mul(grown, emit.elementwise(name, phase)) for name in ("cosine", "sine"))
+    imaginary = emit.select(_is_zero(emit, phase), phase, imaginary)
+    parts = [emit.select(vanishes, 0.0, part) for part in (real, imaginary)]
     at_zero = emit.both(emit.compare("eq", x, 0.0), emit.compare("eq", y, 0.0))
-    of_zero = emit.select(emit.compare("gt", u, 0.0), emit.like(u, 0.0), math.nan)
+    is_positive = emit.both(emit.compare("gt", u, 0.0), emit.compare("eq", v, v))
+    of_zero = emit.select(is_positive, emit.like(u, 0.0), math.nan)
     to_zero = emit.both(emit.compare("eq", u, 0.0), emit.compare("eq", v, 0.0))
     parts = [emit.select(at_zero, of_zero, part) for part in parts]
-    parts = [emit.select(to_zero, one, part) for one, part in zip((1.0, 0.0), parts, strict=True)]
+    by_one = emit.both(emit.compare("eq", u, 1.0), emit.compare("eq", v, 0.0))
+    parts = [emit.select(by_one, same, part) for same, part in zip((x, y), parts, strict=True)]
+    of_one = emit.both(emit.compare("eq", x, 1.0), emit.compare("eq", y, 0.0))
+    is_one = emit.either(to_zero, of_one)
+    parts = [emit.select(is_one, one, part) for one, part in zip((1.0, 0.0), parts, strict=True)]
     return joined(emit, z.dtype, *parts)

@@ -97,7 +97,10 @@ STEPS = ("floor", "ceil")
 WHOLE = ("round", "floor", "ceil")
 COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
 # Those of c64 that are ops `complex_function`.
-COMPOSED = ("tan", "atan", "expm1", "log2", "log10", "log1p", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh")
+COMPOSED = (
+    *("tan", "atan", "expm1", "log2", "log10", "log1p", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("exp2", "rsqrt", "sigmoid"),
+)
 # Those through which a tangent or cotangent goes as it is, or with the other sign.
 UNIT = ("neg", "round")
 

@@ -17,9 +17,20 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's power, but 0 where `|a**b|` is 0: for whole exponents NumPy multiplies, which makes NaN of infinities."""
-    size = np.real(b) * np.log(np.abs(a)) - np.imag(b) * np.angle(a)
-    return np.where(np.isneginf(size), 0, np.power(a, b))
+    """NumPy's power, but 0 where `|a**b|` is 0: for whole exponents NumPy multiplies, which makes NaN of infinities.
+
+    A real power of an infinite number is infinite in its direction, and NaN is what has none: another power of it, powers of
+    NaN and by NaN, and of 0 by numbers whose real part is not positive. But `1**b` and `a**0` are 1, `a**1` is a.
+    """
+    angle = np.angle(a)
+    size, phase = np.real(b) * np.log(np.abs(a)) - np.imag(b) * angle, np.real(b) * angle
+    result = np.array(np.where(np.isneginf(size), 0, np.power(a, b)))
+    explodes = np.isposinf(size) & (np.imag(b) == 0) & np.isfinite(phase) & (a != 0)
+    result.real = np.where(explodes, np.inf * np.cos(phase), np.real(result))
+    result.imag = np.where(explodes, np.where(phase == 0, phase, np.inf * np.sin(phase)), np.imag(result))
+    unknown = (np.isnan(a) | np.isnan(b)) | (np.isposinf(size) & (np.imag(b) != 0)) | ((a == 0) & ~(np.real(b) > 0))
+    result = np.where(b == 1, a, np.where(unknown, complex(np.nan, np.nan), result))
+    return np.where((a == 1) | (b == 0), 1, result)
 
 
 def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -32,8 +43,31 @@ def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    return np.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
+    if a.dtype.kind == "c":
+        return _complex_div(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
+    return np.divide(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+
+
+def _complex_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy's quotient, but of an infinite and a finite number a zero or an infinity, as C99 has it (G.5.1)."""
+    quotient = np.divide(a, b)
+    (ar, ai), (br, bi) = (_boxed(a, np.isfinite(b)), _boxed(b, np.isfinite(a)))
+    factor = np.where(np.isinf(b), 0.0, np.inf)
+    # The halves keep sums in range, of which only the signs count.
+    real, imaginary = factor * (ar / 2 * br + ai / 2 * bi), factor * (ai / 2 * br - ar / 2 * bi)
+    known = (np.isinf(a) & np.isfinite(b) & (b != 0)) | (np.isinf(b) & np.isfinite(a))
+    result = np.array(quotient)
+    result.real, result.imag = np.where(known, real, np.real(quotient)), np.where(known, imaginary, np.imag(quotient))
+    return result
+
+
+def _boxed(z: np.ndarray, beside_finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The parts of numbers; of infinite ones beside finite ones, ±1 for an infinite part and ±0 for another."""
+
+    def boxed(part: np.ndarray) -> np.ndarray:
+        return np.where(np.isinf(z) & beside_finite, np.copysign(np.isinf(part) * 1.0, part), part)
+
+    return boxed(np.real(z)), boxed(np.imag(z))
 
 
 def _rem(a: np.ndarray, b: np.ndarray) -> np.ndarray:

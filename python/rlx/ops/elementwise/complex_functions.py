@@ -154,6 +154,37 @@ def _atanh(b: Builder, z: Tensor) -> Tensor:
     return b.complex(_narrow(b, b.copysign(real, x), z), _narrow(b, b.copysign(angle, y), z))
 
 
+def _exp2(b: Builder, z: Tensor) -> Tensor:
+    x, y = _wide(b, z)
+    return cast(b, b.exp(b.complex(x * math.log(2), y * math.log(2))), z.dtype)
+
+
+def _rsqrt(b: Builder, z: Tensor) -> Tensor:
+    """The conjugate of the root over its size, once and again; of 0 it is infinite in no direction."""
+    root = b.sqrt(b.complex(*_wide(b, z)))
+    a, c, size = b.real(root), b.imag(root), b.abs(root)
+    infinite = b.isinf(size)
+    real = b.where(infinite, 0.0, b.where(size == 0.0, math.inf, a / size / size))
+    imaginary = b.where(infinite, b.copysign(0.0, c), c / size / size)
+    return b.complex(_narrow(b, real, z), _narrow(b, -imaginary, z))
+
+
+def _sigmoid(b: Builder, z: Tensor) -> Tensor:
+    """With `r = exp(-|x|)` and the cosine c and the sine s of y, `(1 + r·c + i·r·s)/q` for `x ≥ 0` and `(r·(c + r) + i·r·s)/q`
+    below, where `q = 1 + 2·r·c + r²`; put such that nothing cancels but in `c + r`.
+    """
+    x, y = _wide(b, z)
+    across, half = -b.abs(x), b.cos(y * 0.5)
+    r, less = b.exp(across), -b.expm1(across)  # 1 - r
+    more = 2.0 * half * half  # 1 + c
+    under = less * less + 2.0 * r * more
+    real = b.where(x < 0.0, r * (more - less), less + r * more) / under
+    imaginary = r * b.sin(y) / under
+    infinite = b.isinf(x)  # whatever the angle
+    real = b.where(infinite, b.where(x > 0.0, 1.0, 0.0), real)
+    return b.complex(_narrow(b, real, z), _narrow(b, b.where(infinite, 0.0, imaginary), z))
+
+
 COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
     "tan": _turned(lambda b, z: b.tanh(z)),
     "atan": _turned(_atanh),
@@ -168,10 +199,13 @@ COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
     "asinh": _turned(_asin),
     "acosh": _acosh,
     "atanh": _atanh,
+    "exp2": _exp2,
+    "rsqrt": _rsqrt,
+    "sigmoid": _sigmoid,
 }
 
 
-# --- as the evaluator computes them: NumPy's, in c128, but for two that cancel there --------------------------
+# --- as the evaluator computes them: NumPy's, in c128, but for those that cancel or are NaN there --------------------------
 
 
 def _evaluated_expm1(z: np.ndarray) -> np.ndarray:
@@ -190,6 +224,22 @@ def _evaluated_log1p(z: np.ndarray) -> np.ndarray:
     size_squared = (1 + x) * (1 + x) + y * y
     real = np.where(size_squared < 0.5, np.log(size_squared), np.log1p(total + (lost + lost_then))) / 2
     return _joined(np.where(np.isinf(x) | np.isinf(y), np.inf, real), np.arctan2(y, 1 + x))
+
+
+def _evaluated_rsqrt(z: np.ndarray) -> np.ndarray:
+    root = np.sqrt(z)
+    size, infinite = np.abs(root), np.isinf(root)
+    real = np.where(infinite, 0.0, np.where(size == 0, np.inf, np.real(root) / size / size))
+    imaginary = np.where(infinite, np.copysign(0.0, np.imag(root)), np.imag(root) / size / size)
+    return _joined(real, -imaginary)
+
+
+def _evaluated_sigmoid(z: np.ndarray) -> np.ndarray:
+    x, y = np.real(z), np.imag(z)
+    r, less, more = np.exp(-np.abs(x)), -np.expm1(-np.abs(x)), 2 * np.cos(y / 2) ** 2
+    under = less * less + 2 * r * more
+    real, imaginary = np.where(x < 0, r * (more - less), less + r * more) / under, r * np.sin(y) / under
+    return _joined(np.where(np.isinf(x), x > 0, real), np.where(np.isinf(x), 0, imaginary))
 
 
 def _joined(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
@@ -212,6 +262,9 @@ _IN_WIDE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
+    "exp2": lambda z: np.exp(_joined(np.real(z) * np.log(2), np.imag(z) * np.log(2))),
+    "rsqrt": _evaluated_rsqrt,
+    "sigmoid": _evaluated_sigmoid,
 }
 
 
@@ -270,4 +323,7 @@ DERIVATIVES: dict[str, Callable[[Builder, Tensor], Tensor]] = {
     "asinh": lambda b, z: _of_arcsine(b, _times_i(b, z)),
     "acosh": lambda b, z: _of_roots(b, _less_one(b, z), _one_more(b, z)),
     "atanh": lambda b, z: _of_inverse_tanh(b, z),
+    "exp2": lambda b, z: b.exp2(z) * math.log(2),
+    "rsqrt": lambda b, z: b.rsqrt(z) / z * -0.5,
+    "sigmoid": lambda b, z: b.sigmoid(z) * b.sigmoid(-z),
 }

@@ -16,7 +16,7 @@ from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
 from rlx.ops.elementwise.bits import SAME_BITS
-from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, inexact, same_dtype, tensor_like
+from rlx.ops.lift import Scalar, broadcast, cast, common, comparable, constant_scalar, inexact, same_dtype, tensor_like
 
 
 class Activation(Card, op="activation"):
@@ -297,7 +297,7 @@ class Compare(Card, op="compare"):
         return COMPARISONS[kind](lhs, rhs)
 
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
-        return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
+        return b.emit("compare", comparable(b, lhs, rhs), kind=getattr(kind, "value", kind))
 
     def samples(self) -> Any:
         real = [*REAL, "bool"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ops.elementwise.numbers import real
-from rlx.ops.lift import axis_of, common, inexact
+from rlx.ops.lift import axis_of, common, in_compute, inexact
 from rlx.ops.surface import helper
 
 # G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -18,6 +18,7 @@ def _float(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
     """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
     x = _float(b, x)
@@ -29,12 +30,14 @@ def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
 
 
 @helper
+@in_compute
 def log_sigmoid(b: Builder, x: Any) -> Tensor:
     """`log(sigmoid(x)) = -softplus(-x)`."""
     return -softplus(b, -_float(b, x))
 
 
 @helper
+@in_compute
 def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
     lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
@@ -46,6 +49,7 @@ def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
     """`x`, and `negative_slope * x` below 0."""
     x = _float(b, x)
@@ -53,6 +57,7 @@ def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
 
 
 @helper
+@in_compute
 def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x) - 1)` below 0."""
     x = _float(b, x)
@@ -61,6 +66,7 @@ def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @helper
+@in_compute
 def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
     """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
     x = _float(b, x)
@@ -69,30 +75,35 @@ def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
 
 
 @helper
+@in_compute
 def selu(b: Builder, x: Any) -> Tensor:
     """`elu` with the factors of self-normalising networks."""
     return elu(b, x, _SELU_ALPHA) * _SELU_SCALE
 
 
 @helper
+@in_compute
 def relu6(b: Builder, x: Any) -> Tensor:
     """`x` in [0, 6]."""
     return b.minimum(b.relu(_float(b, x)), 6.0)
 
 
 @helper
+@in_compute
 def hard_tanh(b: Builder, x: Any) -> Tensor:
     """`x` in [-1, 1]."""
     return b.clip(_float(b, x), -1.0, 1.0)
 
 
 @helper
+@in_compute
 def hard_sigmoid(b: Builder, x: Any) -> Tensor:
     """`relu6(x + 3) / 6`."""
     return relu6(b, _float(b, x) + 3.0) / 6.0
 
 
 @helper
+@in_compute
 def hard_swish(b: Builder, x: Any) -> Tensor:
     """`x * relu6(x + 3) / 6`."""
     x = _float(b, x)
@@ -100,6 +111,7 @@ def hard_swish(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def mish(b: Builder, x: Any) -> Tensor:
     """`x * tanh(softplus(x))`."""
     x = _float(b, x)
@@ -107,6 +119,7 @@ def mish(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def soft_sign(b: Builder, x: Any) -> Tensor:
     """`x / (1 + |x|)`."""
     x = _float(b, x)
@@ -114,6 +127,7 @@ def soft_sign(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
     """The first half along an axis, times the sigmoid of the second."""
     x = _float(b, x)
@@ -122,6 +136,7 @@ def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
 
 
 @helper
+@in_compute
 def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
     lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
@@ -137,6 +152,7 @@ def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def log_softmax(b: Builder, x: Any, axis: int = -1) -> Tensor:
     """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
     x = _float(b, x)

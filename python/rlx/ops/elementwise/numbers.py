@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32, i8, i16, i32, i64
+from rlx.ir.dtype import dtype, f32, i8, i16, i32, i64
 from rlx.ir.errors import ShapeError
-from rlx.ops.lift import common, constant_scalar, inexact, tensor_like
+from rlx.ops.lift import cast, common, constant_scalar, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
 # The signed integers of so many bytes.
@@ -30,6 +30,7 @@ def real(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def trunc(b: Builder, x: Any) -> Tensor:
     """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
     x = real(b, x)
@@ -54,6 +55,11 @@ def sign(b: Builder, x: Any) -> Tensor:
         return _complex_sign(b, b.stop_gradient(x))
     if x.dtype.is_bool:
         raise ShapeError("is not defined for bool")
+    return _real_sign(b, x)
+
+
+@in_compute
+def _real_sign(b: Builder, x: Tensor) -> Tensor:
     if not x.dtype.is_signed:
         return b.minimum(x, 1)
     return b.where(x > 0, 1, b.where(x < 0, -1, b.stop_gradient(x)))
@@ -82,10 +88,12 @@ def signbit(b: Builder, x: Any) -> Tensor:
     x = real(b, x)
     if not x.dtype.is_float:
         return x < 0
+    x = cast(b, x, x.dtype.compute) if x.dtype.storage else x  # which may lack the infinity that 1/x is
     return b.bitwise_or(x < 0.0, b.bitwise_and(x == 0.0, 1.0 / x < 0.0))
 
 
 @helper
+@in_compute
 def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
     """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
     magnitude, x = common(b, magnitude, x)
@@ -99,6 +107,8 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     either is. Its derivative is 0.
     """
     x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
+    if x.dtype.storage:
+        return _next_code(b, x, y)
     words = WORDS[x.dtype.itemsize]
     bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
     sign = constant_scalar(b, int(words.min), words)
@@ -109,6 +119,26 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     found = b.bitcast(b.where(x == 0.0, from_zero, stepped), x.dtype)
     found = b.where(x == y, y, found)
     return b.where(b.isnan(x) | b.isnan(y), math.nan, found)
+
+
+def _next_code(b: Builder, x: Tensor, y: Tensor) -> Tensor:
+    """The number of a storage float next to x towards y, by its place among the numbers of the format."""
+    kind, layout = x.dtype, x.dtype.float_format
+    assert layout is not None
+    word, half = dtype(f"u{kind.bits}"), 1 << kind.bits - 1
+
+    def place(v: Tensor) -> Tensor:
+        code = cast(b, b.bitcast(v, word), i16)
+        return b.where(code < half, code, half - code) if layout.signed else code
+
+    start, end = place(x), place(y)
+    moved = start + cast(b, end > start, i16) - cast(b, end < start, i16)
+    below = moved < 0
+    if layout.signed and layout.special != "fnuz":  # a zero keeps the sign of x
+        below = b.bitwise_or(below, b.bitwise_and(b.eq(moved, 0), start < 0))
+    code = b.where(below, half - moved, moved) if layout.signed else moved
+    found = b.where(b.eq(start, end), y, b.bitcast(cast(b, code, word), kind))
+    return found if layout.special == "finite" else b.where(b.isnan(x) | b.isnan(y), math.nan, found)
 
 
 @helper
@@ -146,6 +176,7 @@ def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`.
 
@@ -156,6 +187,7 @@ def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def mod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `mod`, as `remainder`."""
     return remainder(b, lhs, rhs)
@@ -175,6 +207,7 @@ def _with_sign_of(b: Builder, rest: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor
 
 
 @helper
+@in_compute
 def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands.
 
@@ -186,6 +219,7 @@ def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def divmod(b: Builder, lhs: Any, rhs: Any) -> tuple[Tensor, Tensor]:
     """Python's `divmod`: `floor_divide` and `remainder`."""
     lhs, rhs = common(b, lhs, rhs)

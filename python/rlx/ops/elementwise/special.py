@@ -8,7 +8,7 @@ from typing import Any
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
 from rlx.ir.typing import TensorLike
-from rlx.ops.lift import cast, common, inexact, tensor_like
+from rlx.ops.lift import cast, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
 # So near to 0 `sinc` is the sum of so many terms of its series, to the last bit of f64: the quotient loses derivatives there.
@@ -16,18 +16,21 @@ _NEAR_SINC, _SINC_TERMS = 0.15, 9
 
 
 @helper
+@in_compute
 def deg2rad(b: Builder, x: Any) -> Tensor:
     """NumPy's `deg2rad`: degrees as radians."""
     return inexact(b, tensor_like(b, x, f32)) * (math.pi / 180)
 
 
 @helper
+@in_compute
 def rad2deg(b: Builder, x: Any) -> Tensor:
     """NumPy's `rad2deg`: radians as degrees."""
     return inexact(b, tensor_like(b, x, f32)) * (180 / math.pi)
 
 
 @helper
+@in_compute
 def sinc(b: Builder, x: Any) -> Tensor:
     """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
     x = inexact(b, tensor_like(b, x, f32))
@@ -41,6 +44,7 @@ def sinc(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
     """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
     x, values = (inexact(b, v) for v in common(b, x, values))
@@ -48,6 +52,7 @@ def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def frac(b: Builder, x: Any) -> Tensor:
     """PyTorch's `frac`: what is behind the point, with the sign of x."""
     x = tensor_like(b, x, f32)
@@ -55,6 +60,7 @@ def frac(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def lerp(b: Builder, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
     """PyTorch's `lerp`: `start + weight·(end - start)`."""
     start, end, weight = common(b, start, end, weight)
@@ -62,6 +68,7 @@ def lerp(b: Builder, start: TensorLike, end: TensorLike, weight: TensorLike) -> 
 
 
 @helper
+@in_compute
 def logit(b: Builder, x: Any) -> Tensor:
     """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
     x = inexact(b, tensor_like(b, x, f32))
@@ -69,6 +76,7 @@ def logit(b: Builder, x: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
     """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
     x, y = (inexact(b, v) for v in common(b, x, y))
@@ -79,6 +87,7 @@ def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
 
 
 @helper
+@in_compute
 def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
     lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
@@ -88,12 +97,14 @@ def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e
 
 
 @helper
+@in_compute
 def allclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """NumPy's `allclose`: whether all elements are close, a bool scalar."""
     return b.all(isclose(b, lhs, rhs, rtol, atol, equal_nan))
 
 
 @helper
+@in_compute
 def array_equal(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
     lhs, rhs = common(b, lhs, rhs)
