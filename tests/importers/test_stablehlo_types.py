@@ -249,7 +249,6 @@ DRAWN = f"func.func @f(%x: tensor<3xui64>) -> {WIDE} {{ %s, %b = stablehlo.rng_b
 REFUSED = {
     "complex<f16>": function("tensor<2xcomplex<f16>>", "tensor<2xf16>", "real %x"),
     "f6E2M3FN": function("tensor<2xf6E2M3FN>", "tensor<2xf32>", "convert %x"),
-    "bitcast_convert": function(WIDE, "tensor<2x64xi1>", "bitcast_convert %x"),
     "rng_bit_generator by THREE_FRY from a state of": DRAWN
     + f" : (tensor<3xui64>) -> (tensor<3xui64>, {WIDE}) return %b : {WIDE} }}",
     "quant": function(PER_BLOCK, "tensor<2xf32>", "uniform_dequantize %x"),

@@ -40,6 +40,21 @@ def _product(x: Tensor, exponent: int) -> Tensor:
         x = x * x
 
 
+def logistic(g: Any, x: Tensor) -> Tensor:
+    """`1/(1 + exp(-x))`. That of complex numbers is differentiated by its result, which is finite where `exp(-x)` is not."""
+    if not x.dtype.is_complex:
+        return g.sigmoid(x)
+
+    def of_complex(x: Tensor) -> Tensor:
+        return 1.0 / (1.0 + x.builder.exp(-x))
+
+    def slope(args: Any, tangents: Any) -> tuple[Tensor]:
+        y = of_complex(args[0])
+        return (tangents[0] * (y * (1.0 - y)),)
+
+    return g.custom_fn(of_complex, x, jvp=slope)
+
+
 def logit(g: Any, x: Tensor) -> Tensor:
     """`log(x/(1 - x))`, whose derivative is `1/(x·(1 - x))`."""
 

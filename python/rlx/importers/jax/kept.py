@@ -57,7 +57,8 @@ _DERIVED = (
 )
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
-_STOPPED = "stop_gradient"
+# The ops of RLX that take complex numbers too.
+_OF_COMPLEX = ("stop_gradient", "logistic", "integer_pow")
 _BY_COTANGENTS = ("custom_vjp_call",)
 # They show a value and give none; an artifact has nobody to show it to.
 _SHOWN = ("debug_print", "debug_callback")
@@ -239,11 +240,11 @@ class _Derived:
 
     def _forward(self, g: Graph, *operands: Tensor) -> Sequence[Tensor]:
         name = self._call.primitive.name
-        if name in primitives.rules and (name == _STOPPED or not any(x.dtype.is_complex for x in operands)):
-            return primitives.build(g, name, operands, accepts(name, self._call.params))
-        if name in primitives.rules:
+        if name not in primitives.rules:
+            return self._plain(g, operands)
+        if name not in _OF_COMPLEX and any(x.dtype.is_complex for x in operands):
             raise UnsupportedError(f"{name} of complex matrices cannot be imported")
-        return self._plain(g, operands)
+        return primitives.build(g, name, operands, accepts(name, self._call.params))
 
     @cached_property
     def _plain(self) -> Callable[..., Sequence[Tensor]]:

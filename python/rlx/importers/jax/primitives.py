@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.importers.closed_forms import integer_power
+from rlx.importers.closed_forms import integer_power, logistic
 from rlx.importers.table import Table
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -24,9 +24,7 @@ def stop_gradient(g: Any, x: Tensor) -> Tensor:
     return g.stop_gradient(x) if x.dtype.is_inexact else x
 
 
-@primitives("logistic")
-def logistic(g: Any, x: Tensor) -> Tensor:
-    return g.sigmoid(x)
+primitives("logistic")(logistic)
 
 
 @primitives("integer_pow")

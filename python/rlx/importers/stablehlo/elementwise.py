@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
+from rlx.importers.closed_forms import (
+    absolute,
+    clamped,
+    inverse_power,
+    logaddexp,
+    logistic,
+    logit,
+    odd_product,
+    product_with_log,
+)
 from rlx.importers.stablehlo.choices import chosen
 from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports
@@ -26,8 +35,6 @@ from rlx.ir.shape import Shape
 _METHODS = {
     "add": "add",
     "and": "bitwise_and",
-    "atan2": "atan2",
-    "cbrt": "cbrt",
     "ceil": "ceil",
     "complex": "complex",
     "cosine": "cos",
@@ -37,7 +44,6 @@ _METHODS = {
     "imag": "imag",
     "is_finite": "isfinite",
     "log_plus_one": "log1p",
-    "logistic": "sigmoid",
     "negate": "neg",
     "not": "bitwise_not",
     "or": "bitwise_or",
@@ -114,6 +120,19 @@ def rsqrt(g: Any, x: Tensor) -> Tensor:
     return g.rsqrt(x) if not x.dtype.is_complex else 1.0 / g.sqrt(x)
 
 
+@imports("cbrt")
+def cbrt(g: Any, x: Tensor) -> Tensor:
+    return g.cbrt(x) if not x.dtype.is_complex else g.pow(x, 1 / 3)
+
+
+imports("logistic")(logistic)
+
+
+@imports("atan2")
+def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
+    return g.atan2(y, x) if not x.dtype.is_complex else -1j * g.log((x + 1j * y) / g.sqrt(x * x + y * y))
+
+
 @imports("divide")
 def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
     if a.dtype.is_integer:
@@ -142,7 +161,8 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 @imports("convert")
 def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
-    return g.cast(x, results[0].dtype)
+    # The imaginary part does not count, where a cast of RLX to bool has True for a number that is not 0.
+    return g.cast(g.real(x) if x.dtype.is_complex and results[0].dtype.is_bool else x, results[0].dtype)
 
 
 @imports("compare")
