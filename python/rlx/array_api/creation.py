@@ -11,7 +11,7 @@ from rlx.array_api.copies import check_copy, copied, refuse, shared
 from rlx.ir import dlpack
 from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64, u64
+from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
@@ -46,7 +46,7 @@ def _default_of(value: Any) -> DType:
         return bool_
     if isinstance(value, (int, np.integer)):
         return _default_of_integers(int(value), int(value))
-    return c64 if isinstance(value, complex) else _default_of_floats(np.asarray(value))
+    return _default_of_inexact(np.asarray(value))
 
 
 def _default_of_integers(least: int, greatest: int) -> DType:
@@ -54,11 +54,13 @@ def _default_of_integers(least: int, greatest: int) -> DType:
     return next((kind for kind in (i32, i64, u64) if kind.min <= least and greatest <= kind.max), i64)
 
 
-def _default_of_floats(array: np.ndarray) -> DType:
-    """f32, or f64 if a number is beyond f32."""
+def _default_of_inexact(array: np.ndarray) -> DType:
+    """f32, or f64 if a number is beyond f32; c64 and c128 for complex numbers."""
+    narrow, wide = (c64, c128) if array.dtype.kind == "c" else (f32, f64)
+    parts = np.stack([array.real, array.imag])
     with np.errstate(over="ignore"):
-        beyond = np.isinf(array.astype(np.float32)) & np.isfinite(array)
-    return f64 if beyond.any() else f32
+        beyond = np.isinf(parts.astype(np.float32)) & np.isfinite(parts)
+    return wide if beyond.any() else narrow
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
@@ -91,12 +93,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     if dtype is not None:
         kind = dtype_named(dtype)
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
-    elif array.dtype.kind == "f":
-        kind = _default_of_floats(array)
+    elif array.dtype.kind in "fc":
+        kind = _default_of_inexact(array)
     elif array.dtype.kind in "iuO":  # integers, those of more than 64 bits as objects
         kind = _default_of_integers(int(array.min()), int(array.max())) if array.size else i32
     else:
-        kind = c64 if array.dtype.kind == "c" else dtype_named(array.dtype)
+        kind = dtype_named(array.dtype)
     return builder(obj).constant(array, kind)
 
 
