@@ -27,6 +27,11 @@ def stop_gradient(g: Any, x: Tensor) -> Tensor:
 primitives("logistic")(logistic)
 
 
+# JAX writes them as ops of CHLO, which it cannot export for floats of 8 bits and less.
+primitives("erf")(lambda g, x: g.erf(x))
+primitives("erfc")(lambda g, x: g.erfc(x))
+
+
 @primitives("integer_pow")
 def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)

@@ -110,12 +110,14 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
     """The zeros that are left when every bit behind the first one is set."""
-    width = x.dtype.bits
+    width, kind = x.dtype.bits, x.dtype
+    if kind.packed:  # i2 does not hold its width, which wraps
+        x = g.cast(x, f"u{width}")
     step = 1
     while step < width:
         x = g.bitwise_or(x, g.shift_right_logical(x, g.full(x.shape.dims, step, x.dtype)))
         step *= 2
-    return g.full(x.shape.dims, width, x.dtype) - g.popcount(x)
+    return g.cast(g.full(x.shape.dims, width, x.dtype) - g.popcount(x), kind)
 
 
 # --- batch normalisation ----------------------------------------------------------------------------

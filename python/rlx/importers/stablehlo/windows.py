@@ -13,6 +13,7 @@ from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, j
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import WITH_ZERO
 from rlx.ir.shape import Shape
 
 
@@ -101,7 +102,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
             )
         # A value that is computed: where there is none of the elements.
         there = g.pad(g.cast(g.full(t.shape.dims, 1, "i8"), "i8"), pairs) == 1
-        filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _zero_padded(g, t, pairs)
+        filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _padded_anyhow(g, t, pairs)
         return g.where(there, filled, value)
 
     for axis, hole in enumerate(holes):
@@ -120,9 +121,10 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
     return put(x, list(zip(low, high, strict=True)))
 
 
-def _zero_padded(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+def _padded_anyhow(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """A tensor with anything around it."""
     if not x.dtype.is_complex:
-        return g.pad(x, pairs)
+        return g.pad(x, pairs, value=0 if x.dtype.name in WITH_ZERO else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
 
 

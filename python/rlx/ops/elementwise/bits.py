@@ -158,8 +158,8 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     x, count = common(b, x, count)
     if not x.dtype.is_signed or not x.dtype.is_integer:
         return b.binary("shift_right", x, count)
-    if x.dtype in (i8, i32):
-        unsigned = _UNSIGNED[x.dtype]
+    if x.dtype in (i8, i32) or x.dtype.packed:
+        unsigned = dtype(f"u{x.dtype.bits}")
         return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
     bits = x.dtype.bits  # some targets lack u16 and u64
     filled = b.binary("shift_left", -1, bits - count)
