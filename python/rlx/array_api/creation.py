@@ -57,7 +57,7 @@ def _default_of_integers(least: int, greatest: int) -> DType:
 def _default_of_inexact(array: np.ndarray) -> DType:
     """f32, or f64 if a number is beyond f32; c64 and c128 for complex numbers."""
     narrow, wide = (c64, c128) if array.dtype.kind == "c" else (f32, f64)
-    parts = np.stack([array.real, array.imag])
+    parts = np.stack([np.real(array), np.imag(array)])
     with np.errstate(over="ignore"):
         beyond = np.isinf(parts.astype(np.float32)) & np.isfinite(parts)
     return wide if beyond.any() else narrow
