@@ -85,7 +85,7 @@ def test_complex_bits_are_kept_when_compiled() -> None:
     ]
     wide = NUMBERS.astype(np.complex128)
     narrow = wide.view(np.complex64).reshape(25, 2)
-    floats = np.float32(NUMBERS.real + 0.1)
+    floats = (np.real(NUMBERS) + 0.1).astype(np.float32)
     bits = np.unpackbits(floats.view(np.uint8), bitorder="little").reshape(25, 32).astype(bool)
     cases = [(wide, narrow), (narrow, wide), (bits[:5], floats[:5]), (floats, bits)]
     for program, (x, y) in zip(compile_graphs([rlx.from_stablehlo(t) for t in texts]), cases, strict=True):

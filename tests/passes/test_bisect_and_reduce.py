@@ -180,7 +180,7 @@ def test_inputs_of_every_dtype_may_be_given(capsys: pytest.CaptureFixture[str], 
     fixed.set_outputs({f"y_{n}": fixed.constant(array[::-1]) for n, array in arrays.items()})
 
     def said(**changed: np.ndarray) -> str:
-        stored = {
+        stored: dict[str, Any] = {
             n: a if rlx.dtype(n).is_numpys_own else a.view(f"V{a.itemsize}") for n, a in (arrays | changed).items()
         }
         np.savez(path, **stored)

@@ -40,11 +40,11 @@ def array(kind: DType, number: int, *shape: int) -> np.ndarray:
     return random.integers(-3, 4, shape).astype(kind.numpy)
 
 
-ARGUMENTS = {f"x_{d.name}": array(d, 1, 2, 4) for d in DTYPES}
-PARAMS = {f"w_{d.name}": array(d, 2, 2, 4) for d in DTYPES}
+ARGUMENTS: dict[str, Any] = {f"x_{d.name}": array(d, 1, 2, 4) for d in DTYPES}
+PARAMS: dict[str, Any] = {f"w_{d.name}": array(d, 2, 2, 4) for d in DTYPES}
 
 
-def given(prefix: str, kinds: Sequence[DType]) -> dict[str, np.ndarray]:
+def given(prefix: str, kinds: Sequence[DType]) -> dict[str, Any]:
     return {f"{prefix}_{d.name}": (ARGUMENTS | PARAMS)[f"{prefix}_{d.name}"] for d in kinds}
 
 
