@@ -264,6 +264,10 @@ def test_written_numbers_get_the_standards_dtypes() -> None:
         kinds = [array_api.asarray(v).dtype for v in (True, 2, 2**31, 0.5, 2j, [], [1, 2.5], np.inf, 1e40, [1e40, 1])]
         assert kinds == [rlx.bool_, rlx.i32, rlx.i64, rlx.f32, rlx.c64, *[rlx.f32] * 3, *[rlx.f64] * 2]
         assert array_api.arange(2**31, 2**31 + 2).dtype is rlx.i64
+        complexes = (2j, 1e40j, complex(np.inf, 1), [1, 2j], [1e40, 2j], complex(-1e300, np.nan))
+        for make in (array_api.asarray, lambda v: array_api.full((2,), v)):
+            some = [v for v in complexes if make is array_api.asarray or not isinstance(v, list)]
+            assert [make(v).dtype is rlx.c128 for v in some] == ["e" in str(v) for v in some]
         assert array_api.asarray([1.7, -1.7], dtype=rlx.i32).tolist() == [1, -1]
 
 

@@ -33,7 +33,7 @@ def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_ru
 
 def _compiled(graph: Graph) -> Program:
     program = Program(graph)
-    compilation = _legalised(program)
+    compilation = legalised(program)
     if compilation is not None:
         try:
             program.run = backend.load(compilation.artifact(), {}).call
@@ -42,7 +42,8 @@ def _compiled(graph: Graph) -> Program:
     return program
 
 
-def _legalised(program: Program) -> Compilation | None:
+def legalised(program: Program) -> Compilation | None:
+    """What a graph becomes before it is lowered; None, with the problem in the program, where it becomes nothing."""
     try:
         compilation = Compilation(program.graph, TARGET)
         lir = compilation.lir
@@ -70,7 +71,7 @@ class Joint:
 
     def __init__(self, graphs: Sequence[Graph]):
         self.programs = [Program(graph) for graph in graphs]
-        legal = [(i, made.lir) for i, program in enumerate(self.programs) if (made := _legalised(program))]
+        legal = [(i, made.lir) for i, program in enumerate(self.programs) if (made := legalised(program))]
         # Executables, and of which graphs each is.
         self._parts: list[tuple[client.Executable, list[int]]] = []
         self._compile(legal)
@@ -81,7 +82,7 @@ class Joint:
         numbers = [i for i, _ in legal]
         try:
             functions = lower_module(merged([graph for _, graph in legal]))
-            self._parts.append((client.Executable(to_portable(_with_entry(functions))), numbers))
+            self._parts.append((client.Executable(to_portable(with_entry(functions))), numbers))
         except Exception as problem:  # whatever it is, some graph is to blame
             if len(legal) == 1:
                 self.programs[numbers[0]].problem = _message(problem)
@@ -99,7 +100,7 @@ class Joint:
                 yield i, [client.to_host(next(results)) for _ in self.programs[i].graph.outputs]
 
 
-def _with_entry(functions: Any) -> Any:
+def with_entry(functions: Any) -> Any:
     """A module of the functions `f0`, `f1`, … and of one that takes the arguments of all and gives all results."""
     with mlir.entered():
         arguments, results, calls = [], [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 
 import rlx
+from rlx.importers.jax.primitives import OF_COMPLEX
 from tests.importers.modules import values
 
 KINDS = ("c64", "c128")
@@ -124,3 +125,46 @@ def test_windows_of_any_function_with_paddings_and_holes() -> None:
         )
 
     np.testing.assert_allclose(imported(windows, z), np.asarray(jax.jit(windows)(z)), rtol=1e-5)
+
+
+# On the axes, on the diagonals, where a part is tiny: there JAX chooses between cases when it exports a function.
+POINTS = [2, -2, 0.5, 0.5j, -3j, 1 + 1j, -1 + 1j, 1 - 1j, 1e-5 + 1e-5j, 1e-20j, 3 + 0.1j]
+# On branch cuts the sign of a zero says on which side a number lies, and JAX does not heed it. Left of the imaginary axis its
+# derivative of `acosh` has the other sign.
+ON_CUTS: dict[str, Callable[[complex], bool]] = {
+    **dict.fromkeys(("asin", "acos", "atanh"), lambda z: z.imag == 0 and abs(z.real) > 1),
+    **dict.fromkeys(("atan", "asinh"), lambda z: z.real == 0 and abs(z.imag) > 1),
+    **dict.fromkeys(("log", "sqrt", "rsqrt"), lambda z: z.imag == 0 and z.real < 0),
+    "log1p": lambda z: z.imag == 0 and z.real < -1,
+    "acosh": lambda z: z.real <= 0 or (z.imag == 0 and z.real < 1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_complex_functions_are_those_of_the_function(kind: str) -> None:
+    """And not those of the case that JAX's export chooses at a point."""
+    dtype = rlx.dtype(kind).numpy
+    for name in sorted(OF_COMPLEX):
+        function = getattr(lax, name)
+        z = np.array([p for p in POINTS if name not in ON_CUTS or not ON_CUTS[name](complex(p))], dtype)
+        graph = rlx.vjp(rlx.from_jax(function, z), ["arg0"])
+        for cotangent in (1, 1j):
+            given = np.full(z.shape, cotangent, dtype)
+            found = rlx.evaluate(graph, dict(zip((i.name for i in graph.inputs), (z, given), strict=True)))[-1]
+            wide, ones = z.astype(np.complex128), given.astype(np.complex128)  # JAX's own loses digits of c64
+            wanted = np.conj(jax.vjp(function, wide)[1](np.conj(ones))[0])
+            np.testing.assert_allclose(found, wanted, rtol=2e-4 if kind == "c64" else 1e-9, err_msg=name)
+
+
+def test_derivatives_of_real_functions_by_complex_numbers() -> None:
+    functions = {
+        "exp": (lambda x: jnp.imag(jnp.exp(1j * x)), 0.0),
+        "square": (lambda x: jnp.real(jnp.square(x + 1j)), 1.0),
+        "sin": (lambda x: jnp.real(jnp.sin(x + 2j)), 0.0),
+        "arctan": (lambda x: jnp.real(jnp.arctan(x + 0.5j)), 0.0),
+        "in a loop": (lambda x: jnp.imag(lax.fori_loop(0, 2, lambda _, z: jnp.exp(1j * z), x + 0j)), 0.0),
+    }
+    for name, (function, x) in functions.items():
+        graph = rlx.grad(rlx.from_jax(function, np.float64(x)), ["arg0"])
+        found = rlx.evaluate(graph, {"arg0": np.float64(x)})[-1]
+        np.testing.assert_allclose(found, jax.grad(function)(x), rtol=1e-9, err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from jax import lax
 
 import rlx
-from rlx.ir.dtype import DTYPES
+from rlx.ir.dtype import DTYPES, DType
 from tests.conformance.compiled import compile_graphs
 from tests.drawing import drawn
 from tests.importers.modules import values
@@ -248,7 +249,6 @@ DRAWN = f"func.func @f(%x: tensor<3xui64>) -> {WIDE} {{ %s, %b = stablehlo.rng_b
 REFUSED = {
     "complex<f16>": function("tensor<2xcomplex<f16>>", "tensor<2xf16>", "real %x"),
     "f6E2M3FN": function("tensor<2xf6E2M3FN>", "tensor<2xf32>", "convert %x"),
-    "bitcast_convert": function(WIDE, "tensor<2x64xi1>", "bitcast_convert %x"),
     "rng_bit_generator by THREE_FRY from a state of": DRAWN
     + f" : (tensor<3xui64>) -> (tensor<3xui64>, {WIDE}) return %b : {WIDE} }}",
     "quant": function(PER_BLOCK, "tensor<2xf32>", "uniform_dequantize %x"),
@@ -269,3 +269,54 @@ def test_powers_of_unsigned_integers(kind: str) -> None:
     bits = 2 ** int(kind[2:])
     (found,) = values(rlx.from_stablehlo(text), a, b)
     assert found.tolist() == [pow(int(x), int(y), bits) for x, y in zip(a, b, strict=True)]
+
+
+def test_error_functions_of_storage_dtypes() -> None:
+    """JAX cannot export them, and computes `erf` alone: they are those of f32, rounded once."""
+    kinds = [d for d in DTYPES if d.storage and d.is_float]
+    arrays = [np.arange(1 << d.bits, dtype=np.uint8).view(d.numpy) for d in kinds]
+    graph = rlx.from_jax(lambda *xs: [[lax.erf(x), lax.erfc(x)] for x in xs], *arrays)
+    found = iter(values(graph, *arrays))
+    for kind, array in zip(kinds, arrays, strict=True):
+        for function in (math.erf, math.erfc):
+            wanted = np.array([function(v) for v in array.astype(np.float64)], np.float32).astype(kind.numpy)
+            np.testing.assert_array_equal(np.float32(next(found)), np.float32(wanted), err_msg=f"{function} of {kind}")
+
+
+@pytest.mark.parametrize("kind", [d for d in DTYPES if d.packed and d.is_integer])
+def test_bits_of_packed_integers(kind: DType) -> None:
+    """Every pair: also where the width, or a number of bits, is not a number of the dtype."""
+    every, mask = np.arange(kind.min, kind.max + 1), (1 << kind.bits) - 1
+    x, y = (v.ravel().astype(kind.numpy) for v in np.meshgrid(every, every))
+    functions = (
+        lambda x, y: lax.shift_right_logical(x, y),
+        lambda x, y: lax.clz(x),
+        lambda x, y: lax.population_count(x),
+    )
+    found = values(rlx.from_jax(lambda *xs: [f(*xs) for f in functions], x, y), x, y)
+    pairs = [(int(a) & mask, int(b) & mask) for a, b in zip(x, y, strict=True)]
+    shifted = [a >> b if b < kind.bits else 0 for a, b in pairs]
+    wanted = [shifted, [kind.bits - a.bit_length() for a, _ in pairs], [a.bit_count() for a, _ in pairs]]
+    for f, w in zip(found, wanted, strict=True):
+        assert f.dtype == kind.numpy
+        assert [int(v) & mask for v in f] == w
+
+
+def test_windows_of_powers_of_two() -> None:
+    """What is around a tensor of f8e8m0fnu, which has no zero, is the value that the window starts with."""
+    kind = rlx.f8e8m0fnu.numpy
+    x = np.exp2(np.random.default_rng(4).integers(-4, 5, (6, 3))).astype(kind)
+    joins = ((lax.max, np.maximum, 0.25), (lax.min, np.minimum, 0.5), (lax.mul, np.multiply, 2.0))
+    padding = ((1, 0), (0, 2))
+
+    def windows(x: Any, start: Any) -> Any:
+        return [
+            lax.reduce_window(x, v, join, (2, 3), (1, 1), padding) for v, (join, *_) in zip(start, joins, strict=True)
+        ]
+
+    starts = [np.array(start).astype(kind) for *_, start in joins]
+    found = values(rlx.from_jax(windows, x, starts), x, *starts)
+    for f, (_, join, start) in zip(found, joins, strict=True):
+        around = np.pad(x.astype(np.float32), padding, constant_values=start)
+        wanted = join.reduce(np.lib.stride_tricks.sliding_window_view(around, (2, 3)), axis=(2, 3), initial=start)
+        np.testing.assert_array_equal(f.astype(np.float32), wanted)

@@ -52,7 +52,7 @@ def test_scales_of_any_float(kind: DType) -> None:
     g: Any = rlx.Graph()
     x = g.input("x", (4,))
     g.set_outputs([g.quantize(x, scale=np.ones((), kind.numpy) / kind.numpy.type(2), zero_point=0)])
-    np.testing.assert_array_equal(rlx.evaluate(g, {"x": np.float32([0, 1, 2, -3])})[0], [0, 2, 4, -6])
+    np.testing.assert_array_equal(rlx.evaluate(g, {"x": np.array([0, 1, 2, -3], np.float32)})[0], [0, 2, 4, -6])
     with pytest.raises(rlx.Error, match="scale"):
         g.quantize(x, scale=-np.ones((), kind.numpy), zero_point=0)
 

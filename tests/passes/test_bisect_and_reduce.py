@@ -15,6 +15,7 @@ import pytest
 
 import rlx
 from rlx.cli import opt
+from rlx.ir.dtype import DTYPES
 from rlx.ir.shape import shape_of
 from rlx.ir.text import verify_module
 from rlx.passes.checking.bisect import bisect, first_failure
@@ -164,6 +165,38 @@ def test_inputs_may_be_given(
     np.savez(arrays, z=np.ones((4, 6), np.float32))
     assert "an array is given for 'z'" in call(capsys, words)[2]
     assert call(capsys, [file, "--rlx-simplify", "--bisect", "--tolerance=100"])[0] == 0
+
+
+def test_inputs_of_every_dtype_may_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """From a file of NumPy's, which names no dtype of ml_dtypes: they are read as the dtypes of the arguments."""
+    path = tmp_path / "inputs.npz"
+    rows = [[0, 1, 0], [1, 0, 1]], [[1, 6, 1], [6, 1, 6]]
+    arrays = {d.name: np.array(rows[d.bits > 2 and not d.is_bool]).astype(d.numpy) for d in DTYPES}
+    given, fixed = rlx.Graph("f"), rlx.Graph("f")
+    inputs = [given.input(d.name, (2, 3), d) for d in DTYPES]
+    given.set_outputs({f"y_{x.dtype}": given.reverse(x, [0]) for x in inputs})
+    for d in DTYPES:
+        fixed.input(d.name, (2, 3), d)
+    fixed.set_outputs({f"y_{n}": fixed.constant(array[::-1]) for n, array in arrays.items()})
+
+    def said(**changed: np.ndarray) -> str:
+        stored: dict[str, Any] = {
+            n: a if rlx.dtype(n).is_numpys_own else a.view(f"V{a.itemsize}") for n, a in (arrays | changed).items()
+        }
+        np.savez(path, **stored)
+        comparison = Comparison(given=dict(rlx.weights.open(path).items()))
+        comparison.check_given(given.module)
+        return comparison.difference(given.module, fixed.module)
+
+    assert said() == "" and Comparison().difference(given.module, fixed.module)
+    for n, array in arrays.items():
+        assert f"y_{n}" in said(**{n: array[::-1]}), n
+    with pytest.raises(rlx.Error, match=r"input 'f8e5m2' must be f8e5m2\[2, 3\], got float8_e5m2\[3\]"):
+        said(f8e5m2=arrays["f8e5m2"][0])
+    file = tmp_path / "f.mlir"
+    file.write_text(str(given))
+    said()
+    assert call(capsys, [file, "--rlx-simplify", "--check-numerics", f"--inputs={path}"])[0] == 0
 
 
 def test_a_command_says_what_is_interesting(capsys: pytest.CaptureFixture[str], file: Path, tmp_path: Path) -> None:

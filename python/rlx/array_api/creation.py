@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from rlx.array_api.arrays import builder, check_device
+from rlx.array_api.copies import check_copy, copied, refuse, shared
+from rlx.ir import dlpack
 from rlx.ir.arrays import as_array, as_numbers
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64, u64
+from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
@@ -44,7 +46,7 @@ def _default_of(value: Any) -> DType:
         return bool_
     if isinstance(value, (int, np.integer)):
         return _default_of_integers(int(value), int(value))
-    return c64 if isinstance(value, complex) else _default_of_floats(np.asarray(value))
+    return _default_of_inexact(np.asarray(value))
 
 
 def _default_of_integers(least: int, greatest: int) -> DType:
@@ -52,29 +54,38 @@ def _default_of_integers(least: int, greatest: int) -> DType:
     return next((kind for kind in (i32, i64, u64) if kind.min <= least and greatest <= kind.max), i64)
 
 
-def _default_of_floats(array: np.ndarray) -> DType:
-    """f32, or f64 if a number is beyond f32."""
+def _default_of_inexact(array: np.ndarray) -> DType:
+    """f32, or f64 if a number is beyond f32; c64 and c128 for complex numbers."""
+    narrow, wide = (c64, c128) if array.dtype.kind == "c" else (f32, f64)
+    parts = np.stack([np.real(array), np.imag(array)])
     with np.errstate(over="ignore"):
-        beyond = np.isinf(array.astype(np.float32)) & np.isfinite(array)
-    return f64 if beyond.any() else f32
+        beyond = np.isinf(parts.astype(np.float32)) & np.isfinite(parts)
+    return wide if beyond.any() else narrow
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
     """A tensor of a number, nested lists of numbers, an array or a tensor.
 
+    With `copy=False` a tensor with a value uses the memory of an array, which must not change while the tensor is used.
+
     Raises:
         Error: It holds no numbers, lists are ragged, or the dtype does not have a number that is written in Python.
+        ValueError: `copy` is False, and a copy is needed: of numbers, in a graph, or for another dtype.
     """
     check_device(device)
+    check_copy("asarray", copy)
     if isinstance(obj, Tensor):
-        return obj if dtype is None else obj.builder.cast(obj, dtype_named(dtype))
+        if dtype is not None and dtype_named(dtype) is not obj.dtype:
+            if copy is False:
+                raise refuse("asarray", f"{obj.dtype} as {dtype_named(dtype)}")
+            return obj.builder.cast(obj, dtype_named(dtype))
+        return copied(obj) if copy else obj
+    if isinstance(obj, (np.ndarray, np.generic)) or hasattr(obj, "__array__"):
+        return _of_array(obj, dtype, copy)
+    if copy is False:
+        raise refuse("asarray", f"a tensor of a {type(obj).__name__}")
     if isinstance(obj, (list, tuple)) and any(isinstance(v, Tensor) for v in obj):
         return asarray(builder(obj).stack([asarray(v) for v in obj]), dtype=dtype)
-    if isinstance(obj, (np.ndarray, np.generic)) or hasattr(obj, "__array__"):
-        array = np.asarray(obj)
-        kind = dtype_named(array.dtype if dtype is None else dtype)
-        with np.errstate(all="ignore"):
-            return builder(obj).constant(array.astype(kind.numpy))
     try:
         array = as_numbers(obj, "asarray")
     except Error as problem:
@@ -82,28 +93,49 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     if dtype is not None:
         kind = dtype_named(dtype)
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
-    elif array.dtype.kind == "f":
-        kind = _default_of_floats(array)
+    elif array.dtype.kind in "fc":
+        kind = _default_of_inexact(array)
     elif array.dtype.kind in "iuO":  # integers, those of more than 64 bits as objects
         kind = _default_of_integers(int(array.min()), int(array.max())) if array.size else i32
     else:
-        kind = c64 if array.dtype.kind == "c" else dtype_named(array.dtype)
+        kind = dtype_named(array.dtype)
     return builder(obj).constant(array, kind)
+
+
+def _of_array(obj: Any, dtype: Any, copy: bool | None) -> Tensor:
+    try:
+        array = np.asarray(obj, copy=False if copy is False else None)
+    except ValueError as problem:
+        raise refuse("asarray", f"the {type(obj).__name__} as an array") from problem
+    kind = dtype_named(array.dtype if dtype is None else dtype)
+    if copy is False:
+        if kind.numpy != array.dtype:
+            raise refuse("asarray", f"{array.dtype} as {kind}")
+        return shared("asarray", array)
+    with np.errstate(all="ignore"):
+        return builder(obj).constant(array.astype(kind.numpy))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
     """A constant of an array of another library.
 
+    With `copy=False` a tensor with a value uses the memory of the array, which must not change while the tensor is used. By
+    default, and with `copy=True`, it has memory of its own.
+
     Raises:
         Error: It lacks `__dlpack__`, is not in memory that the CPU reads, or is of a dtype that RLX does not have.
+        BufferError: `copy` is False, and tensors belong to a graph here, or the other library has to copy.
     """
     check_device(device)
+    check_copy("from_dlpack", copy)
     if isinstance(x, Tensor):
-        return x
+        return copied(x) if copy else x
     if not hasattr(x, "__dlpack__"):
         raise Error(
             f"from_dlpack needs an object with __dlpack__, got {type(x).__name__}", location=describe(caller_location())
         )
+    if copy is False:
+        return shared("from_dlpack", x if isinstance(x, np.ndarray) else dlpack.read(x, "from_dlpack", copy=False))
     return asarray(as_array(x, "from_dlpack"))
 
 

@@ -41,14 +41,14 @@ def comparison_of(settings: Settings) -> Comparison:
             say(f"{PROGRAM}: note: {text}", stream=sys.stderr)
 
     inputs, tolerance = settings.values.get("inputs") or "0", settings.values.get("tolerance")
-    seed, given = (size_of(inputs, "inputs"), {}) if inputs.isdecimal() else (0, _arrays(inputs))
+    seed, given = (size_of(inputs, "inputs"), {}) if inputs.isdecimal() else (0, _tensors(inputs))
     return Comparison(seed, given, None if tolerance is None else float(tolerance), note)
 
 
-def _arrays(path: str) -> dict[str, Any]:
+def _tensors(path: str) -> dict[str, Any]:
     from rlx.weights import open as open_weights
 
-    return {name: weight.numpy() for name, weight in open_weights(path).items()}
+    return dict(open_weights(path).items())
 
 
 # --- bisect ---------------------------------------------------------------------------------------

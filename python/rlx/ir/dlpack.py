@@ -106,18 +106,19 @@ class _Memory:
             delete(self._address)
 
 
-def read(value: Any, what: str) -> np.ndarray:
+def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
     """An array over the memory of an object with `__dlpack__`, without a copy.
 
     Args:
         value: The object. A tensor that it lends without a version of the protocol is read-only, as in NumPy.
         what: What it is for: messages start with this.
+        copy: What the object is asked for: None leaves it to copy where it has to, False has it raise a `BufferError` there.
 
     Raises:
         Error: It is not in memory that the CPU reads, RLX does not have its dtype, or it is not a valid tensor of DLPack.
     """
     try:
-        capsule = value.__dlpack__(max_version=_VERSION)
+        capsule = value.__dlpack__(max_version=_VERSION, **({} if copy is None else {"copy": copy}))
     except TypeError:  # before the array API of 2023
         capsule = value.__dlpack__()
     name = next((n for n in _STRUCTURES if _is_valid(capsule, n)), None)

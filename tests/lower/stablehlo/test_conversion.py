@@ -91,3 +91,22 @@ def test_every_dtype_becomes_every_dtype(source: str) -> None:
             same |= counts_as_zero
         wrong = np.flatnonzero(~same)
         assert not len(wrong), f"{output.name} of {x[wrong][:3]}: {got[wrong][:3]} instead of {wanted[wrong][:3]}"
+
+
+def test_what_xla_folds_is_rounded_as_at_run_time() -> None:
+    """Reductions of empty tensors are constants to XLA, and to no pass before it."""
+    graph, outputs = Graph(), {}
+    for wide in ("f32", "f64"):
+        x = graph.input(f"x_{wide}", (2, 0), wide)
+        zero = graph.sum(x, 1)
+        positive = [graph.max(x, 1), graph.min(x, 1), zero + 5.1, zero + 1e30, zero + 2.0**-120]
+        for kind in (d for d in DTYPES if d.is_float and d.storage):
+            # f8e8m0fnu has powers of two only.
+            numbers = positive if kind.min > 0 else [*positive, zero, zero - 7.0, zero - 1e-3]
+            outputs |= {f"{kind}_{wide}_{i}": graph.cast(value, kind) for i, value in enumerate(numbers)}
+    graph.set_outputs(outputs)
+    (program,) = compile_graphs([graph])
+    arrays = [np.zeros((2, 0), a.shape.dtype.numpy) for a in graph.inputs]
+    wanted = evaluate(graph, {a.name: x for a, x in zip(graph.inputs, arrays, strict=True)})
+    for output, got, w in zip(graph.outputs, program.run(arrays), wanted, strict=True):
+        assert np.array_equal(_bits(got), _bits(w)), f"{output.name}: {got} instead of {w}"

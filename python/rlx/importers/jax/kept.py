@@ -20,7 +20,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.importers.jax import incomplete_beta
-from rlx.importers.jax.primitives import accepts, primitives
+from rlx.importers.jax.primitives import OF_COMPLEX, accepts, primitives
 from rlx.importers.stablehlo.choices import is_inert
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
@@ -138,8 +138,9 @@ class Kept:
             )
         with tracing():
             allowed = [export.DisabledSafetyCheck.custom_call(CALL)]
+            has_complex = _has_complex(function.trace(*args).jaxpr.jaxpr)
             rules = (
-                *((p, self._lowered) for p in self._primitives()),
+                *((p, self._lowered) for p in self._primitives(has_complex)),
                 *((p, _left_out) for p in _unlisted() if p.name in _SHOWN),
             )
             exporting = export.export(function, platforms=[platform], disabled_checks=allowed, **{_RULES: rules})
@@ -150,11 +151,12 @@ class Kept:
             )
         return exported
 
-    def _primitives(self) -> list[Any]:
+    def _primitives(self, has_complex: bool) -> list[Any]:
         """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
+        ops = primitives.rules.keys() - (() if has_complex else OF_COMPLEX)
         known = required("jax.extend.core.primitives", "rlx.from_jax")
         derived = [n for n in (*_DERIVED, *_BY_COTANGENTS) if self._depth < _ORDERS.get(n, _MOST_ORDERS)]
-        found = [getattr(known, f"{name}_p", None) for name in {*primitives.rules, *derived}]
+        found = [getattr(known, f"{name}_p", None) for name in {*ops, *derived}]
         return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
 
     def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
@@ -214,6 +216,30 @@ def _equations(jaxpr: Any) -> list[Any]:
     """The equations of a trace, and of the functions that are jitted in it."""
     inner = [eqn.params["jaxpr"].jaxpr for eqn in jaxpr.eqns if eqn.primitive.name in ("pjit", "jit")]
     return [*jaxpr.eqns, *(eqn for j in inner for eqn in _equations(j))]
+
+
+def _has_complex(jaxpr: Any) -> bool:
+    """Whether a trace, or one in it, computes with complex numbers."""
+
+    def traces(value: Any) -> Generator[Any]:
+        if isinstance(value, (tuple, list)):
+            for element in value:
+                yield from traces(element)
+        elif hasattr(value, "eqns"):
+            yield value
+        elif hasattr(value, "jaxpr"):
+            yield from traces(value.jaxpr)
+
+    for eqn in jaxpr.eqns:
+        if any(np.dtype(v.aval.dtype).kind == "c" for v in eqn.outvars if _is_array(v.aval)):
+            return True
+        if any(_has_complex(inner) for inner in traces(list(eqn.params.values()))):
+            return True
+    return False
+
+
+def _is_array(aval: Any) -> bool:
+    return isinstance(getattr(aval, "dtype", None), np.dtype)
 
 
 class _Derived:

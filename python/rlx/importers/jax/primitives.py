@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.closed_forms import integer_power
+from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.table import Table
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
@@ -24,19 +25,22 @@ def stop_gradient(g: Any, x: Tensor) -> Tensor:
     return g.stop_gradient(x) if x.dtype.is_inexact else x
 
 
-@primitives("logistic")
-def logistic(g: Any, x: Tensor) -> Tensor:
-    return g.sigmoid(x)
-
-
-@primitives("erf")
-def erf(g: Any, x: Tensor) -> Tensor:
-    return g.erf(x)
+primitives("logistic")(method("sigmoid"))
+# JAX writes it as an op of CHLO, which it cannot export for floats of 8 bits and less.
+primitives("erf")(method("erf"))
 
 
 @primitives("integer_pow")
 def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)
+
+
+# Elementary functions: JAX exports those of complex numbers as choices between cases, such as of a part that is 0, of which
+# the chosen one has another derivative than the function. Those of real numbers need no rule here.
+_ELEMENTARY = "exp exp2 log log1p expm1 sqrt rsqrt square sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
+OF_COMPLEX = frozenset(_ELEMENTARY.split())
+for _name in sorted(OF_COMPLEX):
+    primitives(_name)(method(_name))
 
 
 @primitives("cholesky")

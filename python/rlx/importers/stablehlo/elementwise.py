@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
+from rlx.importers.closed_forms import (
+    absolute,
+    clamped,
+    inverse_power,
+    logaddexp,
+    logit,
+    odd_product,
+    product_with_log,
+)
 from rlx.importers.stablehlo.choices import chosen
 from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports
@@ -27,8 +35,6 @@ from rlx.ops.lift import in_compute
 _METHODS = {
     "add": "add",
     "and": "bitwise_and",
-    "atan2": "atan2",
-    "cbrt": "cbrt",
     "ceil": "ceil",
     "complex": "complex",
     "cosine": "cos",
@@ -111,6 +117,16 @@ def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
 
 
+@imports("cbrt")
+def cbrt(g: Any, x: Tensor) -> Tensor:
+    return g.cbrt(x) if not x.dtype.is_complex else g.pow(x, 1 / 3)
+
+
+@imports("atan2")
+def atan2(g: Any, y: Tensor, x: Tensor) -> Tensor:
+    return g.atan2(y, x) if not x.dtype.is_complex else -1j * g.log((x + 1j * y) / g.sqrt(x * x + y * y))
+
+
 @imports("divide")
 def divide(g: Any, a: Tensor, b: Tensor, *, has_pieces: bool) -> Tensor:
     if a.dtype.is_integer:
@@ -139,7 +155,8 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 @imports("convert")
 def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
-    return g.cast(x, results[0].dtype)
+    # The imaginary part does not count, where a cast of RLX to bool has True for a number that is not 0.
+    return g.cast(g.real(x) if x.dtype.is_complex and results[0].dtype.is_bool else x, results[0].dtype)
 
 
 @imports("compare")

@@ -9,15 +9,11 @@ import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import f64
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
 
 @imports("fft")
 def fft(g: Any, x: Tensor, *, fft_type: str, fft_length: tuple[int, ...]) -> Tensor:
-    if x.dtype is f64:
-        raise UnsupportedError("of f64 cannot be imported: there is no complex dtype of its precision")
     axes = list(range(x.rank - len(fft_length), x.rank))
     if fft_type in ("FFT", "IFFT"):
         for axis in axes:

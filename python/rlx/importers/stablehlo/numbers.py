@@ -11,8 +11,7 @@ import numpy as np
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import dtype
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.numbers import WORDS
 from rlx.ops.lift import in_compute
@@ -23,21 +22,41 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
     kind = results[0].dtype
     if kind is x.dtype:
         return x
-    if kind.is_complex or x.dtype.is_complex or kind.is_bool or x.dtype.is_bool:
-        raise UnsupportedError(f"of {x.dtype.name} to {kind.name} cannot be imported")
-    if kind.bits == x.dtype.bits:
+    if kind.is_complex or x.dtype.is_complex:
+        return _complex_bitcast(g, x, kind)
+    bits, given = _bits(kind), _bits(x.dtype)
+    if bits == given:
         return g.bitcast(x, kind)
-    narrow, wide = sorted((kind.bits, x.dtype.bits))
-    count, part, word = wide // narrow, dtype(f"u{narrow}"), dtype(f"u{wide}")
-    if kind.bits == narrow:  # the lowest bits first
+    narrow, wide = sorted((bits, given))
+    count, word = wide // narrow, dtype(f"u{wide}")
+    if bits == narrow:  # the lowest bits first
         value = g.expand(g.expand_dims(g.bitcast(x, word), -1), (*x.shape.dims, count))
         shifts = g.expand(g.constant(np.arange(0, wide, narrow).astype(word.numpy)), value.shape.dims)
-        return g.bitcast(g.cast(g.binary("shift_right", value, shifts), part), kind)
-    parts = g.cast(g.bitcast(x, part), word)
+        value = g.binary("shift_right", value, shifts)
+        if kind.is_bool:
+            return g.cast(g.bitwise_and(value, g.full(value.shape.dims, 1, word)), kind)
+        return g.bitcast(g.cast(value, dtype(f"u{narrow}")), kind)
+    parts = g.cast(x if x.dtype.is_bool else g.bitcast(x, dtype(f"u{narrow}")), word)
     shifted = [
         g.binary("shift_left", parts[..., i], g.full(parts.shape.dims[:-1], i * narrow, word)) for i in range(count)
     ]
     return g.bitcast(reduce(g.bitwise_or, shifted), kind)
+
+
+def _bits(kind: DType) -> int:
+    """The bits of an element in StableHLO, where a bool has one."""
+    return 1 if kind.is_bool else kind.bits
+
+
+def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
+    """Pairs of c64 as c128, or back: the bits of a part of the wider one are a number of the narrower one."""
+    pair = Shape((*x.shape.dims, 2), kind.part)
+    if kind.bits < x.dtype.bits:
+        halves = [bitcast_convert(g, part, results=[pair]) for part in (g.real(x), g.imag(x))]
+        return g.stack([g.complex(half[..., 0], half[..., 1]) for half in halves], axis=-1)
+    whole = Shape(x.shape.dims[:-1], kind.part)
+    parts = (g.stack([g.real(x[..., i]), g.imag(x[..., i])], axis=-1) for i in range(2))
+    return g.complex(*(bitcast_convert(g, part, results=[whole]) for part in parts))
 
 
 @imports("reduce_precision")
@@ -91,15 +110,14 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
     """The zeros that are left when every bit behind the first one is set."""
-    if x.dtype.packed:  # in eight bits, of which the upper ones are zeros
-        wide = count_leading_zeros(g, g.cast(g.cast(x, f"u{x.dtype.bits}"), "u8"))
-        return g.cast(wide - (8 - x.dtype.bits), x.dtype)
-    width = x.dtype.bits
+    width, kind = x.dtype.bits, x.dtype
+    if kind.packed:  # i2 does not hold its width, which wraps
+        x = g.cast(x, f"u{width}")
     step = 1
     while step < width:
         x = g.bitwise_or(x, g.shift_right_logical(x, g.full(x.shape.dims, step, x.dtype)))
         step *= 2
-    return g.full(x.shape.dims, width, x.dtype) - g.popcount(x)
+    return g.cast(g.full(x.shape.dims, width, x.dtype) - g.popcount(x), kind)
 
 
 # --- batch normalisation ----------------------------------------------------------------------------

@@ -140,6 +140,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
 
 
 def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """A tensor with anything around it."""
     if not x.dtype.is_complex:
         return g.pad(x, pairs, value=0 if x.dtype.name in WITH_ZERO else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))

@@ -39,6 +39,8 @@ def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     x = _rounded_to_odd(emit, _as_f64(emit, x)) if x.dtype.bits >= 32 and x.dtype is not f32 else x
     if layout.special == "finite" and x.dtype.is_float:
         x = _without_nan(emit, x, given)
+        # XLA makes 0 of an infinity where it folds constants.
+        x = emit.min(emit.max(x, float(kind.min)), float(kind.max))
     return emit.convert(x, kind)
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from rlx.ir.dtype import DType, f32
+from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.contraction import accumulator
 from rlx.lower.stablehlo.emitter import Emitter, Scalar
@@ -33,7 +33,7 @@ def reduce(
 ) -> Lowered:
     if x.dtype.is_complex and kind in ("sum", "mean"):
         # Part by part: XLA makes of the sum of a broadcast a product, and of a mean a division, for which inf is NaN.
-        parts = (emit.elementwise(part, x, kind=f32) for part in ("real", "imag"))
+        parts = (emit.elementwise(part, x, kind=x.dtype.part) for part in ("real", "imag"))
         totals = [_reduced(emit, part, kind, axes) for part in parts]
         total = emit.elementwise("complex", *totals, kind=x.dtype)
     else:

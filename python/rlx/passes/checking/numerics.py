@@ -15,6 +15,7 @@ from rlx.ir.dim import DimExpr, evaluate
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate_function
+from rlx.ir.given import with_dtype
 from rlx.ir.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols, check_argument
 from rlx.ir.shape import shape_of
@@ -28,7 +29,8 @@ def tolerance(kind: DType) -> float:
     """The tolerance of a dtype; storage dtypes have that of one step, as their results are rounded to it."""
     if not kind.is_inexact:
         return 0.0
-    return kind.eps if kind.storage else _TOLERANCES[kind.part.name]
+    # A power of two differs from the next one by half of the larger.
+    return min(kind.eps, 0.5) if kind.storage else _TOLERANCES[kind.part.name]
 
 
 # Sizes of symbols to try. Different sizes come first; some graphs need even or larger sizes.
@@ -47,13 +49,14 @@ class Comparison:
 
     Attributes:
         seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
-        given: Arrays to use instead, by the names of arguments, in functions whose argument of that name they fit.
+        given: Arrays or tensors of files to use instead, by the names of arguments, in functions whose argument of that name
+            they fit.
         tolerance: How far results of floats may differ, relative to the largest element; None takes `tolerances`.
         note: Called with a text about each function that is not compared.
     """
 
     seed: int = 0
-    given: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tolerance: float | None = None
     note: Callable[[str], None] = _no_note
 
@@ -64,13 +67,13 @@ class Comparison:
             Error: A function has no such argument, or only ones that it does not fit.
         """
         arguments = [a for f in bodies(module) for a in Graph.from_module(module, f.name.value).arguments]
-        for name, array in self.given.items():
+        for name in self.given:
             alike = [a for a in arguments if a.name == name]
             if not alike:
                 known = ", ".join(dict.fromkeys(a.name for a in arguments)) or "none"
                 raise Error(f"an array is given for '{name}', but there is no such argument; there are {known}")
-            if not any(_fits(a, array) for a in alike):
-                check_argument(alike[0], array)
+            if all(self._fitting(a) is None for a in alike):
+                self._checked(alike[0])
 
     def difference(self, before: mlir.Module, after: mlir.Module) -> str:
         """What is different about the functions of a module that was made of another one; empty if nothing is.
@@ -116,8 +119,8 @@ class Comparison:
         for sizes in _SIZES:
             try:
                 symbols = dict(zip(sorted(new.symbols), _repeated(sizes), strict=False))
-                fitting = [a for a in new.arguments if a.name in self.given and _fits(a, self.given[a.name])]
-                symbols |= bind_symbols([(a, self.given[a.name].shape) for a in fitting])
+                fitting = [(a, given.shape) for a in new.arguments if (given := self._fitting(a)) is not None]
+                symbols |= bind_symbols(fitting)
                 shapes = [tuple(evaluate(d, symbols) for d in a.shape.dims) for a in new.arguments]
                 bound = bind_symbols(list(zip(old.arguments, shapes, strict=True)))
                 arrays = self._inputs(old, bound)
@@ -134,16 +137,21 @@ class Comparison:
         return [self._given(a, array) for a, array in zip(graph.arguments, drawn, strict=True)]
 
     def _given(self, argument: Argument, drawn: np.ndarray) -> np.ndarray:
-        given = self.given.get(argument.name)
-        return drawn if given is None or (given.shape, given.dtype) != (drawn.shape, drawn.dtype) else given
+        given = self._fitting(argument)
+        return drawn if given is None or given.shape != drawn.shape else given
 
+    def _fitting(self, argument: Argument) -> np.ndarray | None:
+        """The array that is given for an argument, if it fits."""
+        try:
+            return self._checked(argument) if argument.name in self.given else None
+        except Error:
+            return None
 
-def _fits(argument: Argument, array: np.ndarray) -> bool:
-    try:
+    def _checked(self, argument: Argument) -> np.ndarray:
+        # The file of a tensor may not name its dtype.
+        array = np.asarray(with_dtype(self.given[argument.name], argument.shape.dtype))
         check_argument(argument, array)
-    except Error:
-        return False
-    return True
+        return array
 
 
 def _reason(problem: Exception) -> str:

@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rlx.backends.xla.portable import version_error
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.packages import required
@@ -69,7 +72,26 @@ def exported(
         made = export.export(jax.jit(call), platforms=chosen)(*inputs, **named)
         if version is not None:
             made = _at_version(made, version)
+        return _serialized(made, vjp_order)
+
+
+def _serialized(made: Any, vjp_order: int) -> bytes:
+    """The bytes of what JAX exported.
+
+    Raises:
+        UnsupportedError: JAX has no name for a dtype in such bytes.
+    """
+    try:
         return bytes(made.serialize(vjp_order=vjp_order))
+    except KeyError as problem:
+        (key,) = problem.args
+        if not isinstance(key, np.dtype):
+            raise
+        version = required("jax", _PURPOSE).__version__
+        raise UnsupportedError(
+            f"{_PURPOSE}: the files of jax {version} hold no arguments and results of {dtype(key).name}",
+            hint="cast them in the graph",
+        ) from None
 
 
 def _specs(

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.ir.dtype import WITH_ZERO
 from rlx.ir.errors import Error
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
@@ -117,6 +118,16 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: Program) -> 
             f"JAX asks for the transpose of graph '{program.name}', which need not be linear",
             hint="jax.vjp and jax.linear_transpose of jax.jvp give that of its derivative",
         )
+    # A dtype without a zero has no cotangent that says that a result is not used.
+    used = [
+        i
+        for i, (cotangent, shape) in enumerate(zip(cotangents, program.results, strict=True))
+        if type(cotangent) is not ad.Zero or shape.dtype.name in WITH_ZERO
+    ]
+    if not used:
+        return [ad.Zero(a.aval) if i in wrt else None for i, a in enumerate(arguments)]
+    if len(used) < len(cotangents):
+        program, cotangents = program.restricted(used), [cotangents[i] for i in used]
     given = [numpy.conj(ad.instantiate_zeros(c)) for c in cotangents]
     if isinstance(program, Tangents) and wrt == program.linear:
         count = len(program.of.arguments)

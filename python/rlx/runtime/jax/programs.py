@@ -97,6 +97,14 @@ class Program:
         """
         return self._once(("batched", *axes, size), lambda: Batched(self, tuple(axes), size))
 
+    def restricted(self, results: Sequence[int]) -> Restricted:
+        """The same with some of its results only.
+
+        Args:
+            results: Their positions.
+        """
+        return self._once(("restricted", *results), lambda: Restricted(self, tuple(results)))
+
     def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         found = self._derived.get(key)
         return self._derived.setdefault(key, make()) if found is None else found
@@ -149,6 +157,19 @@ class Graphed(Program):
 
     def _graph(self) -> Graph:
         return self._known
+
+
+class Restricted(Program):
+    """See `Program.restricted`."""
+
+    def __init__(self, of: Program, kept: tuple[int, ...]):
+        super().__init__()
+        self.of, self.kept, self.name = of, kept, of.name
+        self.arguments, self.linear = of.arguments, of.linear
+        self.results = tuple(of.results[i] for i in kept)
+
+    def _graph(self) -> Graph:
+        return cleaned(with_outputs(self.of.graph.clone(), {f"result{i}": k for i, k in enumerate(self.kept)}))
 
 
 class Tangents(Program):

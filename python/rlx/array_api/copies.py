@@ -1,0 +1,54 @@
+"""The option `copy=` of functions that make tensors: tensors over the memory of arrays, and tensors that are copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.array_api.arrays import builder
+from rlx.ir.builder import Tensor
+from rlx.ir.eager import EAGER, EagerTensor
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+
+
+class CopyNeeded(Error, BufferError, ValueError):
+    """The error where `copy=False` is asked for; the standard names a `BufferError` or a `ValueError`."""
+
+    __str__ = Exception.__str__
+
+
+def check_copy(what: str, copy: Any) -> None:
+    """Check that `copy=` is None, True or False.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if copy is not None and not isinstance(copy, (bool, np.bool_)):
+        raise TypeError(f"{what}: copy is None, True or False, got {copy!r:.60}")
+
+
+def refuse(what: str, reason: str) -> CopyNeeded:
+    """The error for a tensor that cannot be had without a copy."""
+    return CopyNeeded(
+        f"{what}: {reason} is a copy, and copy=False was given",
+        location=describe(caller_location()),
+        hint="leave copy= out: a copy is made where one is needed",
+    )
+
+
+def shared(what: str, array: np.ndarray) -> Tensor:
+    """A tensor over the memory of an array, which must not change while the tensor is used.
+
+    Raises:
+        CopyNeeded: Tensors belong to a graph here, and a constant of a graph has memory of its own.
+    """
+    if builder() is not EAGER:
+        raise refuse(what, "a constant of a graph")
+    return EAGER.of(array.view())  # a view, as a tensor makes its own array read-only
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A tensor of the same value that shares no memory with it; one of a graph has none, and is the same."""
+    return EAGER.of(tensor.numpy().copy()) if isinstance(tensor, EagerTensor) else tensor
