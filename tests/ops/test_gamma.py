@@ -147,3 +147,18 @@ def test_two_derivatives(name: str) -> None:
     got = rlx.evaluate(second, {"x": x, "tangent_x": np.ones_like(x)})
     for mine, theirs in zip(got, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_derivatives_at_poles_and_infinities(dtype: Any) -> None:
+    """JAX's, but that 0 is a pole with a side for `lgamma`, and that `digamma` grows ever more slowly towards infinity."""
+    x = np.array([-3, -1, -0.0, 0.0, np.inf, -2.5], dtype)
+    wanted = {"lgamma": [np.nan, np.nan, np.inf, -np.inf, np.inf, None], "digamma": [np.inf] * 4 + [0, None]}
+    for name, slopes in wanted.items():
+        g: Any = rlx.Graph()
+        g.set_outputs([g.sum(getattr(g, name)(g.input("x", x.shape, dtype=rlx.dtype(dtype))))])
+        gradient = rlx.grad(g, wrt=["x"])
+        of_jax = jax.vmap(jax.grad(getattr(jax.lax, name)))(jnp.asarray(x))
+        slopes = np.array([of_jax[i] if s is None else s for i, s in enumerate(slopes)])
+        for found in (rlx.evaluate(gradient, {"x": x}), rlx.Session("cpu").compile(gradient).run({"x": x})):
+            np.testing.assert_allclose(found[-1], slopes, rtol=1e-5)

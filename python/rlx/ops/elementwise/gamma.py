@@ -155,7 +155,15 @@ def lgamma(b: Builder, x: Any) -> Tensor:
     Stirling's series from 7.5 (f32: 5.5) on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
     `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. For f64 arguments between -30.5 and -1/2 the distance from the nearest root instead,
     times a series (`gamma_below`).
+
+    Its derivative is `digamma`, at poles and infinities too.
     """
+    x = inexact(b, tensor_like(b, x, f32))
+    return b.custom_fn(_log_gamma, x, jvp=lambda args, tangents: (tangents[0] * digamma(args[0].builder, args[0]),))
+
+
+def _log_gamma(x: Tensor) -> Tensor:
+    b = x.builder
     own, x = _wide(b, x)
     parts = _Parts(b, x, _START if own.dtype is f64 else _NARROW_START)
     taylor = _taylor()
@@ -190,7 +198,9 @@ def digamma(b: Builder, x: Any) -> Tensor:
     own, below -1/2 the reflection, in f64. For f64 arguments below -1/4 the distance from the nearest root times a series, and
     below -64 the reflection in sums of two floats (`gamma_below`).
     """
-    own, x = _wide(b, x)
+    own, given = _wide(b, x)
+    zero = given == 0
+    x = b.where(zero, 1.0, given)  # so that 0 has no infinite term in the derivative
     parts = _Parts(b, x)
     near = _polynomial(_taylor(), parts.rest)
     # The sum of 1/factor as one fraction.
@@ -211,9 +221,9 @@ def digamma(b: Builder, x: Any) -> Tensor:
         result = b.where(below, digamma_below(b, b.where(below, x, -1.5)), positive)
     else:
         result = b.where(parts.below, positive - math.pi * b.cos(parts.angle) / b.sin(parts.angle), positive)
-    result = b.where(parts.pole, np.nan, result)
-    zero = x == 0
-    result = b.where(zero, -1.0 / b.where(zero, x, 1.0), result)
+    # NaN, whose derivative is infinite as beside the pole.
+    result = b.where(parts.pole, np.nan - 1.0 / b.where(parts.pole, x - b.stop_gradient(x), 1.0), result)
+    result = b.where(zero, -1.0 / b.where(zero, given, 1.0), result)
     return cast(b, b.where(parts.infinite, b.where(x > 0, np.inf, np.nan), result), own.dtype)
 
 
