@@ -24,7 +24,7 @@ from rlx.ops.lift import axes_of, cast, check_axis, same_dtype
 
 def widened(b: Builder, x: Tensor) -> Tensor:
     """f16 and bf16 in f32, other dtypes as they are: the precision of statistics."""
-    return b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+    return cast(b, x, x.dtype.compute)
 
 
 def along(b: Builder, weight: Tensor, axis: int, rank: int) -> Tensor:

@@ -17,6 +17,7 @@ from rlx.ir import dim
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.errors import UnsupportedError
+from rlx.ops.lift import cast
 
 _MOST_CHANNELS = 4096  # that LRN sums one by one
 
@@ -225,7 +226,7 @@ def layer_normalization(
     stash_type: int = 1,
 ) -> list[Tensor]:
     axes = tuple(range(axis % x.shape.rank, x.shape.rank))
-    wide = g.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+    wide = cast(g, x, x.dtype.compute)
     mean = g.mean(wide, axes, True)
     centred = g.sub(wide, mean)
     inverse = g.rsqrt(g.add(g.mean(g.mul(centred, centred), axes, True), epsilon))
@@ -238,6 +239,6 @@ def rms_normalization(
     g: Any, x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
     axes = tuple(range(axis % x.shape.rank, x.shape.rank))
-    wide = g.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+    wide = cast(g, x, x.dtype.compute)
     inverse = g.rsqrt(g.add(g.mean(g.mul(wide, wide), axes, True), epsilon))
     return g.mul(g.cast(g.mul(wide, inverse), x.dtype), scale)

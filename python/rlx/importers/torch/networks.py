@@ -94,8 +94,7 @@ def rms_norm(
     g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Without an eps it is the smallest difference of the numbers that PyTorch computes in."""
-    narrow = x.dtype.name in ("f16", "bf16")
-    smallest = (2.0**-23 if narrow else x.dtype.eps) if eps is None else eps
+    smallest = x.dtype.compute.eps if eps is None else eps
     return _normed(g, x, normalized_shape, "rms_norm", weight, eps=smallest)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rlx.ir.dtype import DType, f32
+from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, lowers
 
 
 def accumulator(kind: DType) -> DType:
-    """The dtype in which sums of a dtype add up."""
-    return f32 if kind.name in ("f16", "bf16") else kind
+    """The dtype in which sums of a dtype add up; storage dtypes are only moved."""
+    return kind if kind.storage else kind.compute
 
 
 @lowers("matmul")

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
-from rlx.ir.dtype import DType, bool_, dtype, f32, u64
+from rlx.ir.dtype import DType, bool_, dtype, u64
 from rlx.ir.shape import Shape, element_type
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -410,7 +410,7 @@ class Emitter:
         batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     ) -> Lowered:
         """Sums of products: batch axes, free axes of lhs, free axes of rhs. f16 and bf16 give f32."""
-        kind = f32 if lhs.dtype.name in ("f16", "bf16") else lhs.dtype
+        kind = lhs.dtype.compute
         dims = [lhs.dims[i] for i in batch[0]]
         for x, summed, shared in ((lhs, contracting[0], batch[0]), (rhs, contracting[1], batch[1])):
             dims += [d for i, d in enumerate(x.dims) if i not in summed and i not in shared]

@@ -211,7 +211,7 @@ class Softmax(Card, op="softmax"):
         return (shifted / shifted.sum(axis, keepdims=True)).astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int) -> Tensor:
-        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        wide = cast(b, x, x.dtype.compute)
         shifted = b.exp(wide - b.max(wide, axis, keep_dims=True))
         return b.cast(shifted / b.sum(shifted, axis, keep_dims=True), x.dtype)
 
@@ -241,7 +241,7 @@ class Softmax(Card, op="softmax"):
 
 def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
     """`(diag(y) - y·yᵀ)·d`: the Jacobian of softmax, which is symmetric, times a vector."""
-    wide, weighted = (b.cast(t, "f32") if t.dtype.name in ("f16", "bf16") else t for t in (y, d))
+    wide, weighted = (cast(b, t, t.dtype.compute) for t in (y, d))
     product_ = wide * weighted
     return b.cast(product_ - wide * b.sum(product_, axis, keep_dims=True), y.dtype)
 
