@@ -18,7 +18,7 @@ from tests.drawing import drawn, shares
 
 _STEPS = 3
 _SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (3, 2), (2, 1, 3))
-_DTYPES = ("f32", "f64", "f16", "bf16", "c64", "bool", "i8", "i32", "i64", "u8", "u32")
+_DTYPES = ("f32", "f64", "f16", "bf16", "c64", "bool", "i8", "i32", "i64", "u8", "u16", "u32", "u64")
 _PROGRAMS_PER_DTYPE = 20
 # Every step rounds, and what was rounded goes into the next one; numbers stay of the size of 1.
 _ROOM = {"f16": 2e-2, "bf16": 1e-1}

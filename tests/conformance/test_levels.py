@@ -16,6 +16,7 @@ from rlx.backends.iree.compiler import ModuleCompileError, compile_module
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.passes.emulate import EMULATED, Emulate
 from rlx.backends.iree.targets import target
+from rlx.dialect.dtypes import GROUPS
 from rlx.ir.dtype import dtype
 from rlx.ir.evaluate import evaluate
 from rlx.native import native
@@ -74,7 +75,7 @@ def _special(kind: str) -> np.ndarray:
     return np.concatenate([fitting, np.array([limits.min, limits.max, 0, 1], limits.dtype)])
 
 
-_INTEGERS = ("bool", "i8", "u8", "i16", "i32", "u32", "i64")
+_INTEGERS = ("bool", *GROUPS["integers"])
 # Conversions one after the other, as they meet in one loop when ops are fused.
 _CHAINS = [
     *((kind, to) for kind in (*_INTEGERS, "f64", "f32") for to in ("bf16", "f16", "f32")),

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.dialect.dtypes import GROUPS
 
 Call = Callable[..., Any]
-INTEGERS = ("bool", "i8", "u8", "i16", "i32", "u32", "i64")
+INTEGERS = ("bool", *GROUPS["integers"])
 ONE = [
     "atan",
     "asinh",
@@ -115,7 +116,7 @@ def _evaluated(call: Call, arrays: list[np.ndarray]) -> np.ndarray:
 def test_integers_count_as_the_floats_that_they_are(name: str) -> None:
     arrays = [_array(name, 0), _array(name, 1)]
     for function, (count, call) in CALLS.items():
-        exact = [a.astype(np.float64 if name == "i64" else np.float32) for a in arrays[:count]]
+        exact = [a.astype(rlx.promote(name, "f32").numpy) for a in arrays[:count]]
         with np.errstate(all="ignore"):
             got, expected = _evaluated(call, arrays[:count]), _evaluated(call, exact)
         assert got.dtype == expected.dtype, function

@@ -8,7 +8,7 @@ import numpy as np
 from tests.lower.linalg.helpers import Case, assert_agrees, case, run
 
 _FLOATS = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
-_INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64)
+_INTEGERS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 _RANDOM = np.random.default_rng(11)
 
 
