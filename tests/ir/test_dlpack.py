@@ -192,11 +192,15 @@ FIELDS: dict[str, Any] = {
 }
 
 
+_KEPT: list[Made] = []  # the code that gives a tensor back outlives every array of it, as that of a library does
+
+
 class Made:
     """A tensor of any fields, which counts how often it is given back."""
 
     def __init__(self, versioned: bool = True, **fields: Any):
         given = FIELDS | fields
+        _KEPT.append(self)
         self.memory = np.arange(64, dtype=np.float32)
         self.deleted = 0
         self.name = b"dltensor_versioned" if versioned else b"dltensor"

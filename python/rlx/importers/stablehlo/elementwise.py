@@ -27,7 +27,7 @@ from rlx.importers.stablehlo.spelled import (
     operands_of_logaddexp,
 )
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import WITH_ZERO, dtype
+from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
@@ -174,7 +174,7 @@ def log(g: Any, x: Tensor, *, has_pieces: bool) -> Tensor:
 
 @imports("clamp")
 def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
-    has_derivative = x.dtype.is_float and x.dtype.name in WITH_ZERO
+    has_derivative = x.dtype.is_float and x.dtype.has_zero
     return clamped(g, low, x, high) if has_derivative else minimum(g, maximum(g, x, low), high)
 
 

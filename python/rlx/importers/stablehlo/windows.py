@@ -13,7 +13,6 @@ from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, j
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import WITH_ZERO
 from rlx.ir.shape import Shape
 
 
@@ -142,7 +141,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
 def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """A tensor with anything around it."""
     if not x.dtype.is_complex:
-        return g.pad(x, pairs, value=0 if x.dtype.name in WITH_ZERO else 1)
+        return g.pad(x, pairs, value=0 if x.dtype.has_zero else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
 
 

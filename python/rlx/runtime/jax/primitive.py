@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.dtype import WITH_ZERO
 from rlx.ir.errors import Error
 from rlx.ir.packages import required
 from rlx.ir.shape import Shape
@@ -122,7 +121,7 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: Program) -> 
     used = [
         i
         for i, (cotangent, shape) in enumerate(zip(cotangents, program.results, strict=True))
-        if type(cotangent) is not ad.Zero or shape.dtype.name in WITH_ZERO
+        if type(cotangent) is not ad.Zero or shape.dtype.has_zero
     ]
     if not used:
         return [ad.Zero(a.aval) if i in wrt else None for i, a in enumerate(arguments)]
