@@ -159,7 +159,12 @@ def test_arguments_that_cannot_be_addressed_are_refused_by_every_target(shape: t
 
 @drawn("device", ["evaluate", "cpu", "xla"])
 def test_empty_tensors_may_have_any_other_sizes_that_can_be_addressed(device: str) -> None:
-    shapes = [(2**31, 0), (0, 2**31 + 1), (0, 2**60 - 1), (2**30, 0, 2**29)]
+    shapes = [
+        (2**31, 0),
+        (0, 2**31 + 1),
+        (0, 2**60 - 1),
+        (2**10, 0, 2**49),
+    ]  # XLA goes over the axes before the empty one
     g: Any = rlx.Graph()
     xs = [g.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
     g.set_outputs([g.reverse(x + 1.0, (0,)) for x in xs])

@@ -28,8 +28,8 @@ class LongSums(Pass, name="rlx-iree-long-sums"):
     greater length, which has to be known: they are bound by arithmetic, of which f64 has half as much in an instruction.
     """
 
-    shortest: int = option(1024, "the fewest elements of a sum that is accumulated in f64")
-    shortest_product: int = option(65536, "the fewest products of a sum that is accumulated in f64")
+    shortest: int = option(1024, "the fewest elements of a sum that is accumulated in f64", least=1)
+    shortest_product: int = option(65536, "the fewest products of a sum that is accumulated in f64", least=1)
 
     def run(self, module: Any) -> None:
         for op in every(module, lambda op: _is_sum(op) and _is_narrow(op)):
