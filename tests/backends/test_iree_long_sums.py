@@ -1,4 +1,4 @@
-"""Long sums on the CPU: numbers of one sign, whose error grows with their count where they are added one after the other."""
+"""Long sums without a GPU: numbers of one sign, whose error grows with their count where they are added one after the other."""
 
 from __future__ import annotations
 
@@ -53,3 +53,11 @@ def test_long_sums_are_accurate(size: int | str, level: str) -> None:
             rtol=SUMS[output.name][1],
             err_msg=output.name,
         )
+
+
+def test_long_sums_of_c_programs() -> None:
+    g: Any = rlx.Graph("sums")
+    x = g.input("x", (COUNT,))
+    g.set_outputs([g.sum(x), g.mean(x)])
+    found = rlx.Session("c").compile(g).run({"x": np.full(COUNT, 0.1, np.float32)})
+    np.testing.assert_allclose(found, [COUNT / 10, 0.1], rtol=1e-6)

@@ -322,6 +322,7 @@ _FAMILIES = {
             notes=(
                 "an interpreter: portable and slow",
                 "casts of floats to integers round, and what is NaN may be a number",
+                "long sums of f32 lose digits: a million times 0.1 is 100,958",
             ),
         ),
         "default",
