@@ -390,9 +390,9 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def _with_made(lacking: Iterable[str]) -> frozenset[str]:
-    """The dtypes that a target lacks, with those of which programs hold the numbers as others that it lacks.
+    """The dtypes that a target lacks, and those that programs store as one that it lacks.
 
-    Unsigned integers are held as signed ones, storage dtypes as i8, and complex numbers as their parts.
+    Unsigned integers are stored as signed ones, storage dtypes as i8, and complex numbers as their parts.
     """
     made = {kind.name: _held_as(kind) for kind in DTYPES}
     return frozenset(name for name, parts in made.items() if name in lacking or parts & {*lacking})

@@ -107,7 +107,7 @@ def bit_shift(g: Any, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
 
 @imports("IsInf")
 def is_inf(g: Any, x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
-    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most of 8 bits hold no infinity with which to compare
+    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most formats of 8 bits have no infinity
     positive, negative = g.eq(x, np.inf), g.eq(x, -np.inf)
     if not (detect_negative or detect_positive):
         return g.zeros_like(positive)

@@ -1,4 +1,4 @@
-"""Quantised tensors: to them and from them, and products of them (integers times a scale, of which a zero point is taken)."""
+"""Quantisation, dequantisation, and products of quantised tensors, which are `(integers - zero point) * scale`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _precision(scale: DType, precision: Any, opset: int) -> DType:
     if scale.is_integer:
         return f64  # quotients of i32 are then rounded once
     if scale.storage or opset < _WITH_PRECISION:
-        return f32  # powers of two of 8 bits have no division of their own
+        return f32  # f8e8m0fnu has no division
     return scale
 
 

@@ -61,7 +61,7 @@ def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
 
 @imports("reduce_precision")
 def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """To the nearest float of fewer bits. As in JAX, derivatives lose as many, and nothing else happens to them."""
+    """To the nearest float of fewer bits. The derivative is rounded in the same way, as in JAX."""
 
     def reduced(value: Tensor) -> Tensor:
         return _reduced(g, value, exponent_bits, mantissa_bits)

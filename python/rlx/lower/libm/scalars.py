@@ -42,7 +42,7 @@ def constant(value: Any, element: mlir.Type) -> mlir.Value:
 
 
 def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> mlir.Value:
-    """An integer with at most so many digits: longer ones lose their last, and then end in 1 unless these were 0."""
+    """Round an integer to odd: its leading `digits` bits, of which the last is set if a bit that is dropped is set."""
     s = Scalars(dtype)
     arith, mask = s.arith, (1 << dropped) - 1
     inexact = s.compare("ne", arith.andi(value, s.constant(mask)), s.constant(0))
@@ -225,7 +225,7 @@ class Scalars:
         if source.storage and source.is_float:
             if target.is_bool:
                 return storage_floats().is_not_zero(value, source)
-            if target is f64:  # which has no number of `source` among those that may count as zero
+            if target is f64:  # no number of `source` is a denormal there, which might be flushed to 0
                 return storage_floats().decoded(self, value, source)
         from_scalars = Scalars(source)
         value = from_scalars.enter(value)

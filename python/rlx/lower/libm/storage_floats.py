@@ -134,7 +134,7 @@ def _layout(dtype: DType) -> FloatFormat:
 
 
 def _sign_bit(layout: FloatFormat) -> int:
-    """The bit after those of the size, which in a format without a sign is none of a number."""
+    """The bit above the exponent; no number of a format without a sign uses it."""
     return 1 << layout.exponent + layout.mantissa
 
 

@@ -57,7 +57,7 @@ class ExecutionOrder:
             return True
         needed = self._needed(operands)
         seen = {(self.position[opview.key(op)], alone) for op in loops for alone in (False, True)}
-        # With each op, whether what reads the state is a dispatch of its own before it.
+        # The position of each op, and whether an op before it on the path is dispatched alone.
         waiting = [(position_in_block(use.owner, self.position), False) for state in states for use in state.uses]
         while waiting:
             at, alone = waiting.pop()
