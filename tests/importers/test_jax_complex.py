@@ -111,7 +111,7 @@ def test_running_logarithms_of_sums(shape: tuple[int, ...], reverse: bool, kind:
 
 
 def test_windows_of_any_function_with_paddings_and_holes() -> None:
-    """A product of complex numbers by its parts, which is no op that is known."""
+    """A product of complex numbers, computed from the parts, so that no importer knows it as an op."""
 
     def product(a: Any, b: Any) -> Any:
         x, y, u, v = lax.real(a), lax.imag(a), lax.real(b), lax.imag(b)

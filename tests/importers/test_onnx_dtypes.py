@@ -89,7 +89,7 @@ def test_every_dtype_that_onnx_allows(op: str) -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_padding_of_powers_of_two(mode: str) -> None:
-    """By a number that is given, or by elements, there is no need of a zero."""
+    """Padding with a given number, or with elements of the tensor, needs no zero."""
     kind = rlx.dtype("f8e8m0fnu")
     x = np.arange(120, 136, dtype=np.uint8).view(kind.numpy).reshape(4, 4)
     constants = [onnx.numpy_helper.from_array(np.array([1, 0, 2, 1], np.int64), "pads")]

@@ -33,7 +33,7 @@ def width(kind: DType) -> int:
 
 
 def of_bits(bits: np.ndarray, kind: DType) -> np.ndarray:
-    """Elements of the last axis, of which each has its own bits, the lowest first."""
+    """One element for each row of the last axis, which holds its bits, the lowest first."""
     if kind.bits > 8:
         return np.packbits(bits, axis=-1, bitorder="little").view(kind.numpy)[..., 0]
     return np.packbits(bits, axis=-1, bitorder="little")[..., 0].view(kind.numpy)  # with zeros above

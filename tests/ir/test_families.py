@@ -1,4 +1,4 @@
-"""The families of dtypes of arrays: what takes floats or integers takes those of ml_dtypes, which NumPy calls "V"."""
+"""What takes floats or integers also takes those of ml_dtypes, whose kind is "V" in NumPy."""
 
 from __future__ import annotations
 

@@ -58,6 +58,10 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
 
 
+def _is_storage_float(b: Builder, x: Any) -> bool:
+    return isinstance(x, Tensor) and x.builder is b and x.dtype.storage and x.dtype.is_float
+
+
 def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a builder and tensors in which storage floats are computed in the dtype of their arithmetic.
 
@@ -66,13 +70,13 @@ def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def computed(b: Builder, *args: Any, **options: Any) -> Any:
-        kinds = {x.dtype for x in (*args, *options.values()) if isinstance(x, Tensor) and x.builder is b}
-        if not any(kind.storage and kind.is_float for kind in kinds):
+        values = (*args, *options.values())
+        if not any(_is_storage_float(b, x) for x in values):
             return function(b, *args, **options)
+        kinds = {x.dtype for x in values if isinstance(x, Tensor) and x.builder is b}
 
         def widened(x: Any) -> Any:
-            is_narrow = isinstance(x, Tensor) and x.builder is b and x.dtype.storage and x.dtype.is_float
-            return cast(b, x, x.dtype.compute) if is_narrow else x
+            return cast(b, x, x.dtype.compute) if _is_storage_float(b, x) else x
 
         def rounded(x: Tensor) -> Tensor:
             (kind,) = kinds
@@ -132,9 +136,8 @@ def comparable(b: Builder, *values: Any) -> list[Tensor]:
     numbers = [v for v in values if isinstance(v, (int, float))]
 
     def widened(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not (x.dtype.storage and x.dtype.is_float) or x.builder is not b:
-            return x
-        return x if all(holds_number(n, x.dtype) for n in numbers) else cast(b, x, x.dtype.compute)
+        lacks_one = _is_storage_float(b, x) and not all(holds_number(n, x.dtype) for n in numbers)
+        return cast(b, x, x.dtype.compute) if lacks_one else x
 
     return common(b, *map(widened, values))
 

@@ -99,7 +99,7 @@ def test_states_of_every_dtype() -> None:
 
 
 def loss(kinds: Sequence[DType], *, with_products: bool) -> rlx.Graph:
-    """The sum of products in a wide dtype, of which JAX asks for the derivative, beside products of which it does not."""
+    """JAX differentiates the sum of products in a wide dtype, and not the products, which are a second result."""
     g = rlx.Graph("loss")
     total, products = [], {}
     for d in kinds:

@@ -212,30 +212,29 @@ def _unlisted() -> list[Any]:
     return [eqn.primitive for eqn in _equations(traced.jaxpr)]
 
 
-def _equations(jaxpr: Any) -> list[Any]:
-    """The equations of a trace, and of the functions that are jitted in it."""
-    inner = [eqn.params["jaxpr"].jaxpr for eqn in jaxpr.eqns if eqn.primitive.name in ("pjit", "jit")]
-    return [*jaxpr.eqns, *(eqn for j in inner for eqn in _equations(j))]
+def _equations(jaxpr: Any) -> Generator[Any]:
+    """The equations of a trace, and of the traces in them: of functions that are jitted, of loops, of branches."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in _traces(list(eqn.params.values())):
+            yield from _equations(inner)
+
+
+def _traces(value: Any) -> Generator[Any]:
+    """The traces in a parameter of an equation."""
+    if isinstance(value, (tuple, list)):
+        for element in value:
+            yield from _traces(element)
+    elif hasattr(value, "eqns"):
+        yield value
+    elif hasattr(value, "jaxpr"):
+        yield from _traces(value.jaxpr)
 
 
 def _has_complex(jaxpr: Any) -> bool:
-    """Whether a trace, or one in it, computes with complex numbers."""
-
-    def traces(value: Any) -> Generator[Any]:
-        if isinstance(value, (tuple, list)):
-            for element in value:
-                yield from traces(element)
-        elif hasattr(value, "eqns"):
-            yield value
-        elif hasattr(value, "jaxpr"):
-            yield from traces(value.jaxpr)
-
-    for eqn in jaxpr.eqns:
-        if any(np.dtype(v.aval.dtype).kind == "c" for v in eqn.outvars if _is_array(v.aval)):
-            return True
-        if any(_has_complex(inner) for inner in traces(list(eqn.params.values()))):
-            return True
-    return False
+    """Whether a trace computes complex numbers."""
+    avals = (v.aval for eqn in _equations(jaxpr) for v in eqn.outvars)
+    return any(_is_array(aval) and aval.dtype.kind == "c" for aval in avals)
 
 
 def _is_array(aval: Any) -> bool:

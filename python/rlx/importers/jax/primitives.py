@@ -35,8 +35,8 @@ def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)
 
 
-# Elementary functions: JAX exports those of complex numbers as choices between cases, such as of a part that is 0, of which
-# the chosen one has another derivative than the function. Those of real numbers need no rule here.
+# JAX exports elementary functions of complex numbers as choices between cases: a part is 0, or it is not. At a point the chosen
+# case has the value of the function, but not its derivative. Functions of real numbers need no rule here.
 _ELEMENTARY = "exp exp2 log log1p expm1 sqrt rsqrt square sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
 OF_COMPLEX = frozenset(_ELEMENTARY.split())
 for _name in sorted(OF_COMPLEX):

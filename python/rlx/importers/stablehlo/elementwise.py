@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx.importers.closed_forms import (
-    absolute,
-    clamped,
-    inverse_power,
-    logaddexp,
-    logit,
-    odd_product,
-    product_with_log,
-)
+from rlx.importers.closed_forms import absolute, clamped, inverse_power, logaddexp, logit, odd_product, product_with_log
 from rlx.importers.stablehlo.choices import chosen
 from rlx.importers.stablehlo.order import total_order
 from rlx.importers.stablehlo.rules import imports

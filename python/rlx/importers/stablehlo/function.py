@@ -91,7 +91,7 @@ def parsed(source: Source) -> mlir.Module:
         return parse_module(text, source.name)
     except ParseError as problem:
         foreign = _UNKNOWN_DIALECT.search(problem.message)
-        if not foreign or "rlx." in text:  # what is no module of StableHLO is for others to refuse
+        if not foreign or "rlx." in text:  # a module of RLX: the error is right as it is
             raise
         hint = "a portable artifact has none of it: jax.export.export(jax.jit(f))(…).mlir_module_serialized"
         message = f"'{foreign['op']}' is of the dialect '{foreign['dialect']}', not of StableHLO"

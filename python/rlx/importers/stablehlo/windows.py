@@ -55,7 +55,7 @@ def reduce_window(
 
 
 def _without_paddings(g: Any, join: Join) -> Join:
-    """A join of elements, the last of which says where there are any: of those that are not, nothing is read."""
+    """A join that skips paddings. The last tensor says where there are elements; the others are not read elsewhere."""
 
     def joined(first: Tensors, second: Tensors) -> list[Tensor]:
         (*left, has_left), (*right, has_right) = first, second

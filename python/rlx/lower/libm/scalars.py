@@ -42,7 +42,7 @@ def constant(value: Any, element: mlir.Type) -> mlir.Value:
 
 
 def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> mlir.Value:
-    """Round an integer to odd: its leading `digits` bits, of which the last is set if a bit that is dropped is set."""
+    """Round an integer to odd: keep its leading `digits` bits, and set the last one if a bit that is dropped is set."""
     s = Scalars(dtype)
     arith, mask = s.arith, (1 << dropped) - 1
     inexact = s.compare("ne", arith.andi(value, s.constant(mask)), s.constant(0))

@@ -53,7 +53,7 @@ def _complex_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     quotient = np.divide(a, b)
     (ar, ai), (br, bi) = (_boxed(a, np.isfinite(b)), _boxed(b, np.isfinite(a)))
     factor = np.where(np.isinf(b), 0.0, np.inf)
-    # The halves keep sums in range, of which only the signs count.
+    # Halved so that the sums do not overflow. Only their signs count.
     real, imaginary = factor * (ar / 2 * br + ai / 2 * bi), factor * (ai / 2 * br - ar / 2 * bi)
     known = (np.isinf(a) & np.isfinite(b) & (b != 0)) | (np.isinf(b) & np.isfinite(a))
     result = np.array(quotient)

@@ -59,6 +59,13 @@ def in_memory(value: Any) -> Any:
     return create("flow.tensor.tie_shape", [value.type], [fenced, *sizes]).result if sizes else fenced
 
 
+def empty(type_: Any, like: Any, element: Any) -> Any:
+    """A tensor of the sizes of a type, with elements of another; the sizes that the type leaves open are those of `like`."""
+    sizes = iter(dynamic_sizes(like)) if like is not None else iter(())
+    dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
+    return mlir.dialect("tensor").empty(dims, element)
+
+
 def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
     """An elementwise loop over tensors, each with its map; `body` emits ops into a block and returns the values to yield."""
     ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank

@@ -12,8 +12,7 @@ from math import inf
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import elementwise, every, maker_of
-from rlx.backends.iree.passes.sizes import dynamic_sizes
+from rlx.backends.iree.passes.base import elementwise, empty, every, maker_of
 from rlx.passes.base import Pass, option
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -101,15 +100,11 @@ def _cast(scalar: Any, element: Any) -> Any:
     return (arith.extf if isinstance(element, ir.F64Type) else arith.truncf)(element, scalar)
 
 
-def _empty(like: Any, element: Any) -> Any:
-    sizes = iter(dynamic_sizes(like))
-    dims = [next(sizes) if like.type.is_dynamic_dim(i) else like.type.get_dim_size(i) for i in range(like.type.rank)]
-    return mlir.dialect("tensor").empty(dims, element)
-
-
 def _converted(value: Any, element: Any) -> Any:
     identity = mlir.ir.AffineMap.get_identity(value.type.rank)
-    return elementwise([(value, identity)], [_empty(value, element)], lambda b: [_cast(b.arguments[0], element)])[0]
+    return elementwise(
+        [(value, identity)], [empty(value.type, value, element)], lambda b: [_cast(b.arguments[0], element)]
+    )[0]
 
 
 def _start(value: Any) -> Any:
@@ -117,7 +112,7 @@ def _start(value: Any) -> Any:
     element, maker = _wide(value.type.element_type), maker_of(value)
     if maker is None or maker.name != "linalg.fill":
         return _converted(value, element)
-    return mlir.dialect("linalg").fill(_cast(maker.operands[0], element), outs=[_empty(value, element)])
+    return mlir.dialect("linalg").fill(_cast(maker.operands[0], element), outs=[empty(value.type, value, element)])
 
 
 def _wide_product(op: Any, start: Any) -> Any:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, elementwise, every, hidden
+from rlx.backends.iree.passes.base import IreePass, create, elementwise, empty, every, hidden
 from rlx.backends.iree.passes.fence_reductions import reduces
-from rlx.backends.iree.passes.sizes import dynamic_sizes
 from rlx.ir.attributes import elements_from_mlir, elements_to_mlir
 from rlx.ir.signature import bodies, prepares
 
@@ -107,14 +106,7 @@ def _sizes_of(op: Any) -> list[int]:
 
 
 def _filled(type_: Any, like: Any, scalar: Any) -> Any:
-    return mlir.dialect("linalg").fill(scalar, outs=[_empty(type_, like, scalar.type)])
-
-
-def _empty(type_: Any, like: Any, element: Any) -> Any:
-    """A tensor of the sizes of another one."""
-    sizes = iter(dynamic_sizes(like)) if like is not None else iter(())
-    dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
-    return mlir.dialect("tensor").empty(dims, element)
+    return mlir.dialect("linalg").fill(scalar, outs=[empty(type_, like, scalar.type)])
 
 
 def _combined(type_: Any, real: Any, imaginary: Any) -> Any:
@@ -123,7 +115,7 @@ def _combined(type_: Any, real: Any, imaginary: Any) -> Any:
     def body(block: Any) -> list[Any]:
         return [mlir.dialect("complex").create_(type_.element_type, *list(block.arguments)[:2])]
 
-    out = _empty(type_, real, type_.element_type)
+    out = empty(type_, real, type_.element_type)
     return elementwise([(real, identity), (imaginary, identity)], [out], body)[0]
 
 
@@ -136,7 +128,7 @@ def _of_pairs(type_: Any, pairs: Any) -> Any:
         parts = [tensor.extract(pairs, [*place, arith.constant(index, part)]) for part in (0, 1)]
         return [mlir.dialect("complex").create_(type_.element_type, *parts)]
 
-    return elementwise([], [_empty(type_, None, type_.element_type)], body)[0]
+    return elementwise([], [empty(type_, None, type_.element_type)], body)[0]
 
 
 def _to_pairs(value: Any) -> Any:
@@ -149,7 +141,7 @@ def _to_pairs(value: Any) -> Any:
         number = block.arguments[0]
         return [arith.select(_is_real(rank + 1), complex_.re(number), complex_.im(number))]
 
-    return elementwise([(value, numbers)], [_empty(type_, None, type_.element_type)], body)[0]
+    return elementwise([(value, numbers)], [empty(type_, None, type_.element_type)], body)[0]
 
 
 def _is_real(rank: int) -> Any:
@@ -188,7 +180,7 @@ def _initialize(op: Any, number: Any, type_: Any) -> None:
         def body(_: Any) -> list[Any]:
             return [arith.select(_is_real(type_.rank), *parts)]
 
-        filled = elementwise([], [_empty(type_, None, f64)], body)[0]
+        filled = elementwise([], [empty(type_, None, f64)], body)[0]
         name = ir.FlatSymbolRefAttr.get(op.attributes["sym_name"].value)
         create("util.global.store", operands=[filled], attributes={"global": name})
         create("util.return")
