@@ -12,30 +12,9 @@ import rlx
 from rlx import array_api
 from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
+from tests.lenders import Lent, LentBefore2023
 
 MAKERS = {"asarray": array_api.asarray, "from_dlpack": array_api.from_dlpack}
-
-
-class Lent:
-    """Has `__dlpack__` alone, and remembers whether it was asked to copy."""
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-        self.asked: dict[str, Any] = {}
-
-    def __dlpack__(self, **options: Any) -> Any:
-        self.asked = options
-        return dlpack.lent(self.array, **options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
-
-
-class LentBefore2024(Lent):
-    """`__dlpack__` without `copy`."""
-
-    def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
-        return dlpack.lent(self.array)
 
 
 class Copying(Lent):
@@ -76,7 +55,7 @@ def test_memory_is_shared_where_no_copy_is_wanted(kind: DType, name: str) -> Non
 def test_other_libraries_are_asked_not_to_copy(kind: DType) -> None:
     with rlx.eager():
         values = array(kind)
-        for lender, wanted in ((Lent(values), {"copy": False}), (LentBefore2024(values), {})):
+        for lender, wanted in ((Lent(values), {"copy": False}), (LentBefore2023(values), {})):
             assert not shares(array_api.from_dlpack(lender), values)
             assert not shares(array_api.from_dlpack(lender, copy=True), values)
             assert shares(array_api.from_dlpack(lender, copy=False), values)

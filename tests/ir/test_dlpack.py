@@ -14,29 +14,10 @@ from rlx.ir import dlpack
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import DTYPES, DType
 from tests.bit_patterns import bit_patterns
+from tests.lenders import Lent, LentBefore2023
 
 UNPACKED = [kind for kind in DTYPES if not kind.packed]
 PACKED = [kind for kind in DTYPES if kind.packed]
-
-
-class Lent:
-    """Has `__dlpack__` alone."""
-
-    def __init__(self, array: np.ndarray):
-        self.array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.lent(self.array, **options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
-
-
-class LentBefore2023(Lent):
-    """`__dlpack__` without `max_version`."""
-
-    def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
-        return dlpack.lent(self.array)
 
 
 def samples(kind: DType) -> dict[str, np.ndarray]:
