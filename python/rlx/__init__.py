@@ -16,7 +16,8 @@ _DTYPES = tuple("bool_" if row.name == "bool" else row.name for row in ROWS)
 
 # public name -> the module that has it
 _HOMES = {
-    **dict.fromkeys((*_DTYPES, "DType", "dtype", "promote"), "rlx.ir.dtype"),
+    **dict.fromkeys((*_DTYPES, "DType", "dtype"), "rlx.ir.dtype"),
+    "promote": "rlx.ir.promotion",
     "Shape": "rlx.ir.shape",
     "Mesh": "rlx.ir.sharding",
     "Tensor": "rlx.ir.builder",

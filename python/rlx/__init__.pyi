@@ -45,7 +45,6 @@ from rlx.ir.dtype import i32 as i32
 from rlx.ir.dtype import i4 as i4
 from rlx.ir.dtype import i64 as i64
 from rlx.ir.dtype import i8 as i8
-from rlx.ir.dtype import promote as promote
 from rlx.ir.dtype import u16 as u16
 from rlx.ir.dtype import u2 as u2
 from rlx.ir.dtype import u32 as u32
@@ -66,6 +65,7 @@ from rlx.ir.evaluate import evaluate as evaluate
 from rlx.ir.graph import Graph as Graph
 from rlx.ir.listing import inspect_graph as inspect_graph
 from rlx.ir.listing_diff import inspect_diff as inspect_diff
+from rlx.ir.promotion import promote as promote
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.sharding import Mesh as Mesh
 from rlx.ir.text import parse as parse

@@ -9,9 +9,10 @@ from typing import Any
 from rlx import ops
 from rlx.array_api.arrays import devices_of
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import DTYPES, DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, promote, u8, u16, u32, u64, weak
+from rlx.ir.dtype import DTYPES, DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.dtype import dtype as dtype_named
 from rlx.ir.errors import Error
+from rlx.ir.promotion import promote, weak
 
 __all__ = [
     "__array_namespace_info__",
@@ -75,7 +76,7 @@ def finfo(type: Any) -> _FloatLimits:
         raise Error(f"{kind.name} is no float dtype")
     layout = part.float_format
     assert layout is not None
-    return _FloatLimits(part.bits, part.eps, float(part.max), float(part.min), 2.0 ** (1 - layout.bias), part)
+    return _FloatLimits(part.bits, part.eps, float(part.max), float(part.min), layout.smallest_normal, part)
 
 
 def iinfo(type: Any) -> _IntegerLimits:

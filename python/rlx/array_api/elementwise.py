@@ -8,7 +8,6 @@ from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.ir.builder import Tensor
-from rlx.ops.elementwise.numbers import WORDS
 from rlx.ops.lift import common
 from rlx.ops.other_names import METHOD_OF
 
@@ -99,7 +98,7 @@ def sign(x: Any, /) -> Any:
 
 def signbit(x: Any, /) -> Any:
     """Whether the sign bit is set, of NaN as well, where `rlx.ops.signbit` says False."""
-    return x.builder.bitcast(x, WORDS[x.dtype.itemsize]) < 0
+    return x.builder.bitcast(x, x.dtype.signed_word) < 0
 
 
 def tanh(x: Any, /) -> Any:

@@ -37,6 +37,40 @@ class FloatFormat:
         """Whether 0 is a number of the format; if not, all are powers of two."""
         return self.mantissa > 0
 
+    @property
+    def sign_bit(self) -> int:
+        """The bit above the exponent; no number of a format without a sign uses it."""
+        return 1 << self.exponent + self.mantissa
+
+    @property
+    def infinity_code(self) -> int:
+        """The exponent field of ones alone: the bits of the positive infinity of a format with infinities."""
+        return self.sign_bit - (1 << self.mantissa)
+
+    @property
+    def nan_code(self) -> int:
+        """The bits of the positive NaN of a format with NaN; the only NaN of a format without a negative zero."""
+        if self.special == "fnuz":
+            return self.sign_bit
+        return self.sign_bit - 1 if self.special == "fn" else self.infinity_code | 1 << self.mantissa - 1
+
+    @property
+    def largest_code(self) -> int:
+        """The bits of the largest finite number."""
+        if self.special == "ieee":
+            return self.infinity_code - 1
+        return self.sign_bit - (2 if self.special == "fn" else 1)
+
+    @property
+    def largest_exponent(self) -> int:
+        """The exponent of the largest finite number: that is less than twice 2 to this power."""
+        return (self.largest_code >> self.mantissa) - self.bias
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number with all bits of precision."""
+        return 2.0 ** (1 - self.bias if self.mantissa else -self.bias)
+
 
 @dataclass(frozen=True, slots=True)
 class DTypeRow:

@@ -18,13 +18,14 @@ from rlx.ir import grouping, opview, registry, storage_dtypes
 from rlx.ir.calls import ADVICE, CallError, placed
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, beside, dtype
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.given import described, tensor_hint
 from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.printable import printable
+from rlx.ir.promotion import beside
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.short import shown

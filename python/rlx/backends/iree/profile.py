@@ -194,7 +194,7 @@ def _element(dtype: np.dtype) -> str:
         raise ExecutionError(
             "IREE's profiler takes no complex inputs", hint="give the real and the imaginary part, and combine them"
         )
-    return f"i{8 * kind.itemsize}" if kind.storage or kind.is_integer else kind.mlir
+    return kind.element.mlir
 
 
 def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:

@@ -31,7 +31,7 @@ from rlx.backends.iree.architectures import (
 )
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.costs import Costs
-from rlx.ir.dtype import DTYPES, DType
+from rlx.ir.dtype import DTYPES
 from rlx.ir.errors import CompileError
 
 _COMMON = (
@@ -394,16 +394,12 @@ def _with_made(lacking: Iterable[str]) -> frozenset[str]:
 
     Unsigned integers are stored as signed ones, storage dtypes as i8, and complex numbers as their parts.
     """
-    made = {kind.name: _held_as(kind) for kind in DTYPES}
-    return frozenset(name for name, parts in made.items() if name in lacking or parts & {*lacking})
-
-
-def _held_as(kind: DType) -> set[str]:
-    if kind.storage:
-        return {"i8"}
-    if kind.kind == "unsigned":
-        return {f"i{kind.bits}"}
-    return {"c64", kind.part.name} if kind.is_complex else set()
+    without = {*lacking}
+    return frozenset(
+        kind.name
+        for kind in DTYPES
+        if without & {kind.name, kind.element.name, kind.part.name, "c64" if kind.is_complex else ""}
+    )
 
 
 _TARGET_FLAG = "--iree-llvmcpu-target-"  # what chooses the CPU

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import f8e8m0fnu
+from rlx.ir.dtype import f8e8m0fnu, f64
 from rlx.ir.errors import UnsupportedError
 
 _MODES = ("up", "down", "nearest")
-_LARGEST = 254  # the code of 2**127
-_NAN = 255
-_MANTISSA = 52  # bits of f64
-_SMALLEST = 1023 - 127  # the exponent field of 2**-127 in f64
+_LAYOUT, _WIDE = f8e8m0fnu.float_format, f64.float_format
+assert _LAYOUT is not None and _WIDE is not None
+_LARGEST, _NAN, _MANTISSA = _LAYOUT.largest_code, _LAYOUT.nan_code, _WIDE.mantissa
+_SMALLEST = _WIDE.bias - _LAYOUT.bias  # the exponent field of 2**-127 in f64
 
 
 def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:

@@ -19,7 +19,6 @@ from rlx.importers.stablehlo.spelled import (
     operands_of_logaddexp,
 )
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
@@ -141,7 +140,7 @@ def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_signed:
         return g.binary("shift_right", a, b)
     # The highest bit counts as a sign.
-    signed = dtype(f"i{a.dtype.bits}")
+    signed = a.dtype.signed_word
     return g.cast(g.binary("shift_right", g.cast(a, signed), g.cast(b, signed)), a.dtype)
 
 

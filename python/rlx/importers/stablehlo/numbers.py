@@ -13,7 +13,6 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.shape import Shape
-from rlx.ops.elementwise.numbers import WORDS
 from rlx.ops.lift import in_compute
 
 
@@ -77,7 +76,7 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
 @in_compute
 def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
-    kind, word = x.dtype, WORDS[x.dtype.itemsize]
+    kind, word = x.dtype, x.dtype.signed_word
     layout = kind.float_format
     assert layout is not None
     fraction = layout.mantissa

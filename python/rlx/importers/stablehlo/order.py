@@ -12,7 +12,6 @@ from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
-from rlx.ops.elementwise.numbers import WORDS
 
 # How many elements are compared each with each other one.
 _MOST_PAIRS = 512
@@ -126,8 +125,8 @@ def total_order(g: Any, x: Tensor) -> Tensor:
     layout = x.dtype.float_format
     assert layout is not None
     if not layout.signed:
-        return g.bitcast(x, f"u{x.dtype.bits}")
-    bits = g.bitcast(x, WORDS[x.dtype.itemsize])
+        return g.bitcast(x, x.dtype.unsigned_word)
+    bits = g.bitcast(x, x.dtype.signed_word)
     key = g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(bits.dtype.max, bits.dtype.numpy))), bits)
     # Above the code of the greatest number, which is all ones in these formats.
     return key if layout.special != "fnuz" else g.where(g.isnan(x), bits.dtype.max + 1, g.cast(key, "i16"))

@@ -15,13 +15,12 @@ from rlx.ir.dtype import DType, f32, f64
 @cache
 def storage_type(dtype: DType) -> mlir.Type:
     """The element type in which a dtype is stored: signless for unsigned integers, a byte of bits for storage dtypes."""
-    text = f"i{8 * dtype.itemsize}" if dtype.storage or dtype.is_integer else dtype.mlir
-    return mlir.ir.Type.parse(text, context=mlir.context())
+    return mlir.ir.Type.parse(dtype.element.mlir, context=mlir.context())
 
 
 def signless(array: np.ndarray, dtype: DType) -> np.ndarray:
     """An array of a dtype as one of the elements in which it is stored."""
-    return array.view(f"i{dtype.itemsize}") if dtype.storage or dtype.kind == "unsigned" else array
+    return array if dtype.element is dtype else array.view(dtype.element.numpy)
 
 
 def constant(value: Any, element: mlir.Type) -> mlir.Value:

@@ -9,15 +9,6 @@ from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.words import Words
 
 
-def nan_code(layout: FloatFormat) -> int:
-    """The positive NaN of a format with NaN; the only one of a format without a negative zero."""
-    if layout.special == "fnuz":
-        return _sign_bit(layout)
-    if layout.special == "fn":
-        return _sign_bit(layout) - 1
-    return _infinity_code(layout) | 1 << layout.mantissa - 1
-
-
 def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
     """The number of a stored byte, exactly.
 
@@ -29,7 +20,7 @@ def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
     layout = _layout(dtype)
     w, arith = Words(s), s.arith
     word = arith.extui(w.integer, byte)
-    size = w.both(word, w.constant(_sign_bit(layout) - 1))
+    size = w.both(word, w.constant(layout.sign_bit - 1))
     moved = w.left(size, w.format.fraction - layout.mantissa)
     bits = w.add(moved, w.constant(w.format.bias - layout.bias << w.format.fraction))
     if layout.mantissa:
@@ -53,12 +44,12 @@ def _with_specials(w: Words, layout: FloatFormat, word: mlir.Value, size: mlir.V
     infinity, nan = w.bits_of_constant(float("inf")), w.bits_of_constant(float("nan"))
     if layout.special == "ieee":
         rest = w.left(w.both(size, w.constant((1 << layout.mantissa) - 1)), w.format.fraction - layout.mantissa)
-        is_finite = w.below(size, w.constant(_infinity_code(layout)))
+        is_finite = w.below(size, w.constant(layout.infinity_code))
         return w.arith.select(is_finite, bits, w.either(rest, w.constant(infinity)))
     if layout.special == "fn":
-        return w.arith.select(_equal(w, size, nan_code(layout)), w.constant(nan), bits)
+        return w.arith.select(_equal(w, size, layout.nan_code), w.constant(nan), bits)
     if layout.special == "fnuz":
-        return w.arith.select(_equal(w, word, nan_code(layout)), w.constant(nan), bits)
+        return w.arith.select(_equal(w, word, layout.nan_code), w.constant(nan), bits)
     return bits
 
 
@@ -80,23 +71,22 @@ def encoded(s: Scalars, x: mlir.Value, dtype: DType) -> mlir.Value:
     size = w.both(bits, w.constant(w.sign_mask - 1))
     code = _rounded_code(w, layout, size)
     is_nan = w.below(w.constant(w.bits_of_constant(float("inf"))), size)
-    largest = _largest_code(layout)
-    beyond = {"ieee": _infinity_code(layout), "finite": largest}.get(layout.special)
-    too_large = arith.cmpi(arith.CmpIPredicate.sgt, code, w.constant(largest))
-    code = arith.select(too_large, w.constant(nan_code(layout) if beyond is None else beyond), code)
+    beyond = {"ieee": layout.infinity_code, "finite": layout.largest_code}.get(layout.special)
+    too_large = arith.cmpi(arith.CmpIPredicate.sgt, code, w.constant(layout.largest_code))
+    code = arith.select(too_large, w.constant(layout.nan_code if beyond is None else beyond), code)
     if not layout.signed:
         negative = w.is_set(bits, w.sign_mask)
         invalid = arith.ori(is_nan, arith.ori(negative, _equal(w, size, 0)))
-        return _byte(w, arith.select(invalid, w.constant(nan_code(layout)), code))
+        return _byte(w, arith.select(invalid, w.constant(layout.nan_code), code))
     sign = w.right(w.both(bits, w.constant(w.sign_mask)), w.format.width - 1 - (layout.exponent + layout.mantissa))
     if layout.special == "fnuz":
-        has_sign = arith.ori(_equal(w, code, 0), _equal(w, code, nan_code(layout)))
+        has_sign = arith.ori(_equal(w, code, 0), _equal(w, code, layout.nan_code))
         code = w.either(code, arith.select(has_sign, w.constant(0), sign))
-        return _byte(w, arith.select(is_nan, w.constant(nan_code(layout)), code))
+        return _byte(w, arith.select(is_nan, w.constant(layout.nan_code), code))
     if layout.special == "finite":
-        opposite = w.flipped(sign, w.constant(_sign_bit(layout)))
+        opposite = w.flipped(sign, w.constant(layout.sign_bit))
         return _byte(w, arith.select(is_nan, opposite, w.either(code, sign)))
-    return _byte(w, w.either(arith.select(is_nan, w.constant(nan_code(layout)), code), sign))
+    return _byte(w, w.either(arith.select(is_nan, w.constant(layout.nan_code), code), sign))
 
 
 def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
@@ -105,7 +95,7 @@ def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
     arith = mlir.dialect("arith")
     if not layout.mantissa:
         return constant(1, mlir.ir.IntegerType.get_signless(1))
-    mask = (_sign_bit(layout) << 1) - 1 if layout.special == "fnuz" else _sign_bit(layout) - 1
+    mask = (layout.sign_bit << 1) - 1 if layout.special == "fnuz" else layout.sign_bit - 1
     size = arith.andi(byte, constant(mask, byte.type))
     return arith.cmpi(arith.CmpIPredicate.ne, size, constant(0, byte.type))
 
@@ -131,22 +121,6 @@ def _rounded_code(w: Words, layout: FloatFormat, size: mlir.Value) -> mlir.Value
 def _layout(dtype: DType) -> FloatFormat:
     assert dtype.float_format is not None
     return dtype.float_format
-
-
-def _sign_bit(layout: FloatFormat) -> int:
-    """The bit above the exponent; no number of a format without a sign uses it."""
-    return 1 << layout.exponent + layout.mantissa
-
-
-def _infinity_code(layout: FloatFormat) -> int:
-    return ((1 << layout.exponent) - 1) << layout.mantissa
-
-
-def _largest_code(layout: FloatFormat) -> int:
-    """The code of the largest number."""
-    if layout.special == "ieee":
-        return _infinity_code(layout) - 1
-    return _sign_bit(layout) - (2 if layout.special == "fn" else 1)
 
 
 def _equal(w: Words, value: mlir.Value, code: int) -> mlir.Value:

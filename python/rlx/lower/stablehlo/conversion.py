@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rlx.ir.dtype import DType, dtype, f32, f64, u8, u32, u64
+from rlx.ir.dtype import DType, f32, f64, u8, u32, u64
 from rlx.lower.stablehlo.contraction import accumulator
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
@@ -83,7 +83,7 @@ def _exponents(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     is_up = emit.compare("ge", fraction, 2 ** (_MANTISSA - 1))
     # ml_dtypes, and so the evaluator, gives the second power for all that lies between the first two.
     is_up = emit.either(is_up, emit.both(emit.compare("eq", exponent, lowest), emit.compare("ne", fraction, 0)))
-    nan = 2**layout.exponent - 1
+    nan = layout.nan_code
     code = emit.sub(emit.max(emit.add(exponent, emit.convert(is_up, u64)), lowest), lowest)
     is_number = emit.both(emit.compare("ne", bits, 0), emit.compare("lt", bits, _INFINITY))
     code = emit.select(is_number, emit.min(code, nan), nan)
@@ -101,7 +101,7 @@ def _without_nan(emit: Emitter, x: Lowered, given: Lowered) -> Lowered:
     layout = given.dtype.float_format
     zero: Lowered | float = -0.0
     if layout is not None and layout.signed:
-        is_negative = emit.compare("lt", emit.bitcast(given, dtype(f"i{given.dtype.bits}")), 0)
+        is_negative = emit.compare("lt", emit.bitcast(given, given.dtype.signed_word), 0)
         zero = emit.select(is_negative, emit.like(x, 0.0), -0.0)
     return emit.select(emit.compare("ne", x, x), zero, x)
 

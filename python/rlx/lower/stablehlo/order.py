@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rlx.ir.dtype import DType, dtype, i32
+from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, lowers
@@ -18,7 +18,7 @@ def order_key(emit: Emitter, x: Lowered) -> Lowered:
     """Integers that are ordered as the elements are; NaN is above all."""
     if not x.dtype.is_float:
         return x
-    kind: DType = dtype(f"i{8 * x.dtype.itemsize}")
+    kind = x.dtype.signed_word
     bits = emit.bitcast(x, kind)
     magnitude = emit.both(bits, kind.max)
     # Floats are sign and size: of negative ones, the larger is the less. Both zeros are 0.

@@ -9,20 +9,18 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i16, i32, i64, u8, u16, u32, u64
+from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
 
-# Signed dtypes with an unsigned dtype of the same size.
-_UNSIGNED = {i8: u8, i16: u16, i32: u32, i64: u64}
 # What `and`, `or` and `xor` are on truth values, as kinds of other ops.
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
 
 # Dtypes that one buffer serves for: a bool is a byte of 0 or 1.
 SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8")}) | {
-    names for signed, unsigned in _UNSIGNED.items() for names in permutations((signed.name, unsigned.name))
+    names for name in INTEGERS for names in permutations((dtype(name).signed_word.name, dtype(name).unsigned_word.name))
 }
 
 
@@ -36,7 +34,7 @@ class Popcount(Card, op="popcount"):
     def build(self, b: Builder, x: Any) -> Tensor:
         x = tensor_like(b, x, i32)
         if x.dtype.packed and x.dtype.is_signed and x.dtype.is_integer:  # the sign would count more than once in i8
-            return cast(b, b.emit("popcount", (cast(b, x, dtype(f"u{x.dtype.bits}")),)), x.dtype)
+            return cast(b, b.emit("popcount", (cast(b, x, x.dtype.unsigned_word),)), x.dtype)
         return b.emit("popcount", (x,))
 
     def samples(self) -> Any:
@@ -159,7 +157,7 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     if not x.dtype.is_signed or not x.dtype.is_integer:
         return b.binary("shift_right", x, count)
     if x.dtype in (i8, i32) or x.dtype.packed:
-        unsigned = dtype(f"u{x.dtype.bits}")
+        unsigned = x.dtype.unsigned_word
         return cast(b, b.binary("shift_right", cast(b, x, unsigned), cast(b, count, unsigned)), x.dtype)
     bits = x.dtype.bits  # some targets lack u16 and u64
     filled = b.binary("shift_left", -1, bits - count)

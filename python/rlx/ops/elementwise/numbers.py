@@ -6,13 +6,10 @@ import math
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import dtype, f32, i8, i16, i32, i64
+from rlx.ir.dtype import f32, i16
 from rlx.ir.errors import ShapeError
 from rlx.ops.lift import cast, common, constant_scalar, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
-
-# The signed integers of so many bytes.
-WORDS = {1: i8, 2: i16, 4: i32, 8: i64}
 
 # --- rounding and signs -----------------------------------------------------------------------------
 
@@ -109,7 +106,7 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
     if x.dtype.storage:
         return _next_code(b, x, y)
-    words = WORDS[x.dtype.itemsize]
+    words = x.dtype.signed_word
     bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
     sign = constant_scalar(b, int(words.min), words)
     # Of one sign, sizes are in the order of their bits.
@@ -125,7 +122,7 @@ def _next_code(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The number of a storage float next to x towards y, by its place among the numbers of the format."""
     kind, layout = x.dtype, x.dtype.float_format
     assert layout is not None
-    word, half = dtype(f"u{kind.bits}"), 1 << kind.bits - 1
+    word, half = kind.unsigned_word, layout.sign_bit
 
     def place(v: Tensor) -> Tensor:
         code = cast(b, b.bitcast(v, word), i16)

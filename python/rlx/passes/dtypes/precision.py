@@ -14,7 +14,6 @@ from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import PassError, ShapeError
 from rlx.ir.guards import is_list
-from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
 from rlx.ir.suggestions import suggestion
@@ -322,13 +321,8 @@ def _holds(low: DType, array: np.ndarray) -> bool:
     """Whether a dtype can hold the numbers of an array: none is too large, and not all are so small that they lose digits."""
     finite = np.abs(array[np.isfinite(array)]).astype(np.float64)
     greatest = finite.max(initial=0.0)
-    return bool(greatest <= low.max and (greatest == 0 or greatest >= _smallest_normal(low)))
-
-
-def _smallest_normal(low: DType) -> float:
-    ml_dtypes = required("ml_dtypes", "precision")
-
-    return float(ml_dtypes.finfo(low.numpy).smallest_normal)
+    assert low.float_format is not None
+    return bool(greatest <= low.max and (greatest == 0 or greatest >= low.float_format.smallest_normal))
 
 
 def _rounded(array: np.ndarray, low: DType) -> np.ndarray:

@@ -8,7 +8,8 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview, views
-from rlx.ir.dtype import DType, holds
+from rlx.ir.dtype import DType
+from rlx.ir.promotion import holds
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
