@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 
-import pytest
-
 import rlx
 from rlx import ops
 from rlx.ir import registry
@@ -20,28 +18,50 @@ SEVERAL |= {f"{kind}max_pool{rank}" for kind in ("", "adaptive_") for rank in ("
 HIDDEN = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 
-@pytest.mark.parametrize("name", sorted(surface.methods()))
-def test_parameters_have_names(name: str) -> None:
-    shown = inspect.signature(getattr(rlx.Graph, name))
-    assert next(iter(shown.parameters)) == "self"
-    assert [p.kind for p in shown.parameters.values()][1:] != HIDDEN, shown
-    function = inspect.signature(getattr(ops, name))
-    assert list(function.parameters) == list(shown.parameters)[1:]
-    untyped = [p.name for p in shown.parameters.values() if p.name != "self" and p.annotation in ("Any", p.empty)]
-    assert not set(untyped) - {"args", "kwargs", "init"}, "every argument says what it takes"
-    assert shown.return_annotation != "Any" or name in SEVERAL
-    page = inspect.getdoc(getattr(rlx.Graph, name)) or ""
-    assert len(page.splitlines()[0]) > len("a word")
-    assert ("    b: " in page) == ("b" in shown.parameters and "Args:" in page)
+METHODS = sorted(surface.methods())
 
 
-@pytest.mark.parametrize("name", sorted(surface.methods()))
-def test_pages_say_every_argument_and_the_errors(name: str) -> None:
-    page = inspect.getdoc(getattr(rlx.Graph, name)) or ""
-    said = re.findall(r"^    \*{0,2}(\w+): \S", page.partition("Args:\n")[2], re.M)
-    parameters = [p for p in inspect.signature(getattr(rlx.Graph, name)).parameters if p != "self"]
-    assert [p for p in parameters if p not in said] == []
-    assert "\nRaises:\n    " in page
+def _signature(name: str) -> inspect.Signature:
+    return inspect.signature(getattr(rlx.Graph, name))
+
+
+def _page(name: str) -> str:
+    return inspect.getdoc(getattr(rlx.Graph, name)) or ""
+
+
+def _without_names(name: str) -> bool:
+    return [p.kind for p in _signature(name).parameters.values()][1:] == HIDDEN
+
+
+def _untyped(name: str) -> list[str]:
+    parameters = _signature(name).parameters.values()
+    untyped = {p.name for p in parameters if p.name != "self" and p.annotation in ("Any", p.empty)}
+    return sorted(untyped - {"args", "kwargs", "init"})
+
+
+def _unexplained(name: str) -> list[str]:
+    said = re.findall(r"^    \*{0,2}(\w+): \S", _page(name).partition("Args:\n")[2], re.M)
+    return [p for p in _signature(name).parameters if p != "self" and p not in said]
+
+
+def test_parameters_have_names_and_types() -> None:
+    assert [name for name in METHODS if next(iter(_signature(name).parameters)) != "self"] == []
+    assert [name for name in METHODS if _without_names(name)] == []
+    assert {name: untyped for name in METHODS if (untyped := _untyped(name))} == {}
+    assert [name for name in METHODS if _signature(name).return_annotation == "Any" and name not in SEVERAL] == []
+
+
+def test_functions_take_what_methods_take() -> None:
+    functions = {name: list(inspect.signature(getattr(ops, name)).parameters) for name in METHODS}
+    assert functions == {name: list(_signature(name).parameters)[1:] for name in METHODS}
+
+
+def test_pages_have_a_summary_every_argument_and_the_errors() -> None:
+    assert [name for name in METHODS if len(_page(name).partition("\n")[0]) <= len("a word")] == []
+    assert {name: missing for name in METHODS if (missing := _unexplained(name))} == {}
+    assert [name for name in METHODS if "\nRaises:\n    " not in _page(name)] == []
+    foreign = [name for name in METHODS if "    b: " in _page(name) and "b" not in _signature(name).parameters]
+    assert foreign == [], "these explain the builder, which users do not pass"
 
 
 def test_what_tensors_may_be_is_typed_so() -> None:

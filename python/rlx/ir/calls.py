@@ -117,6 +117,7 @@ _CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
     "unbiased": lambda value: {"ddof": int(bool(value))},
     "betas": lambda value: {"b1": value[0], "b2": value[1]},
     "right": lambda value: {"side": "right" if value else "left"},
+    "normalized_shape": lambda value: {"axis": tuple(range(-len(value), 0)) if len(value) > 1 else -1},
 }
 
 
