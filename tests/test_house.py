@@ -68,7 +68,13 @@ WORDS = {"linear", "complex", "custom", "yield"}
 @cache
 def files(pattern: str) -> tuple[Path, ...]:
     """The files of the project whose path matches."""
-    listed = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if listed.returncode:
         pytest.skip("the files of the project are known to git only")
     return tuple(path for name in listed.stdout.split() if (path := ROOT / name).exists())
