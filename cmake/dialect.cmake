@@ -34,7 +34,7 @@ add_custom_command(OUTPUT "${records}"
   WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
   COMMENT "TableGen: records"
   VERBATIM)
-# MLIR's own idea of the op classes: a test compares their accessors with those of rlx.ir.op_classes.
+# MLIR's own idea of the op classes: a test compares their accessors with those of rlx.ir.op.op_classes.
 add_custom_command(OUTPUT "${op_classes}"
   COMMAND "${RLX_MLIR_TBLGEN}" -gen-python-op-bindings -bind-dialect=rlx ${include_dirs} ${root} -o "${op_classes}"
   DEPENDS ${definitions}

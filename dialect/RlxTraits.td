@@ -1,6 +1,6 @@
 //===- RlxTraits.td - What an op says of itself beside its signature --------------------------===//
 //
-// Passes, transforms, lowerings and reports ask an op for these (`rlx.ir.opview.has_trait`, `OpSpec.has_trait`) where
+// Passes, transforms, lowerings and reports ask an op for these (`rlx.ir.op.opview.has_trait`, `OpSpec.has_trait`) where
 // they would otherwise keep lists of names. `tests/dialect/test_traits.py` holds every claim to the op's evaluator.
 //
 //===------------------------------------------------------------------------------------------===//

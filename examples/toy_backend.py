@@ -21,8 +21,8 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.compilation import Compilation
 from rlx.backends.protocol import Compiled, DeviceInfo
 from rlx.backends.stages import to_lir
-from rlx.ir import opview
 from rlx.ir.location import describe
+from rlx.ir.op import opview
 from rlx.passes.check_lir import CheckLir
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.short import cut, shown
 from rlx.ops.surface import methods
+from rlx.support.short import cut, shown
 from tests.drawing import drawn
 
 LONGEST = 2500  # characters: far more than any message that repeats no value has

@@ -139,7 +139,7 @@ def test_missing_native_module_says_how_to_build_it() -> None:
     program = (
         BLOCK_NATIVE
         + """
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from rlx.tick import Tick
 for use in (Tick.now, lambda: Tick.source, Tick(0).elapsed_ns, lambda: Tick(1) - Tick(0)):
     try:

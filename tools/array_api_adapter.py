@@ -20,8 +20,8 @@ from typing import Any
 
 import rlx
 from rlx import array_api
-from rlx.ir.builder import Tensor
-from rlx.ir.eager import EAGER, EagerTensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.eager import EAGER, EagerTensor
 from rlx.ir.pytree import flatten
 
 _DEVICE = os.environ.get("ARRAY_API_DEVICE")

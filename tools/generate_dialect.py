@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from tools import generated
 from tools.generated import ROOT
 from tools.ods import irdl, reference, spec_source

@@ -11,9 +11,9 @@ from rlx import ops
 from rlx.backends.registry import backends
 from rlx.backends.stages import check_of
 from rlx.dialect.dtypes import grouped
-from rlx.ir import registry
-from rlx.ir.card import Card
 from rlx.ir.dtype import COMPLEXES, FLOATS
+from rlx.ir.op import registry
+from rlx.ir.op.card import Card
 from rlx.lower import linalg, stablehlo
 from rlx.ops import surface
 from tools import dtypes_page, generated, onnx_coverage

@@ -20,14 +20,14 @@ _HOMES = {
     "promote": "rlx.ir.promotion",
     "Shape": "rlx.ir.shape",
     "Mesh": "rlx.ir.sharding",
-    "Tensor": "rlx.ir.builder",
-    "Graph": "rlx.ir.graph",
-    "CustomOp": "rlx.ir.custom",
-    "parse": "rlx.ir.text",
-    "evaluate": "rlx.ir.evaluate",
-    "eager": "rlx.ir.eager",
-    "inspect_graph": "rlx.ir.listing",
-    "inspect_diff": "rlx.ir.listing_diff",
+    "Tensor": "rlx.ir.graph.builder",
+    "Graph": "rlx.ir.graph.graph",
+    "CustomOp": "rlx.ir.op.custom",
+    "parse": "rlx.ir.graph.parse",
+    "evaluate": "rlx.ir.graph.evaluate",
+    "eager": "rlx.ir.graph.eager",
+    "inspect_graph": "rlx.ir.graph.listing",
+    "inspect_diff": "rlx.ir.graph.listing_diff",
     **dict.fromkeys(
         (
             "Error",
@@ -40,7 +40,7 @@ _HOMES = {
             "UnsupportedError",
             "ExecutionError",
         ),
-        "rlx.ir.errors",
+        "rlx.support.errors",
     ),
     "from_stablehlo": "rlx.importers.stablehlo",
     "from_jax": "rlx.importers.jax",
@@ -97,7 +97,7 @@ _MODULES = (
 )
 # Homes of names that have nothing to do with graphs: they are there without MLIR.
 _WITHOUT_GRAPHS = (
-    *("rlx.deploy", "rlx.ir.dtype", "rlx.ir.errors", "rlx.ir.shape"),
+    *("rlx.deploy", "rlx.ir.dtype", "rlx.support.errors", "rlx.ir.shape"),
     *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array", "rlx.runtime.programs"),
 )
 
@@ -137,8 +137,8 @@ def _loaded(name: str) -> Any:
 def _show_graphs() -> None:
     """Let notebooks show graphs. Drawings are made of graphs, so `Graph` itself does not know of them."""
     graph, listing = (
-        importlib.import_module("rlx.ir.graph").Graph,
-        importlib.import_module("rlx.ir.listing").GraphReport,
+        importlib.import_module("rlx.ir.graph.graph").Graph,
+        importlib.import_module("rlx.ir.graph.listing").GraphReport,
     )
     module = importlib.import_module("rlx.blocks.graph_module").GraphModule
     for shown in (graph, listing, module):

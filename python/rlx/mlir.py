@@ -18,8 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from rlx.ir.errors import Error
-from rlx.ir.locks import holding, is_abandoned, make_lock
+from rlx.parts import VERIFIERS
+from rlx.support.errors import Error
+from rlx.support.locks import holding, is_abandoned, make_lock
 
 _PROVIDERS = ("torch_mlir", "mlir")
 
@@ -90,7 +91,7 @@ def _make_context() -> Any:
     global _context
     if _context is not None:
         return _context
-    importlib.import_module("rlx.ir.registry")  # whoever asks first: the context comes with the ops' verifiers
+    importlib.import_module(VERIFIERS)  # whoever asks first: the context comes with the ops' verifiers
     made = ir.Context()
     made.enable_multithreading(
         False

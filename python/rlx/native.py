@@ -14,12 +14,12 @@ def native() -> ModuleType:
     """Return the extension module ``rlx._native``.
 
     Raises:
-        rlx.ir.errors.Error: The module was not built, or not for this interpreter.
+        rlx.support.errors.Error: The module was not built, or not for this interpreter.
     """
     try:
         return importlib.import_module("rlx._native")
     except ImportError as error:
-        from rlx.ir.errors import Error
+        from rlx.support.errors import Error
 
         raise Error(
             f"the native module rlx._native cannot be imported by {sys.executable}: {error}; expected a file "

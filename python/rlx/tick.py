@@ -36,7 +36,7 @@ class Tick:
         """Return the present moment.
 
         Raises:
-            rlx.ir.errors.Error: The native module is missing; the message says how to build it.
+            rlx.support.errors.Error: The native module is missing; the message says how to build it.
         """
         return cls(native().tick_count())
 

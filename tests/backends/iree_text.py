@@ -6,7 +6,7 @@ from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target
 from rlx.backends.iree.targets import target as target_of
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.passes.runner import run_on_module
 
 

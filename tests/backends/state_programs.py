@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import rlx
-from rlx.ir.evaluate import evaluate_function
+from rlx.ir.graph.evaluate import evaluate_function
 
 
 class Reference:

@@ -12,7 +12,7 @@ import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
-from rlx.ir import opview
+from rlx.ir.op import opview
 from rlx.passes.rewrite import collect
 
 

@@ -24,7 +24,7 @@ from rlx.backends.iree.targets import target
 from rlx.backends.worker import pool as worker_pool
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import WorkerDied
-from rlx.ir.errors import CompileError, Error
+from rlx.support.errors import CompileError, Error
 from tests.backends.processes import is_gone, wait_until
 
 CPU = target("cpu")

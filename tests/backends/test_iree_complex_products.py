@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.drawing import drawn
 from tests.ops.references import random

@@ -15,7 +15,7 @@ from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.devices import device, devices
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.targets import target
-from rlx.ir.errors import ExecutionError
+from rlx.support.errors import ExecutionError
 from tests.backends.executable_programs import (
     BIG,
     DTYPES,
@@ -267,7 +267,7 @@ FORK = """
 import os, sys
 import numpy as np
 from rlx.backends.iree.executable import Executable
-from rlx.ir.errors import ExecutionError
+from rlx.support.errors import ExecutionError
 
 vmfb = open(sys.argv[1], "rb").read()
 x = np.ones((8, 4), np.float32)

@@ -15,9 +15,9 @@ from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import LARGE, Target, archs, device_names, host_features, target
 from rlx.ir.dtype import DTYPES, DType
-from rlx.ir.errors import CompileError, Error
 from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.passes.runner import run_on_module
+from rlx.support.errors import CompileError, Error
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{

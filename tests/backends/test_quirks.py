@@ -22,7 +22,7 @@ from rlx.backends.iree.passes import branches
 from rlx.backends.iree.pipeline import lowering_passes
 from rlx.backends.iree.quirks import QUIRKS
 from rlx.backends.iree.targets import target
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from tests.backends.vm_branches import lowered, wrong_branches
 
 _PACKAGE = Path(rlx.__file__).parent

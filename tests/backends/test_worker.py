@@ -20,7 +20,7 @@ from rlx.backends.worker import process as processes
 from rlx.backends.worker import shielded
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command, HandlerFailed, WorkerDied
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from tests.backends import echo_handler
 from tests.backends.processes import is_gone, wait_until
 from tests.drawing import drawn

@@ -14,7 +14,7 @@ import rlx
 from rlx.backends.xla import client, soundness
 from rlx.backends.xla.defects import DEFECTS, WORKAROUNDS, Defect
 from rlx.cli.main import main
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 _UNKNOWN = (("xla_cpu_no_such_option", ""),)
 

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [COMPILE, OPT], ids=["compile", "opt"])
-@pytest.mark.parametrize("seen", ["rlx.cli", "rlx.ir.errors", "rlx.ir.shape", "rlx.ops.norm"])
+@pytest.mark.parametrize("seen", ["rlx.cli", "rlx.support.errors", "rlx.ir.shape", "rlx.ops.norm"])
 def test_an_interrupt_while_modules_are_imported(folder: Path, command: tuple[str, ...], seen: str) -> None:
     """The interpreter says which module it has imported; then the interrupt comes."""
     (folder / "out").write_text("before")

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import registry
-from rlx.ir.cached_property import cached_property
-from rlx.ir.card import Card, Operand, Sample, as_results
-from rlx.ir.dim import DimExpr, dim, substitute, symbols
+from rlx.ir.dims.dim import DimExpr, dim, substitute, symbols
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import ShapeError
-from rlx.ir.graph import Graph
-from rlx.ir.grouping import flat
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
+from rlx.ir.op.card import Card, Operand, Sample, as_results
+from rlx.ir.op.grouping import flat
 from rlx.ir.shape import Shape
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import ShapeError
 from tests.drawing import shares
 
 Bindings = Mapping[str, int]

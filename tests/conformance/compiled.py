@@ -18,11 +18,11 @@ from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.memory import ALIGNMENT
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, target
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.signature import functions
 from rlx.ir.shape import Shape
-from rlx.ir.signature import functions
 from rlx.passes.runner import clone_module, run_on_module
+from rlx.support.errors import Error
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 

@@ -11,9 +11,9 @@ from rlx import mlir
 from rlx.backends.compilation import Compilation
 from rlx.backends.xla import backend, client
 from rlx.backends.xla.portable import to_portable
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.lower.stablehlo import lower_module
+from rlx.support.errors import Error
 from tests.conformance.compiled import Program
 from tests.conformance.functions import merged
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import evaluate, opview, registry
 from rlx.ir.dtype import dtype
-from rlx.ir.graph import Graph
+from rlx.ir.graph import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview, registry
 from rlx.passes.rewrite import decompose_all
 from tests.conformance.cases import Bindings
 from tests.conformance.tolerance import spread

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from tests.conformance.cases import Bindings, Case
 from tests.conformance.functions import internal_error, noise_of
 from tests.conformance.tolerance import FUNCTIONS, Comparison, flushed

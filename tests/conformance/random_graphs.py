@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.card import Operand, as_results
-from rlx.ir.dim import DimExpr
-from rlx.ir.evaluate import evaluate_op
-from rlx.ir.graph import Graph
-from rlx.ir.opview import operations
+from rlx.ir.dims.dim import DimExpr
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.evaluate import evaluate_op
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.card import Operand, as_results
+from rlx.ir.op.opview import operations
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.values import draw

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rlx.dialect.spec import AttributeSpec, OpSpec
-from rlx.ir.attributes import complete
-from rlx.ir.card import Operand
 from rlx.ir.dtype import DTYPES
+from rlx.ir.op.attributes import complete
+from rlx.ir.op.card import Operand
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Bindings, Case, cases
 

@@ -11,10 +11,10 @@ import pytest
 
 import rlx
 from rlx.dialect.spec import AttributeSpec
-from rlx.ir import registry
-from rlx.ir.card import Sample, as_results
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
+from rlx.ir.op.card import Sample, as_results
 from rlx.ir.shape import Shape
 
 _TRIED: dict[str, list[Any]] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rlx.ir import registry
-from rlx.ir.signature import functions
-from rlx.ir.text import verify_module
+from rlx.ir.op import registry
+from rlx.ir.op.signature import functions
+from rlx.ir.text.modules import verify_module
 from tests.conformance.cases import Case, case_shares, composite_groups, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import decompose, evaluate_function, merged, primitives

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.card import as_results
-from rlx.ir.eager import EAGER, eager, lifted
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.eager import EAGER, eager, lifted
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.op.card import as_results
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import random_values

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx.ir import attributes
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.op import attributes
 from tests.conformance.cases import Bindings, Case, case_shares, cases, op_shares, plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import value_sets

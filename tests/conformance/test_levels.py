@@ -18,7 +18,7 @@ from rlx.backends.iree.passes.emulate import EMULATED, Emulate
 from rlx.backends.iree.targets import target
 from rlx.dialect.dtypes import GROUPS
 from rlx.ir.dtype import dtype
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from rlx.native import native
 from rlx.passes.runner import run_on_module
 from tests.conformance.compiled import compile_graphs, cpu

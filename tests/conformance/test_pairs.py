@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from tests.conformance import compiled, compiled_xla
 from tests.conformance.compiled import Program, contiguous
 from tests.conformance.failures import Failures

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import rlx
 from rlx import mlir
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
-from rlx.ir.signature import functions
-from rlx.ir.text import verify_module
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.signature import functions
+from rlx.ir.text.modules import verify_module
 from tests.conformance import compiled, compiled_xla
 from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import registry
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op import registry
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Case, cases, composite_groups, plain_op_names
 from tests.conformance.failures import Failures

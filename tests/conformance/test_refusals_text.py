@@ -14,9 +14,9 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.dialect.spec import OpSpec
-from rlx.ir import registry
-from rlx.ir.attributes import to_mlir
-from rlx.ir.grouping import SEGMENTS
+from rlx.ir.op import registry
+from rlx.ir.op.attributes import to_mlir
+from rlx.ir.op.grouping import SEGMENTS
 from rlx.ir.shape import Shape, shape_of_type
 from tests.conformance.cases import composite_groups, plain_op_names
 from tests.conformance.failures import Failures

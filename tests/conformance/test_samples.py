@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rlx.ir import registry
-from rlx.ir.errors import Error
+from rlx.ir.op import registry
+from rlx.support.errors import Error
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.drawing import drawn
 
 _VALUES = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 3e38, 1e-30], np.float32)

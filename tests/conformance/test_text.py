@@ -10,9 +10,9 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.ir import assembly
-from rlx.ir.evaluate import evaluate
-from rlx.ir.text import parse_module, print_op, verify_module
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.text import assembly
+from rlx.ir.text.modules import parse_module, print_op, verify_module
 from tests.conformance.cases import case_shares, composite_groups, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import merged

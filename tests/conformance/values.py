@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from rlx.ir.card import Operand
 from rlx.ir.dtype import DType
+from rlx.ir.op.card import Operand
 from tests.conformance.cases import Bindings, Case
 
 # Ops of these families treat every element by itself, so each special value meets each.

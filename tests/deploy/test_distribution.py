@@ -25,7 +25,7 @@ LATER_ALONE = {
     ("rlx.backends.iree.targets", "rlx.passes.check_lir"): "the pipeline of a target",
     ("rlx.ir.checks", "rlx.ir.location"): "names in a graph",
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
-    ("rlx.runtime.compiled", "rlx.ir.listing"): "a program that was compiled here",
+    ("rlx.runtime.compiled", "rlx.ir.graph.listing"): "a program that was compiled here",
     ("rlx.runtime.compiled", "rlx.runtime.profiling"): "a program that was compiled here",
     ("rlx.runtime.shown", "rlx.report.html"): "it is looked for first",
 }

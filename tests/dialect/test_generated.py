@@ -53,7 +53,7 @@ def test_every_record_is_complete(spec) -> None:
 
 
 def test_every_op_has_one_card_in_the_file_of_its_family() -> None:
-    from rlx.ir import registry
+    from rlx.ir.op import registry
 
     registry.load()
     cards = registry.registered()

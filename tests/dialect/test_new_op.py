@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx.ir.errors import ParseError
+from rlx.support.errors import ParseError
 from tools import generate_dialect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +26,8 @@ def RLX_SoftsignOp : RLX_Op<"softsign", "elementwise"> {
 CARD = """
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, sample
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, sample
 from rlx.ir.shape import Shape
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlx.dialect import spec_gen
-from rlx.ir import op_classes
+from rlx.ir.op import op_classes
 from tools.generate_dialect import read_dialect
 from tools.tablegen import Dag, Record, from_json
 

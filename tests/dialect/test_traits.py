@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rlx.dialect.spec import TraitName
-from rlx.ir import opview, registry
-from rlx.ir.card import as_results
 from rlx.ir.dtype import dtype
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import as_results
 from tests.conformance.cases import Case, cases
 from tests.conformance.values import generator, random_values
 

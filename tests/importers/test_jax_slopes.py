@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from tests.drawing import drawn, shares
 
 jax = pytest.importorskip("jax")

@@ -18,7 +18,7 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.importers.stablehlo import large
-from rlx.ir import bytecode
+from rlx.ir.text import bytecode
 from tools.fuzz.mutators import damaged_bytes
 
 RANDOM = np.random.default_rng(5)

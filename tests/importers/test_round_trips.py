@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import rlx
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.lower.stablehlo import claimed_ops, lower_module
 from tests.conformance.cases import case_shares, op_names, op_shares
 from tests.conformance.compiled import Program

@@ -17,7 +17,7 @@ from rlx.backends.registry import target_of
 from rlx.backends.xla.portable import to_portable
 from rlx.importers.stablehlo import imports
 from rlx.importers.table import LARGEST_LITERAL
-from rlx.ir.text import print_op
+from rlx.ir.text.modules import print_op
 from rlx.lower.stablehlo import lower_module
 from tests.importers.modules import ELEMENTS, values
 

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     )
 
 import rlx
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.drawing import drawn, shares

@@ -42,7 +42,7 @@ from rlx.ir.dtype import (
     u32,
     u64,
 )
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 INTEGERS = [d for d in DTYPES if d.is_integer]
 each_dtype = pytest.mark.parametrize("d", DTYPES, ids=str)

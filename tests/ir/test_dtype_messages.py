@@ -6,7 +6,7 @@ import pytest
 
 from rlx.dialect.dtypes import GROUPS, listed
 from rlx.ir.dtype import DTYPES, DType, dtype, from_mlir
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 def test_lists_of_dtypes_are_short_and_lose_none() -> None:

@@ -35,8 +35,8 @@ from rlx.ir.dtype import (
     u32,
     u64,
 )
-from rlx.ir.errors import Error
 from rlx.ir.promotion import promote, weak
+from rlx.support.errors import Error
 
 INTEGERS = [d for d in DTYPES if d.is_integer]
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from rlx.ir.signature import functions
+from rlx.ir.op.signature import functions
 from rlx.lower.linalg import claimed_ops, lower_module
 from tests.conformance.cases import cases
 from tests.conformance.failures import Failures

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.lower.linalg import lower_module
 from rlx.lower.linalg.llvm import TO_LLVM

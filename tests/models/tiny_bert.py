@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.models.encoder import EncoderConfig
 from rlx.models.sentence import sentence_encoder
 

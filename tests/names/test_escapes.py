@@ -17,9 +17,6 @@ import pytest
 
 import rlx
 from rlx.cli.display import Steps
-from rlx.ir.markdown import markdown, table
-from rlx.ir.printable import printable, printable_lines
-from rlx.ir.short import cut
 from rlx.lower.c import names as c_names
 from rlx.lower.c.writer import Writer, commented
 from rlx.lower.fpga import names as verilog_names
@@ -27,6 +24,9 @@ from rlx.lower.names import Names
 from rlx.report.progress import progress, waiting
 from rlx.report.text import markup
 from rlx.report.text import table as text_table
+from rlx.support.markdown import markdown, table
+from rlx.support.printable import printable, printable_lines
+from rlx.support.short import cut
 from rlx.train.loggers import CSVLogger
 from rlx.train.loop import _Progress
 from rlx.weights import safetensors

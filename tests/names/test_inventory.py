@@ -40,7 +40,7 @@ KNOWN: dict[tuple[str, str], str] = {
     ("backends/fpga/drive.py", "llvm"): PROGRAMS,
     ("backends/fpga/report.py", "markdown"): PROGRAMS,
     ("backends/fpga/verilog.py", "verilog"): PROGRAMS,
-    ("ir/markdown.py", "markdown"): ESCAPES,
+    ("support/markdown.py", "markdown"): ESCAPES,
     ("lower/c/files.py", "c"): PROGRAMS,
     ("backends/fpga/worker.py", "mlir"): _OF_RLX,
     ("lower/c/names.py", "c"): _WORDS,

@@ -19,9 +19,9 @@ from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.backends.registry import Problem
 from rlx.cli.common import Diagnostic as Printed
 from rlx.cli.common import Place
-from rlx.ir import errors, views
-from rlx.ir.listing import inspect_graph
-from rlx.ir.listing_diff import inspect_diff
+from rlx.ir.graph.listing import inspect_graph
+from rlx.ir.graph.listing_diff import inspect_diff
+from rlx.ir.op import views
 from rlx.lower.fpga.recognise import network_of
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
@@ -29,6 +29,7 @@ from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.jax import programs as jax_programs
+from rlx.support import errors
 from rlx.train.layout import compile_training
 from tests.names import readers
 from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of, is_harmless
@@ -54,7 +55,7 @@ OTHERS = {
                 "backends.registry:Registered",
                 "dialect.spec:_Required",
                 "ir.dtype:DType",
-                "ir.eager:EagerTensor",
+                "ir.graph.eager:EagerTensor",
                 "tick:Tick",
             ),
             *("lower.fpga.layer:Layer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
@@ -81,7 +82,12 @@ OTHERS = {
     ),
     **dict.fromkeys(
         [
-            *("backends.dispatch:KernelDispatchPolicy", "ir.bounds:Bound", "ir.dim_expr:Call", "ir.dim_expr:DimExpr"),
+            *(
+                "backends.dispatch:KernelDispatchPolicy",
+                "ir.dims.bounds:Bound",
+                "ir.dims.expr:Call",
+                "ir.dims.expr:DimExpr",
+            ),
             *("ir.shape:Shape", "ir.sharding:Mesh", "passes.base:Option", "passes.base:Pass", "passes.base:PassInfo"),
             *("passes.pipeline:OptionText", "passes.pipeline:Element", "passes.pipeline:Pipeline"),
         ],

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rlx.ir.card import as_results
 from rlx.ir.dtype import FLOATS as FLOATS
 from rlx.ir.dtype import INTEGERS as INTEGERS
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
-from rlx.ir.registry import card
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.card import as_results
+from rlx.ir.op.registry import card
 from rlx.ir.shape import Shape
 from tests.conformance.functions import decompose, evaluate_function, merged, primitives
 from tests.conformance.tolerance import TOLERANCES, Comparison, flushed

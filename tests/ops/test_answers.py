@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.ops.other_names import CALLS
 from rlx.ops.vocabulary.spaces import WITHIN
 from tests.ops.references import random

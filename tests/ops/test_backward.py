@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import evaluate, registry
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
-from rlx.ir.listing import inspect_graph
+from rlx.ir.graph import evaluate
+from rlx.ir.graph.listing import inspect_graph
+from rlx.ir.op import registry
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward.card import Backward
+from rlx.support.errors import ShapeError
 from tests.conformance.cases import cases
 from tests.conformance.values import random_values
 from tests.drawing import drawn

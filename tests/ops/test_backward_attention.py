@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx.ir.errors import ShapeError
+from rlx.support.errors import ShapeError
 from tests.ops.formulas import attention, rope
 from tests.ops.gradients import check_rounded_once, check_twice
 from tests.ops.references import random, run

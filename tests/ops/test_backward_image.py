@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from rlx.ir.errors import ShapeError
-from rlx.ir.registry import card
+from rlx.ir.op.registry import card
 from rlx.ir.shape import Shape
+from rlx.support.errors import ShapeError
 from tests.ops.gradients import check_rounded_once, check_twice
 from tests.ops.references import FLOATS, agree, random, run
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import rlx
-from rlx.ir.calls import CallError
+from rlx.ir.op.calls import CallError
 
 FILE = Path(__file__).parent / "calls_as_typed.txt"
 INDENT = "    "

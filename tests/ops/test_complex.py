@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.support.errors import ShapeError
 from tests.ops.references import agree, in_jax, pairs_of, random, run
 
 SHAPES = [(), (5,), (3, 4), (0, 2)]

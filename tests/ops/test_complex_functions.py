@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
+from rlx.support.errors import ShapeError
 from tests.drawing import drawn
 from tests.ops.references import run
 

@@ -12,8 +12,8 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, DType
-from rlx.ir.evaluate import evaluate
 from rlx.ir.fitting import fitted
+from rlx.ir.graph.evaluate import evaluate
 
 NUMBERS: list[Any] = [
     *(sign * n for sign in (1, -1) for n in (0, 1, 2, 127, 128, 255, 256, 65504, 65535, 65536, 2**24 + 1)),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import decomposition, evaluate_decomposition
-from rlx.ir.registry import card
+from rlx.ir.graph.evaluate import decomposition, evaluate_decomposition
+from rlx.ir.op.registry import card
 from tests.ops.references import FLOATS, agree, in_jax, random, run
 
 _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCHWD", "OIHWD", "NCHWD")}

@@ -13,9 +13,9 @@ from scipy import special
 
 from rlx.dialect.spec_gen import ENUMS
 from rlx.ir.dtype import DTYPES, dtype
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.support.errors import Error, ShapeError
 from tests.drawing import drawn
 from tests.ops.references import (
     ACTIVATIONS_IN_JAX,

@@ -10,8 +10,8 @@ import pytest
 import scipy.linalg
 
 import rlx
-from rlx.ir import registry
-from rlx.ir.evaluate import evaluate_decomposition
+from rlx.ir.graph.evaluate import evaluate_decomposition
+from rlx.ir.op import registry
 
 SHAPES = [(1, 1), (2, 2), (5, 5), (2, 4, 4), (6, 3), (3, 6), (2, 3, 1, 4)]
 # What has equal or zero singular values or eigenvalues, or rows that vanish; and what squares overflow or vanish for.

@@ -12,10 +12,10 @@ import scipy.fft
 import rlx
 from rlx import mlir
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.passes.rewrite import decompose_all
+from rlx.support.errors import Error, ShapeError
 from tests.conformance import compiled, compiled_xla
 from tests.drawing import drawn
 from tests.ops.references import in_jax, random, run

@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 
 import rlx
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from tests.drawing import drawn
 
 RANDOM = np.random.default_rng(11)

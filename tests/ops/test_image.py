@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import evaluate_decomposition
-from rlx.ir.registry import card
+from rlx.ir.graph.evaluate import evaluate_decomposition
+from rlx.ir.op.registry import card
 from tests.ops.references import FLOATS, agree, in_jax, random, run
 
 _SIZES = [(1, 1), (1, 5), (5, 1), (4, 8), (8, 4), (3, 7), (7, 3), (6, 4), (10, 9)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.drawing import drawn
 
 _BOUNDS = (None, 0, 1, 3, 6, 7, 9, -1, -3, -7, -9)

@@ -9,8 +9,8 @@ import pytest
 from scipy import linalg
 
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
 from rlx.ops.contraction.linear_algebra import _block_size
+from rlx.support.errors import ShapeError
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run
 

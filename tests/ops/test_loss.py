@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
+from rlx.support.errors import ShapeError
 from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run, samples_of
 
 NAN, INF = np.nan, np.inf

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, same_bits
 from tests.ops.references import run as one_op

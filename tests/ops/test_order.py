@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, in_jax, random, run, samples_of
 

@@ -10,8 +10,8 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, WITH_ZERO, dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.signature import functions
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.op.signature import functions
 from tests.drawing import drawn
 from tests.ops.references import in_jax, run, same_bits, special_array
 

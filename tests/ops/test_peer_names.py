@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.calls import ADVICE, CallError
+from rlx.ir.op.calls import ADVICE, CallError
 from rlx.ops import other_modules, other_names
 from rlx.ops.vocabulary import objects, spaces, table
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import dtype
+from rlx.ir.graph.builder import Tensor
 from tests.ops.references import FLOATS, random, run, samples_of
 
 BYTES = ("i8", "u8")

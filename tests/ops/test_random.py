@@ -12,9 +12,9 @@ from scipy import special
 
 import rlx
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from rlx.ops.random import ArrayArithmetic, philox
+from rlx.support.errors import ShapeError
 from tests.conformance import compiled, compiled_xla
 from tests.ops.references import FLOATS, INTEGERS, agree, run
 

@@ -12,8 +12,8 @@ import pytest
 from scipy import special
 
 from rlx.ir.dtype import dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
 

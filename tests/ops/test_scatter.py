@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, same_bits, samples_of
 

@@ -7,7 +7,7 @@ import re
 
 import rlx
 from rlx import ops
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.ops import surface
 
 registry.load()

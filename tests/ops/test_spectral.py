@@ -10,10 +10,10 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.support.errors import ShapeError
 from tests.ops.references import random
 
 LIMIT = 5e-7

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.errors import ShapeError
+from rlx.support.errors import ShapeError
 from tests.drawing import drawn
 from tests.ops.test_spectral import built
 

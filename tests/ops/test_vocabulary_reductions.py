@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.support.errors import ShapeError
 from tests.ops.references import random
 from tests.ops.test_spectral import built
 

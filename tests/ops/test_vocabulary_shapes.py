@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlx.ir.errors import ShapeError
+from rlx.support.errors import ShapeError
 from tests.ops.references import random
 from tests.ops.test_spectral import built
 

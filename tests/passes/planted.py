@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.passes.pattern import Pattern, Rewriter, pattern, producer
 from rlx.passes.simplification import simplify
 

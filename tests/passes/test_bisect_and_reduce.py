@@ -17,7 +17,7 @@ import rlx
 from rlx.cli import opt
 from rlx.ir.dtype import DTYPES
 from rlx.ir.shape import shape_of
-from rlx.ir.text import verify_module
+from rlx.ir.text.modules import verify_module
 from rlx.passes.checking.bisect import bisect, first_failure
 from rlx.passes.checking.numerics import Comparison
 from rlx.passes.checking.reduce import fails_alike, reduce

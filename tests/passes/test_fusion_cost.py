@@ -8,7 +8,7 @@ import pytest
 
 import rlx
 from rlx.backends.registry import target_of
-from rlx.ir.costs import Costs
+from rlx.ir.op.costs import Costs
 from rlx.passes import run
 from rlx.passes.fusion import base
 from rlx.passes.fusion.base import matches

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rlx
-from rlx.ir.listing import inspect_graph
+from rlx.ir.graph.listing import inspect_graph
 from rlx.passes.history import History
 from tests.models.tiny_bert import encoder
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.signature import bodies, prepares
+from rlx.ir.op.signature import bodies, prepares
 from rlx.runtime.compiled import CompiledGraph
 from tests.drawing import drawn, graph_seed
 from tests.growth import check_linear

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.ir.dim import Dim, dim
+from rlx.ir.dims.dim import Dim, dim
 from rlx.passes import base, packages
 from rlx.passes.base import OptionError, Pass, option
 

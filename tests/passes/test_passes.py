@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.passes import CheckNumerics, base
 from rlx.passes.levels import LEVELS, to_mir
 from rlx.passes.rewrite import collect, erase_dead

@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.passes.pattern import RewriteCounts, Rewriter, counted, has_one_use, pattern, producer, rewrite
 from rlx.passes.runner import clone_module
 

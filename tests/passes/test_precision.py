@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 import rlx
-from rlx.ir import registry, views
 from rlx.ir.dtype import ARITHMETIC
+from rlx.ir.op import registry, views
 from rlx.ir.shape import shape_of
 from rlx.passes.dtypes.precision import POLICIES
 from rlx.passes.dtypes.precision_classes import OpClass, class_of
@@ -328,7 +328,7 @@ func.func @main(%x: tensor<4x4xf32> {rlx.name = "x"}, %c: i1) -> tensor<4x4xf32>
 
 
 def test_regions_are_lowered_inside() -> None:
-    from rlx.ir.text import parse_module, print_op
+    from rlx.ir.text.modules import parse_module, print_op
     from rlx.passes.runner import run_on_module
 
     module = parse_module(_REGION)

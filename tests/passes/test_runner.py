@@ -17,7 +17,7 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.ir.signature import find_function
+from rlx.ir.op.signature import find_function
 from rlx.passes import CheckNumerics, Instrument, PrintIR, Timing, base, rewrite
 from rlx.passes.base import Pass
 from rlx.passes.pipeline import Pipeline

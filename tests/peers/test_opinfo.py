@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     )
 
 import rlx
-from rlx.ir.evaluate import evaluate
+from rlx.ir.graph.evaluate import evaluate
 from tests.conformance import compiled, compiled_xla
 from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 import rlx
-from rlx.ir import opview
+from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run

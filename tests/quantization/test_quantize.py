@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import opview
 from rlx.ir.dtype import DTYPES
+from rlx.ir.op import opview
 from tests.drawing import graph_seed
 from tests.quantization.test_calibrate import Arrays, batches, network, weights
 

@@ -14,7 +14,7 @@ import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.backends.registry import target_of
-from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.report import palette
 from rlx.report.collapse import GROUP, MOST, Overview, overview
 from rlx.report.compile_report import CompileReport

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.lower.linalg import claimed_ops
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from tests.conformance.cases import cases, op_names

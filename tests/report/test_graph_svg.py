@@ -9,8 +9,8 @@ import pytest
 import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
-from rlx.ir import registry
-from rlx.ir.listing import inspect_graph
+from rlx.ir.graph.listing import inspect_graph
+from rlx.ir.op import registry
 from rlx.report import palette
 from rlx.report.graph_svg import drawing
 from tests.models.tiny_bert import encoder

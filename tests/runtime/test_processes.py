@@ -75,7 +75,7 @@ import os, sys, threading, warnings
 import numpy as np
 warnings.simplefilter("ignore")
 import rlx
-from rlx.ir import locks
+from rlx.support import locks
 
 g = rlx.Graph("g")
 x, w, n = g.input("x", (4,)), g.param("w", (4,)), g.state("n", ())

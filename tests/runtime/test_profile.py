@@ -11,8 +11,8 @@ import pytest
 
 import rlx
 from rlx.backends.protocol import KernelEvent, Measurement
-from rlx.ir.dim import evaluate
-from rlx.ir.listing import inspect_graph
+from rlx.ir.dims.dim import evaluate
+from rlx.ir.graph.listing import inspect_graph
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine, Work, this_machine
 from rlx.runtime import profiling

@@ -17,8 +17,8 @@ from rlx import mlir
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.registry import runtime_of
-from rlx.ir import locks
 from rlx.runtime.compiled import CompiledGraph
+from rlx.support import locks
 from tests.interrupts import Interrupts
 
 COUNT = 8

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rlx.ir.errors import ParseError
+from rlx.support.errors import ParseError
 from tools.tablegen import Dag, Record, Records, from_json, read
 
 LLVM_TBLGEN = shutil.which("llvm-tblgen", path="/usr/lib/llvm-22/bin:" + (os.environ.get("PATH") or ""))

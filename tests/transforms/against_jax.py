@@ -10,7 +10,7 @@ import numpy as np
 
 import rlx
 from rlx.ir.dtype import dtype
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from tests.ops.references import in_jax, jitted
 from tests.transforms.cases import direction
 

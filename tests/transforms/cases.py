@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rlx.ir.errors import ShapeError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.support.errors import ShapeError
 from tests.conformance.cases import Case, cases
 from tests.conformance.values import random_values
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx
 from rlx.ir.dtype import dtype
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from tests.transforms.cases import direction, floats, inner
 
 Arrays = Mapping[str, np.ndarray]

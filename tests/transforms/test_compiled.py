@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir import registry
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.compiled import Program, compile_graphs, contiguous
 from tests.conformance.compiled_xla import Joint

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ops.elementwise.activation import COMPOSED
 from tests.ops.references import ACTIVATIONS_IN_JAX
 from tests.transforms.against_jax import check, graph_of

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import rlx
-from rlx.ir.listing import inspect_graph
+from rlx.ir.graph.listing import inspect_graph
 
 STEPS, SIZE = 8, 16
 

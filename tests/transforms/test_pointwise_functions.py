@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 
 X = np.array([-2.0, -1.0, 0.0, 1e-30, 0.25, 1.0, 9.0])
 

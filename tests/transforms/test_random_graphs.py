@@ -8,7 +8,7 @@ import numpy as np
 
 import rlx
 from rlx.ir.dtype import dtype
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.transforms.base import tensor_graph
 from rlx.transforms.vjp import Vjp
 from tests.conformance.cases import Case, op_names

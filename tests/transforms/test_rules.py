@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlx.ir import registry
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
 from tests.conformance.cases import Case, composite_groups, op_names
 from tests.conformance.failures import Failures
 from tests.drawing import drawn, of_which

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from tests.conformance.cases import Case, cases, composite_groups, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import random_values

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.ir.files import check_fetched, read_json
+from rlx.support.files import check_fetched, read_json
 from rlx.weights.mapped import content_of
 
 _POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 90868376\n"

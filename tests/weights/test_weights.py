@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import rlx
-from rlx.ir.errors import Error
 from rlx.ir.interface import Argument
+from rlx.support.errors import Error
 from rlx.weights import Encoding, Weight, Weights
 from rlx.weights.arrays import keep
 from rlx.weights.weight import finite

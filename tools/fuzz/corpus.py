@@ -72,7 +72,7 @@ def lowered() -> tuple[str, ...]:
 @cache
 def words() -> tuple[str, ...]:
     """The dialect's names: ops, attributes, types, enumeration cases, and what MLIR has around them."""
-    from rlx.ir import registry
+    from rlx.ir.op import registry
 
     registry.load()
     found = dict.fromkeys(f'"rlx.{name}"' for name in registry.SPECS)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlx.dialect.dtypes import members
 from rlx.dialect.spec import REQUIRED, Arity, AttributeKind, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
-from rlx.ir.errors import ParseError
+from rlx.support.errors import ParseError
 from tools.tablegen import Dag, Record, Records
 
 KINDS: dict[str, AttributeKind] = {

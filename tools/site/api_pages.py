@@ -12,7 +12,7 @@ from typing import Any
 
 import rlx
 from rlx import ops
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.ops import surface
 from tools.site.docstrings import body, signature, summary
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlx.ir.errors import ParseError
+from rlx.support.errors import ParseError
 from tools.tablegen import syntax
 from tools.tablegen.lexer import Place, refuse
 from tools.tablegen.parser import parse

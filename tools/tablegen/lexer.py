@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlx.ir.errors import ParseError
+from rlx.support.errors import ParseError
 
 # What kinds of tokens there are: `end` is the end of a file, `mark` is punctuation, `bang` an operator such as `!listconcat`.
 _TOKEN = re.compile(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.current import builder_of, current_builder
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.location import caller_location, describe
+from rlx.support.errors import Error
 
 
 def devices_of() -> tuple[str, ...]:

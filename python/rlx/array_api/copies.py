@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from rlx.array_api.arrays import builder
-from rlx.ir.builder import Tensor
-from rlx.ir.eager import EAGER, EagerTensor
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.eager import EAGER, EagerTensor
 from rlx.ir.location import caller_location, describe
+from rlx.support.errors import Error
 
 
 class CopyNeeded(Error, BufferError, ValueError):

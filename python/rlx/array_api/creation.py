@@ -10,11 +10,11 @@ from rlx.array_api.arrays import builder, check_device
 from rlx.array_api.copies import check_copy, copied, refuse, shared
 from rlx.ir import dlpack
 from rlx.ir.arrays import as_array, as_numbers
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, bool_, c64, c128, f32, f64, i32, i64, u64
 from rlx.ir.dtype import dtype as dtype_named
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
+from rlx.support.errors import Error
 
 __all__ = [
     "arange",

@@ -8,11 +8,11 @@ from typing import Any
 
 from rlx import ops
 from rlx.array_api.arrays import devices_of
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DTYPES, DType, bool_, c64, c128, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from rlx.ir.dtype import dtype as dtype_named
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.promotion import promote, weak
+from rlx.support.errors import Error
 
 __all__ = [
     "__array_namespace_info__",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.array_api.arrays import builder
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.lift import common
 from rlx.ops.other_names import METHOD_OF
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from rlx.array_api.arrays import builder
 from rlx.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
-from rlx.ir.errors import ShapeError
 from rlx.ir.location import caller_location, describe
-from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult
+from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult
+from rlx.support.errors import ShapeError
 
 __all__ = [
     "cholesky",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.array_api.arrays import as_tensor, builder
-from rlx.ir.eager import EagerTensor
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.eager import EagerTensor
 from rlx.ops.lift import broadcast
+from rlx.support.errors import ShapeError
 
 __all__ = [
     "broadcast_arrays",

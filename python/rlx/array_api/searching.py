@@ -8,10 +8,10 @@ import numpy as np
 
 from rlx.array_api.arrays import builder
 from rlx.array_api.creation import asarray
-from rlx.ir.builder import Tensor
-from rlx.ir.eager import EagerTensor
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.eager import EagerTensor
 from rlx.ir.location import caller_location, describe
+from rlx.support.errors import Error
 
 __all__ = [
     "argmax",

@@ -27,8 +27,8 @@ from rlx.backends.parameters import Parameters, check
 from rlx.backends.protocol import Judging
 from rlx.backends.registry import backend_of
 from rlx.backends.signature import Signature
-from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.files import file_name, replacing
+from rlx.support.errors import Error, ExecutionError
+from rlx.support.files import file_name, replacing
 from rlx.weights.mapped import content_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from rlx.backends.fields import listed, name, record
 from rlx.backends.registry import backend_of, target_of
 from rlx.backends.signature import Signature, requirement
-from rlx.ir.errors import CompileError, Error
+from rlx.support.errors import CompileError, Error
 
 # The entries that the `info` of every artifact has, in addition to those of the back end.
 _COMMON_INFO = {"requirements": listed(requirement), "rlx": name}

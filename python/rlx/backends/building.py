@@ -14,9 +14,9 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.hashes import fingerprint
 from rlx.backends.signature import Signature
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.requirements import requirements
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.requirements import requirements
+from rlx.support.errors import Error
 
 _log = logging.getLogger("rlx")
 

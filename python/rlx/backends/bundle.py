@@ -32,10 +32,10 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.fields import listed, name, record
 from rlx.backends.parameters import Parameters
 from rlx.backends.signature import Signature
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
 from rlx.ir.interface import Argument
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import Error
+from rlx.support.files import file_name
+from rlx.support.suggestions import suggestion
 from rlx.weights.mapped import content_of
 
 MOST_ENTRIES = 64

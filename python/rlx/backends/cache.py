@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from rlx.backends.private import Folder, private_folder
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name, lock, remove_abandoned
-from rlx.ir.locks import make_lock
+from rlx.support.errors import Error
+from rlx.support.files import file_name, lock, remove_abandoned
+from rlx.support.locks import make_lock
 
 _log = logging.getLogger("rlx")
 

@@ -16,18 +16,18 @@ from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
 from rlx.backends.signature import Signature
 from rlx.backends.stages import check_of, check_options, check_policy, prepared, preparing
-from rlx.ir.cached_property import cached_property
-from rlx.ir.custom import sources
-from rlx.ir.errors import CompileError, Error, StageError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Requirement
-from rlx.ir.requirements import requirements
-from rlx.ir.signature import STAGES
+from rlx.ir.op.custom import sources
+from rlx.ir.op.requirements import requirements
+from rlx.ir.op.signature import STAGES
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import Pipeline
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import CompileError, Error, StageError
 from rlx.version import __version__
 
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 ALIGNMENT = 64
 LARGEST = (1 << 31) - 1  # bytes of an archive: for larger ones zip uses other records

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.backends.fields import record
 from rlx.backends.protocol import Compiled, Compiler, Target
-from rlx.ir.errors import CompileError, Error, ExecutionError
-from rlx.ir.guards import is_array, is_iterable, is_mapping
-from rlx.ir.traces import raised_at
+from rlx.support.errors import CompileError, Error, ExecutionError
+from rlx.support.guards import is_array, is_iterable, is_mapping
+from rlx.support.traces import raised_at
 
 if TYPE_CHECKING:
     from rlx.ir.interface import Output

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from rlx.ir import registry
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_mapping
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op import registry
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Pipeline
+from rlx.support.errors import Error
+from rlx.support.guards import is_mapping
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 
 DEFAULTS = ("prefer-native", "force-native", "force-common")
 WAYS = ("native", "common")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlx.ir.checks import is_unicode
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 Check = Callable[[Any, str], Any]
 

@@ -30,7 +30,7 @@ def check_own(target: str, flags: Sequence[str], own: Collection[str] = ()) -> N
     Raises:
         CompileError: One is.
     """
-    from rlx.ir.errors import CompileError
+    from rlx.support.errors import CompileError
 
     for flag in flags:
         name = flag.partition("=")[0]

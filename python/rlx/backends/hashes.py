@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import Any
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 def fingerprint(*parts: str | bytes) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
 
 _NUMBER = re.compile(r"\brlx\.op\.(\d+)\b")
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from rlx.backends.fields import integer, listed, name, optional, record, refused, row
 from rlx.backends.signature import Signature
-from rlx.ir.errors import Error
-from rlx.ir.files import replacing
-from rlx.ir.packages import required
 from rlx.ir.packing import packed, unpacked
+from rlx.support.errors import Error
+from rlx.support.files import replacing
+from rlx.support.packages import required
 from rlx.weights.mapped import content_of
 
 _ALIGNMENT = 64  # of values in an archive of IREE's

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.backends.compilation import Compilation
     from rlx.backends.fields import Check
-    from rlx.ir.costs import Costs
+    from rlx.ir.op.costs import Costs
 
 # --- compiling ------------------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from rlx.backends.contract import calling, check_functions, check_target, names_of
 from rlx.backends.protocol import Compiler, Loader, Runtime, Target
-from rlx.ir.cached_property import cached_property
 from rlx.ir.checks import check_string
-from rlx.ir.errors import CompileError, Error
-from rlx.ir.printable import printable
-from rlx.ir.short import shown
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import CompileError, Error
+from rlx.support.printable import printable
+from rlx.support.short import shown
 
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.backends import fields
 from rlx.backends.fields import boolean, listed, name, number, number_to_json, one_of, optional, record, row, text
-from rlx.ir.dim import Dim, dim
+from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import Error
 from rlx.ir.interface import KINDS, Argument, Output, Requirement, initial_value
 from rlx.ir.shape import LARGEST_RANK, Shape
+from rlx.support.errors import Error
 
 if TYPE_CHECKING:
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
 
 
 @dataclass(frozen=True)

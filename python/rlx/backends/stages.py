@@ -9,18 +9,18 @@ import numpy as np
 
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir.checks import check_string
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
+from rlx.ir.op.signature import POLICIES
 from rlx.ir.shape import not_addressable
-from rlx.ir.short import shown
-from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.pipeline import Element, Pipeline
 from rlx.passes.runner import Instrument
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 
 def check_policy(policy: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # The package to the left first, and whole: see passes/__init__.py.
 import rlx.ops  # noqa: F401
-from rlx.ir.submodules import import_all
 from rlx.ops import surface
+from rlx.support.submodules import import_all
 
 import_all(__name__)
 surface.install()

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import registry
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, StageError
-from rlx.ir.graph import Graph
-from rlx.ir.listing import inspect_graph
-from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.listing import inspect_graph
+from rlx.ir.op import registry
+from rlx.ir.op.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
+from rlx.support.errors import Error, StageError
 
 # The methods that build HIR: blocks, and names that are also tensor ops, which `.graph` has.
 HIR_METHODS = (

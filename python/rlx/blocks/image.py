@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.linear import linear_shape
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import GroupNorm, check_weights
+from rlx.support.errors import ShapeError
 
 
 class UnetResidualBlock(Card, op="unet_residual_block"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, sample
 from rlx.ir.shape import Shape
 from rlx.ops.fused.fused import linear_shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
+from rlx.support.errors import ShapeError
 
 
 class Linear(Card, op="linear"):

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from rlx.blocks.linear import SwigluFfn
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.linear import linear_shape
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.recurrent import expect_dims, sizes_of
+from rlx.support.errors import ShapeError
 
 
 class MambaBlock(Card, op="mamba_block"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
+from rlx.support.errors import ShapeError
 
 
 class DepthwiseConv1dCausal(Card, op="depthwise_conv1d_causal"):

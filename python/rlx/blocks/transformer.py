@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.linear import linear_shape
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
+from rlx.support.errors import ShapeError
 
 
 def _residual(x: Shape, result: Shape) -> Shape:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlx.ir.assembly import Source
+    from rlx.ir.text.assembly import Source
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
@@ -51,7 +51,7 @@ class Diagnostic:
         Args:
             sources: Text by file name; other files are read from disk when they are there.
         """
-        from rlx.ir.printable import printable
+        from rlx.support.printable import printable
 
         head = f"{self.place}: {self.severity}: {self.message}\n"
         excerpt = _excerpt(self.place, sources)
@@ -112,7 +112,7 @@ def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagn
         place = Place(source.name, *source.place(place.line, place.column))
     message = diagnostic.message
     if message.startswith(_CURRENT):
-        from rlx.ir.assembly import write
+        from rlx.ir.text.assembly import write
 
         message = _CURRENT + write(message.removeprefix(_CURRENT))
     return Diagnostic(severity, message, place, notes)

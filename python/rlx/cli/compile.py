@@ -25,7 +25,7 @@ from rlx.cli.streams import say, write
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.backends.compilation import Compilation
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
 
 # What compiles to code; all other kinds of `--emit` are text, but for two that are bytes.
@@ -144,7 +144,7 @@ def add_level(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph, write_output
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if arguments.report:
         _ask_for_report(arguments)
@@ -178,7 +178,7 @@ def _ask_for_report(arguments: argparse.Namespace) -> None:
     """
     from rlx.backends.protocol import Reporting
     from rlx.backends.registry import backend_of
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if not isinstance(backend_of(arguments.target).compiler, Reporting):
         raise Error(f"--report: target {arguments.target} has no report", hint="--target=fpga has one")
@@ -194,8 +194,8 @@ def _check_output(arguments: argparse.Namespace) -> None:
         Error: It cannot.
     """
     from rlx.cli.files import output_file
-    from rlx.ir.errors import Error
-    from rlx.ir.files import check_folder_writable
+    from rlx.support.errors import Error
+    from rlx.support.files import check_folder_writable
 
     if arguments.output is None:
         return
@@ -214,7 +214,7 @@ def _check_additions(arguments: argparse.Namespace) -> None:
         Error: That is not what is written.
     """
     from rlx.backends.registry import device_names
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     for option in ("also", "params", "params_file"):
         if option == "params" and arguments.emit == _JAX:
@@ -280,9 +280,9 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
     from rlx.backends.contract import calling
     from rlx.backends.registry import backend_of, device_names
     from rlx.cli.files import write_output
-    from rlx.ir.files import write_folder
-    from rlx.ir.printable import printable
     from rlx.report.text import bytes_text
+    from rlx.support.files import write_folder
+    from rlx.support.printable import printable
 
     target = compilation.target
     artifacts = [artifact, *_others(compilation, arguments)]
@@ -361,8 +361,8 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
     Raises:
         Error: The target is another one, or JAX is not installed.
     """
-    from rlx.ir.errors import Error
     from rlx.runtime.jax import JaxGraph
+    from rlx.support.errors import Error
 
     target = compilation.target
     if target.name != "stablehlo":
@@ -376,7 +376,7 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
 def _text(compilation: Compilation, kind: str) -> str | bytes:
     """The module at one of its last steps, for people to read."""
     from rlx.backends.contract import calling
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if kind == "lir":
         return str(compilation.lir)
@@ -414,7 +414,7 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
         Error: One is not written like this, or a symbol is bound twice.
     """
     from rlx.cli.pairs import size_of
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     sizes: dict[str, int] = {}
     for text in texts:

@@ -15,7 +15,7 @@ import importlib
 from rlx.cli.opt_flags import FLAGS
 from rlx.cli.opt_flags import PROGRAM as RLX_OPT
 from rlx.cli.streams import write
-from rlx.ir.packages import required
+from rlx.support.packages import required
 
 SHELLS = ("bash", "zsh", "fish")
 

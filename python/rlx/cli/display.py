@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from rlx.ir.printable import printable
+from rlx.support.printable import printable
 
 _SPINNER = "|/-\\"
 _FRAME_SECONDS = 0.1

@@ -192,7 +192,7 @@ def _checks_of_others() -> dict[str, Callable[[], str]]:
 
 
 def _try(device: str) -> str:
-    from rlx.ir.errors import UnsupportedError
+    from rlx.support.errors import UnsupportedError
 
     try:
         return _compile_and_run(device)

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _texts(words: Sequence[str]) -> list[str]:
     from rlx.cli.streams import standard_input
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     texts: list[str] = []
     for word in words or ["-"]:

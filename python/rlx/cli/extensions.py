@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 def load(names: Iterable[str]) -> None:

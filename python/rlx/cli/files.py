@@ -10,7 +10,7 @@ from rlx.cli.streams import standard_input, write
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
     from rlx.backends.bundle import Bundle
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
 
 _ZIP = b"PK\x03\x04"
 _PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text begins with this character
@@ -55,8 +55,8 @@ def read_graph(path: str, function: str | None = None, bind: list[str] | None = 
     Raises:
         Error: It cannot be read, or is not a module.
     """
-    from rlx.ir.errors import Error
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
+    from rlx.support.errors import Error
 
     program = read_program(path, function, bind=bind)
     if not isinstance(program, Graph):
@@ -70,7 +70,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
 
     from rlx.cli.pairs import size_of
     from rlx.importers import onnx
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if function is not None:
         raise Error(f"--function={function}: an ONNX model has one graph")
@@ -90,7 +90,7 @@ def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Grap
 def _graph(data: Any, path: str, function: str | None) -> Graph:
     import rlx
     from rlx.importers import stablehlo
-    from rlx.ir.text import decoded, parse_module
+    from rlx.ir.text.modules import decoded, parse_module
 
     source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
     try:
@@ -112,7 +112,7 @@ def output_file(path: str) -> str:
     Raises:
         Error: The file cannot be written.
     """
-    from rlx.ir.files import check_writable
+    from rlx.support.files import check_writable
 
     if path != "-":
         check_writable(path)
@@ -125,7 +125,7 @@ def write_output(path: str, data: bytes) -> None:
     Raises:
         Error: The file or standard output cannot be written.
     """
-    from rlx.ir.files import write_atomically
+    from rlx.support.files import write_atomically
 
     if path != "-":
         write_atomically(path, data)

@@ -13,16 +13,16 @@ from rlx.cli.compile import add_bind, add_level, bindings
 from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.cli.streams import say
-from rlx.ir.printable import printable
 from rlx.report.text import wrapped
+from rlx.support.printable import printable
 
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
     from rlx.backends.bundle import Bundle
     from rlx.backends.compilation import Compilation
     from rlx.backends.parameters import Parameters
-    from rlx.ir.graph import Graph
-    from rlx.ir.listing import GraphReport
+    from rlx.ir.graph.graph import Graph
+    from rlx.ir.graph.listing import GraphReport
     from rlx.weights import Weights
 
 
@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_program
-    from rlx.ir.errors import Error
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
+    from rlx.support.errors import Error
     from rlx.weights.formats import holds_weights
 
     if holds_weights(arguments.file):
@@ -90,9 +90,9 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
     from rlx.backends.stages import prepared
-    from rlx.ir.listing import inspect_graph
-    from rlx.ir.listing_diff import inspect_diff
-    from rlx.ir.signature import STAGES
+    from rlx.ir.graph.listing import inspect_graph
+    from rlx.ir.graph.listing_diff import inspect_diff
+    from rlx.ir.op.signature import STAGES
 
     graph = prepared(graph, bindings(arguments.bind), None)
     options = {"policy": arguments.policy, "opt": arguments.opt, "fast_math": arguments.fast_math}
@@ -116,9 +116,9 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
 
 def _draw(report: GraphReport, path: str) -> None:
     """Draw a graph into a file."""
-    from rlx.ir.files import write_atomically
     from rlx.report.collapse import overview
     from rlx.report.graph_svg import drawing
+    from rlx.support.files import write_atomically
 
     write_atomically(path, drawing(overview(report).listing).encode())
 
@@ -126,8 +126,8 @@ def _draw(report: GraphReport, path: str) -> None:
 def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None:
     """Write the report on a compilation, with times if they are asked for."""
     from rlx.cli.values import named_arrays
-    from rlx.ir.files import write_atomically
     from rlx.runtime.profiling import compile_report
+    from rlx.support.files import write_atomically
 
     measure = arguments.measure or bool(arguments.input)
     declared = compilation.signature.arguments
@@ -136,8 +136,8 @@ def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None
 
 
 def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
-    from rlx.ir.files import write_atomically
     from rlx.report.memory import memory_of_program
+    from rlx.support.files import write_atomically
 
     report = memory_of_program(lir)
     if arguments.memory:

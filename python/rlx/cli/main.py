@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return reader_has_gone()
     except Exception as problem:
-        from rlx.ir.errors import Error
+        from rlx.support.errors import Error
 
         if _wants_traceback() or not isinstance(problem, (Error, OSError)):
             raise

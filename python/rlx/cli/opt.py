@@ -18,12 +18,12 @@ from rlx.cli.extensions import load
 from rlx.cli.files import output_file, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.cli.streams import prepare_streams, reader_has_gone, say, standard_input, write
-from rlx.ir.errors import Error
 from rlx.report.text import table
+from rlx.support.errors import Error
 from rlx.version import __version__
 
 if TYPE_CHECKING:
-    from rlx.ir.assembly import Source
+    from rlx.ir.text.assembly import Source
     from rlx.passes.instruments import Statistics, Timing
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import Instrument
@@ -157,7 +157,7 @@ class Run:
     def run(self) -> int:
         """Run the command; returns the exit code."""
         from rlx import mlir
-        from rlx.ir import registry
+        from rlx.ir.op import registry
         from rlx.passes.fusion.remarks import received
 
         registry.load()  # before the context is made: verifiers are attached then
@@ -210,8 +210,8 @@ class Run:
 
     def _parts(self, data: bytes) -> list[str]:
         """The parts of the input. Lines before a part become empty lines, so that line numbers are right."""
-        from rlx.ir.isolated import is_bytecode
-        from rlx.ir.text import decoded
+        from rlx.ir.text.isolated import is_bytecode
+        from rlx.ir.text.modules import decoded
 
         try:
             text = decoded(data, self.file)
@@ -265,8 +265,8 @@ class Run:
         return result
 
     def _check_names(self, names: Sequence[str]) -> None:
-        from rlx.ir.suggestions import suggestion
         from rlx.passes import base, native
+        from rlx.support.suggestions import suggestion
 
         for name in names:
             problem = None if base.find(name) else native.check(name, (), f"any({name})")
@@ -314,7 +314,7 @@ class Run:
         if limit is None:
             pipeline.run(module, verify_each=settings.verify_each, instruments=instruments)
         else:
-            from rlx.ir.text import verify_module
+            from rlx.ir.text.modules import verify_module
             from rlx.passes.rewrite_count import rewrites_counted
 
             with rewrites_counted(int(limit)):
@@ -324,8 +324,8 @@ class Run:
 
     def _parse(self, part: str) -> Any:
         from rlx import mlir
-        from rlx.ir import signature
-        from rlx.ir.text import checked_source
+        from rlx.ir.op import signature
+        from rlx.ir.text.modules import checked_source
 
         source = None
         with mlir.entered():
@@ -346,7 +346,7 @@ class Run:
 
     def _parse_text(self, source: Source) -> Any:
         from rlx import mlir
-        from rlx.ir.text import parse_op
+        from rlx.ir.text.modules import parse_op
 
         ir = mlir.ir
         if source.blank:
@@ -365,7 +365,7 @@ class Run:
             buffer = io.BytesIO()
             module.operation.write_bytecode(buffer)
             return buffer.getvalue()
-        from rlx.ir.text import print_op
+        from rlx.ir.text.modules import print_op
 
         limit = settings.values.get("mlir-elide-elementsattrs-if-larger")
         text = print_op(

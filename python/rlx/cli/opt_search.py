@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rlx.cli.opt_flags import PROGRAM, Settings
 from rlx.cli.pairs import size_of
 from rlx.cli.streams import say
-from rlx.ir.errors import Error
-from rlx.ir.printable import printable
+from rlx.support.errors import Error
+from rlx.support.printable import printable
 
 if TYPE_CHECKING:
     from rlx.passes.checking.bisect import Culprit
@@ -56,8 +56,8 @@ def _tensors(path: str) -> dict[str, Any]:
 
 def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, bool]:
     """What `--bisect` prints, and whether it is that something is wrong."""
-    from rlx.ir.errors import Error
     from rlx.passes.checking.bisect import bisect
+    from rlx.support.errors import Error
 
     if not pipeline.steps:
         raise Error("--bisect takes passes to search in", hint="give them as without it: --rlx-simplify --bisect")
@@ -132,7 +132,7 @@ def _command_test(command: str) -> Callable[[Any], bool]:
     Raises:
         Error: It is no command.
     """
-    from rlx.ir.text import print_op
+    from rlx.ir.text.modules import print_op
 
     try:
         words = shlex.split(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 _MOST_DIGITS = 19  # of 2^63 - 1
 

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph
     from rlx.cli.values import named_arrays
-    from rlx.ir.files import write_atomically
     from rlx.runtime.profiling import profile
+    from rlx.support.files import write_atomically
     from rlx.weights import open as open_weights
 
     graph = read_graph(arguments.file, arguments.function, arguments.bind)

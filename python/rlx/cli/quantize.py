@@ -20,7 +20,7 @@ from rlx.cli.files import output_file
 from rlx.cli.streams import say
 
 if TYPE_CHECKING:
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
     from rlx.ir.interface import Argument
     from rlx.passes.dtypes.quantization_record import CalibrationRecord
 
@@ -107,8 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.backends.stages import prepared
     from rlx.cli.compile import bindings
     from rlx.cli.files import read_graph, write_output
-    from rlx.ir.errors import Error
     from rlx.quantization.quantize import quantize
+    from rlx.support.errors import Error
     from rlx.weights import open as open_weights
 
     _check(arguments)
@@ -146,8 +146,8 @@ def _check(arguments: argparse.Namespace) -> None:
     Raises:
         Error: It does not.
     """
-    from rlx.ir.errors import Error
     from rlx.quantization.sensitivity import check_cosine
+    from rlx.support.errors import Error
 
     if arguments.integer_only:
         _check_integers(arguments)
@@ -171,8 +171,8 @@ def _check_integers(arguments: argparse.Namespace) -> None:
     Raises:
         Error: It does not.
     """
-    from rlx.ir.errors import Error
     from rlx.quantization.sensitivity import check_cosine
+    from rlx.support.errors import Error
 
     others = {"weights": "int8", "activations": "int8", "keep": [], "sensitivity": False, "output_params": None}
     for name, default in others.items():
@@ -192,10 +192,10 @@ def _integers(
     arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
 ) -> tuple[Graph, str]:
     """The graph of integers alone, and what its weights are."""
-    from rlx.ir.errors import Error
     from rlx.passes.integer.value_ranges import ValueRanges
     from rlx.quantization.bit_widths import search_bits
     from rlx.quantization.integer import integer_only, observe_ranges
+    from rlx.support.errors import Error
 
     missing = next((a.name for a in graph.params if a.name not in params), None)
     if missing is not None:
@@ -222,7 +222,7 @@ def _layers(texts: list[str]) -> dict[str, int]:
     Raises:
         Error: One is not written like this.
     """
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     pairs = [text.rpartition("=") for text in texts]
     for text, (name, _, bits) in zip(texts, pairs, strict=True):
@@ -271,7 +271,7 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
     Raises:
         Error: The file cannot be read, or an array of it does not fit.
     """
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
     from rlx.weights import open as open_weights
 
     stored = open_weights(path)
@@ -291,7 +291,7 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
 
 def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
     """The batches of one input."""
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     shape = argument.shape
     if array.ndim == shape.rank + 1:
@@ -317,7 +317,7 @@ def _write_params(path: str, graph: Graph, params: Mapping[str, Any]) -> None:
 def _summary(graph: Graph) -> str:
     from collections import Counter
 
-    from rlx.ir import opview
+    from rlx.ir.op import opview
     from rlx.report.text import counts_text
 
     names = Counter(

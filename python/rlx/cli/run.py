@@ -25,7 +25,7 @@ from rlx.cli.streams import say, standard_output
 if TYPE_CHECKING:
     from rlx.backends.archive import Archive
     from rlx.backends.bundle import Bundle
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
     from rlx.ir.interface import Argument, Output
     from rlx.runtime.compiled import CompiledGraph
 
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_program
     from rlx.cli.values import named_arrays
-    from rlx.ir.errors import Error
-    from rlx.ir.graph import Graph
-    from rlx.ir.printable import printable
+    from rlx.ir.graph.graph import Graph
+    from rlx.support.errors import Error
+    from rlx.support.printable import printable
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
@@ -124,7 +124,7 @@ def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> 
         Error: It has several entry points and none is named, has no such entry point, or has none at all.
     """
     from rlx.backends.bundle import Bundle
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if isinstance(program, Bundle):
         return program.entry(arguments.entry)
@@ -134,8 +134,8 @@ def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> 
 
 
 def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
-    from rlx.ir.errors import Error
     from rlx.runtime.device import Device
+    from rlx.support.errors import Error
 
     for option in ("evaluate", "function", "arch", "bind", "flag", "precision", "passes"):
         if getattr(arguments, option):
@@ -148,8 +148,8 @@ def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
     """The files to which each output is written."""
     from rlx.cli.pairs import split
-    from rlx.ir.errors import Error
-    from rlx.ir.suggestions import suggestion
+    from rlx.support.errors import Error
+    from rlx.support.suggestions import suggestion
 
     names = [o.name for o in outputs]
     files: dict[str, list[str]] = {name: [] for name in names}
@@ -176,7 +176,7 @@ def _check_differ(files: Mapping[str, Sequence[str]]) -> None:
     Raises:
         Error: One is.
     """
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     outputs: dict[str, str] = {}
     for name, paths in files.items():
@@ -191,7 +191,7 @@ def _check_differ(files: Mapping[str, Sequence[str]]) -> None:
 
 def _save(path: str, array: np.ndarray) -> None:
     from rlx.cli.values import save_array
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     folder = os.path.dirname(path) or "."
     try:
@@ -222,9 +222,9 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays, came: C
         Error: The message names all missing arguments, each with the flag to add.
     """
     from rlx.cli.values import flag_for
-    from rlx.ir.errors import Error
     from rlx.ir.interface import check_argument
-    from rlx.ir.suggestions import suggestion
+    from rlx.support.errors import Error
+    from rlx.support.suggestions import suggestion
 
     for kind, arrays, other_option in (("input", inputs, "--param"), ("param", params, "--input")):
         names = {a.name for a in declared if a.kind == kind}
@@ -261,7 +261,7 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
         program.set_params(params)
         program.load()
         return _compiled_call(program, inputs)
-    from rlx.ir.evaluate import evaluate
+    from rlx.ir.graph.evaluate import evaluate
 
     source = compilation_of(graph, arguments.device or "cpu", arguments).mir
     return _Call(lambda: evaluate(source, {**graph.weights, **inputs, **params}), tuple)

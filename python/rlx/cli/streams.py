@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from rlx.ir.printable import printable
+from rlx.support.printable import printable
 
 # Replacements for terminals without Unicode; all other characters are shown as their number.
 _ASCII = {"…": "...", "–": "-", "—": "-", "×": "x", "µ": "u", "²": "^2", "≤": "<=", "≥": ">=", "→": "->", "·": "*"}
@@ -62,7 +62,7 @@ def standard_output() -> TextIO:
 
 
 def _open_stream(stream: TextIO | None, name: str, instead: str) -> TextIO:
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     if stream is None:
         raise Error(f"{name} is closed", hint=f"open it, or {instead}")
@@ -72,7 +72,7 @@ def _open_stream(stream: TextIO | None, name: str, instead: str) -> TextIO:
 @contextlib.contextmanager
 def _naming_standard_output() -> Iterator[None]:
     """Say in an error of the system that standard output cannot be written."""
-    from rlx.ir.errors import Error
+    from rlx.support.errors import Error
 
     try:
         yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx.cli.pairs import split
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 if TYPE_CHECKING:
     from rlx.ir.dtype import DType
@@ -57,7 +57,7 @@ def save_array(path: str, array: np.ndarray) -> None:
         Error: The file cannot be written.
     """
     from rlx.ir.dtype import dtype
-    from rlx.ir.files import write_atomically
+    from rlx.support.files import write_atomically
 
     buffer = io.BytesIO()
     # For float8_e5m2 NumPy writes a name, '<f1', that it does not read.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 
 def integer_power(g: Any, x: Tensor, exponent: int) -> Tensor:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_iterable
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe, location_at
-from rlx.ir.traces import defined_at
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.guards import is_iterable
+from rlx.support.traces import defined_at
 from rlx.weights.weight import Weight
 
 # The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.

@@ -14,8 +14,8 @@ import numpy as np
 
 from rlx.ir import dlpack
 from rlx.ir.dtype import BY_NUMPY_NAME
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.guards import is_array, is_sequence
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.guards import is_array, is_sequence
 
 _WRAP = "wrap it in numpy.asarray with the dtype that you mean"
 _WORTH_SHOWING = 200

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 
 def check_name(name: object, what: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DTYPES, DType, dtype
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 _VERSION = (1, 1)
 _READ_ONLY = 1  # the flag of a versioned tensor that must not be written to

@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 from rlx.dialect.dtypes import GROUPS, ROWS, DTypeRow, FloatFormat, Kind, listed
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import Error
-from rlx.ir.packages import required
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error
+from rlx.support.packages import required
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 
 
 @dataclass(frozen=True, eq=False, repr=False)

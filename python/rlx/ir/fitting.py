@@ -8,9 +8,9 @@ import numpy as np
 
 from rlx.ir.arrays import as_numbers
 from rlx.ir.dtype import BY_NUMPY_NAME, DType, i64, shown_number
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_integer, is_truth_value
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.guards import is_integer, is_truth_value
+from rlx.support.short import shown
 
 
 def fitted(value: object, kind: DType) -> np.ndarray:

@@ -13,9 +13,9 @@ import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.dtype import DType, family
-from rlx.ir.errors import Error
 from rlx.ir.fitting import fitted
-from rlx.ir.guards import is_sequence
+from rlx.support.errors import Error
+from rlx.support.guards import is_sequence
 
 # Families in an order in which a value of rank 0 may be given for an argument of a later one, if that has the value.
 _ORDER = {"bool": 0, "signed": 1, "unsigned": 1, "float": 2, "complex": 3}

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlx.ir.bounds import Bounds
-from rlx.ir.dim import Bindings, DimExpr, parse
+from rlx.ir.dims.bounds import Bounds
+from rlx.ir.dims.dim import Bindings, DimExpr, parse
 from rlx.ir.dtype import DType
-from rlx.ir.errors import Error, ShapeError
 from rlx.ir.fitting import fitted
 from rlx.ir.given import cast_array, given_array
-from rlx.ir.guards import is_array, is_real, is_truth_value
 from rlx.ir.shape import Shape
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_array, is_real, is_truth_value
 
 KINDS = ("input", "param", "state")
 
@@ -31,7 +31,7 @@ class Argument:
 
     `sharding` says for each dimension which axes of the graph's mesh it is spread over: `rlx.ir.sharding`.
 
-    `bounds` are those of its symbols, which are checked where sizes are known: `rlx.ir.bounds`.
+    `bounds` are those of its symbols, which are checked where sizes are known: `rlx.ir.dims.bounds`.
     """
 
     name: str

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlx.ir.dtype import DTYPES, WIDE, DType, c64, c128, dtype, f32, f64, i32, i64, shown_number
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 
 def promote(a: object, b: object) -> DType:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_list, is_tuple
+from rlx.support.errors import Error
+from rlx.support.guards import is_list, is_tuple
 
 _DEEPEST = 200  # a container that contains itself has no end
 

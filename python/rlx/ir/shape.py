@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx.ir.dim import LARGEST, Dim, DimExpr, dim, product
+from rlx.ir.dims.dim import LARGEST, Dim, DimExpr, dim, product
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
-from rlx.ir.errors import ShapeError
-from rlx.ir.guards import is_sequence
+from rlx.support.errors import ShapeError
+from rlx.support.guards import is_sequence
 
 if TYPE_CHECKING:  # whoever runs a program has shapes, and may have no MLIR
     from rlx import mlir

@@ -8,12 +8,12 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
-from rlx.ir.packages import required
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_integer, is_iterable, is_list, is_mapping, is_tuple
+from rlx.support.packages import required
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 
 # For each dimension the axes that it is spread over, the first of them outermost; none for one that every device has whole.
 Sharding = tuple[tuple[str, ...], ...]

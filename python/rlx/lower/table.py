@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.card import as_results
 from rlx.ir.dtype import DType
-from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.location import describe
-from rlx.ir.rule_errors import calling
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import as_results
+from rlx.ir.op.rule_errors import calling
+from rlx.ir.op.signature import bodies
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import bodies
+from rlx.support.errors import Error, UnsupportedError
 
 Rule = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.lower.c.files import files_of
 from rlx.lower.c.program import Program
 from rlx.lower.c.rules import RULES

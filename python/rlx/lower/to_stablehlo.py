@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.errors import PassError
 from rlx.lower.stablehlo import lower_module
 from rlx.lower.stablehlo.rules import RULES
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import replace_body
+from rlx.support.errors import PassError
 
 
 @dataclass(frozen=True)

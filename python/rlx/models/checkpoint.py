@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DTYPES, f32
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
+from rlx.support.errors import Error
 from rlx.weights import Weight
 
 _NAMED = 10  # how many problems a message lists

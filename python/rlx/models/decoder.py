@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.family import Family
 from rlx.models.fields import ACTIVATIONS, Fields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
 from rlx.models.fields import Fields

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import Error
-from rlx.ir.files import read_json
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.printable import printable
 from rlx.models.encoder import EncoderConfig
 from rlx.models.model import FAMILIES, load, load_config
 from rlx.models.sentence import sentence_encoder
 from rlx.report.text import bytes_text
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
+from rlx.support.errors import Error
+from rlx.support.files import read_json
+from rlx.support.locks import holding, make_lock
+from rlx.support.printable import printable
 from rlx.weights.weight import finite
 
 # Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter

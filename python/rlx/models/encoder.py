@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.family import Encode, Family
 from rlx.models.fields import ACTIVATIONS, Fields
+from rlx.support.errors import Error, ShapeError
 
 SIZES: Mapping[str, int | bool] = {"batch": 1, "sequence": 128}
 

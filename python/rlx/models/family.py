@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.fields import Fields
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rlx.ir.attributes import suggestion
-from rlx.ir.errors import Error
-from rlx.ir.files import read_json
+from rlx.ir.op.attributes import suggestion
+from rlx.support.errors import Error
+from rlx.support.files import read_json
 
 # No published model comes near these. What is larger would only fail later, in arithmetic on sizes or for want of memory.
 _LARGEST_SIZE = 1 << 24

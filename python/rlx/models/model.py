@@ -9,14 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rlx.ir.attributes import suggestion
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.files import file_name
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.attributes import suggestion
 from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
 from rlx.models.checkpoint import Checkpoint, Scope
 from rlx.models.family import Family
 from rlx.models.fields import Fields
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.files import file_name
 from rlx.weights import Weight
 from rlx.weights import open as open_weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.decoder import read_layer_types
 from rlx.models.encoder import encoder_family

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
 from rlx.models.fields import Fields

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
 from rlx.models.fields import Fields
+from rlx.support.errors import ShapeError
 
 # The least of numbers that are divided by; no published model comes near it.
 _LEAST = 1e-6

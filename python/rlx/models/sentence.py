@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import DimLike
 from rlx.models.checkpoint import Scope
 from rlx.models.encoder import EncoderConfig

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.models.checkpoint import Scope
 from rlx.models.encoder import pooled
 from rlx.models.family import Family
 from rlx.models.fields import ACTIVATIONS, Fields
+from rlx.support.errors import Error
 
 _LARGEST_SIDE = 1 << 14
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
-from rlx.ir.short import shown
 from rlx.nn.module import Module, expect
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 
 class Activation(Module):

@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rlx.ir.calls import answered
 from rlx.ir.dtype import f64
-from rlx.ir.errors import Error
+from rlx.ir.op.calls import answered
 from rlx.ops.other_modules import module_problem
 from rlx.ops.random import RngNormal
 from rlx.ops.random import words as random_words
+from rlx.support.errors import Error
 
 Initializer = Callable[[int, tuple[int, ...]], Any]
 

@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.guards import is_real
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
-from rlx.ir.short import shown
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_real
+from rlx.support.short import shown
 
 
 class Identity(Module):

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import ADVICE, Answered
-from rlx.ir.current import builder_of, current_builder
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_integer
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import builder_of, current_builder
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
+from rlx.ir.op.calls import ADVICE, Answered
 from rlx.ir.shape import Shape
-from rlx.ir.suggestions import suggestion
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
 from rlx.nn.scope import Scope
 from rlx.ops.lift import tensor_like
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import MODULES
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_integer
+from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened, safetensors
 
 _NAMED = 10  # how many names a message lists

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph.builder import Tensor
 from rlx.nn import init
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.nn.sizes import as_tuple, check_sizes
 from rlx.ops.norm import widened
+from rlx.support.errors import Error, ShapeError
 
 
 class LayerNorm(Module):

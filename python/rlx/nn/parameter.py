@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
 from rlx.ir.given import described
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
 from rlx.nn import init
 from rlx.nn.init import Initializer
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import PARAMETERS
+from rlx.support.errors import Error, ShapeError
+from rlx.support.short import shown
 
 
 class Parameter:

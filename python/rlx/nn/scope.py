@@ -9,13 +9,13 @@ from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i64
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
 from rlx.nn.parameter import Buffer, Parameter
 from rlx.ops.random import seed_tensor
+from rlx.support.errors import Error, ShapeError
 
 _active: ContextVar[Scope | None] = ContextVar("rlx_nn_scope", default=None)
 # The parameters that modules have declared in each graph, by name: a module that is called twice finds its own again.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph.builder import Tensor
 from rlx.nn import init
 from rlx.nn.layers import Dropout, Linear
 from rlx.nn.module import Module, expect
 from rlx.nn.parameter import Parameter
 from rlx.nn.sizes import check_sizes
 from rlx.ops.lift import tensor_like
+from rlx.support.errors import Error, ShapeError
 
 
 class MultiHeadAttention(Module):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_integer
 from rlx.ir.location import caller_location, describe
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.guards import is_integer
+from rlx.support.short import shown
 
 _MOST = 2**40
 

@@ -11,12 +11,12 @@ from functools import cache
 from inspect import Signature
 from typing import Any
 
-from rlx.ir.builder import Builder
-from rlx.ir.current import builder_of, current_builder
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Builder
+from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.location import caller_location, describe
-from rlx.ir.submodules import import_all
 from rlx.ops import other_names, signatures, surface
+from rlx.support.errors import Error
+from rlx.support.submodules import import_all
 
 
 def _signature(name: str) -> Signature:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.custom import CustomOp
-from rlx.ir.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult
-from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op.custom import CustomOp
+from rlx.ir.op.results import EighResult, QRResult, SlogdetResult, SVDResult, TopKResult
+from rlx.ir.graph.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
 def abs(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Absolute value."""

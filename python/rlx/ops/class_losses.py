@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.gates import log_softmax, softplus
 from rlx.ops.lift import axis_of, cast, inexact, size_of, tensor_like
 from rlx.ops.loss import class_labels, like, reduced, together
 from rlx.ops.norm import widened
 from rlx.ops.shape.arrange import moveaxis
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # PyTorch divides by the variance of a probability, or by this.
 _LEAST_VARIANCE = 1e-12

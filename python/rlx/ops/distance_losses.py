@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import log, pi
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, cast
 from rlx.ops.loss import reduced, together
 from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import norm
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # What PyTorch adds to squared lengths before it divides by them, in `cosine_embedding_loss`.
 _SQUARE_EPS = 1e-12

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
 from rlx.ir.arrays import as_array, as_numbers, is_written
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, DimExpr, maximum, product
+from rlx.ir.dims.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import family, i32, i64, u32, u64
-from rlx.ir.eager import EagerTensor
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.short import shown
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.eager import EagerTensor
+from rlx.ir.op import opview
 from rlx.ops.lift import broadcast
 from rlx.ops.shape.index import widened_index
+from rlx.support.errors import Error, ShapeError
+from rlx.support.short import shown
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.convolution import pooling
 from rlx.ops.convolution.convolution import per_edge
 from rlx.ops.lift import axis_of, cast, inexact, tensor_like
 from rlx.ops.norm import along, standardised, widened
 from rlx.ops.reduction.statistics import norm
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def conv(

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import ShapeError
 from rlx.ir.fitting import fitted, holds_number
 from rlx.ir.given import tensor_hint
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.promotion import beside, promote, weak
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
+from rlx.support.errors import ShapeError
+from rlx.support.short import shown
 
 Scalar = (bool, int, float, complex)
 

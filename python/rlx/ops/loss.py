@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, maximum
+from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import FLOATS, DType, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.shape.index import clamp, widened_index
+from rlx.support.errors import ShapeError
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.eager import EAGER, EagerTensor
-from rlx.ir.errors import Error
+from rlx.ir.graph.eager import EAGER, EagerTensor
 from rlx.ir.location import caller_location, describe
 from rlx.ops import other_names, surface
 from rlx.ops.lift import axis_of, common
 from rlx.ops.other_names import METHOD_OF
+from rlx.support.errors import Error
 
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
 _IGNORED: dict[str, tuple[Any, ...]] = {

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, IndexShapeError, ShapeError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
+from rlx.ir.op.calls import answered
 from rlx.ops import numpy_functions, other_names
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
+from rlx.support.errors import Error, IndexShapeError, ShapeError
 
 _OF_EVERY_CLASS = frozenset(
     {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}

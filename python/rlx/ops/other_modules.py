@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from rlx.ir.location import asked_after, is_imported
-from rlx.ir.suggestions import suggestion
 from rlx.ops import other_names, surface
 from rlx.ops.vocabulary import modules, training, transforms
+from rlx.support.suggestions import suggestion
 
 _TRAINING = training.OPTIMISERS | training.SCHEDULES | training.LOSSES
 _PACKAGE = transforms.TRANSFORMS | transforms.DEVICES | transforms.VALUES

@@ -7,11 +7,11 @@ from inspect import Parameter, signature
 from typing import Any
 
 from rlx.ir.location import asked_after
-from rlx.ir.suggestions import suggestion
 from rlx.ops.vocabulary import elementwise, layers, shapes, tensors
-from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.calls`
+from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.op.calls`
 from rlx.ops.vocabulary import options as options
 from rlx.ops.vocabulary.spaces import SPACES, WITHIN
+from rlx.support.suggestions import suggestion
 
 # What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
 METHOD_OF = {

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, f64, i32, i64, u8
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import cast, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduction.order import Argsort
+from rlx.support.errors import ShapeError
 
 # --- the generator ----------------------------------------------------------------------------------
 

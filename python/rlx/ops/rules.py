@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.attributes import elements_from_mlir
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.attributes import elements_from_mlir
 from rlx.ir.shape import Shape
 
 # --- derivatives ------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from rlx.dialect.spec import REQUIRED, OpSpec, ValueSpec
-from rlx.ir.card import Card
+from rlx.ir.op.card import Card
 
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
 KINDS = {"i64": "int", "f64": "float", "bool": "bool", "enum": "str", "str": "str"}
-# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.ir.typing`.
+# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.ir.graph.typing`.
 _BY_NAME = {
     "axes": "int | Sequence[int] | None",
     "axis": "int",

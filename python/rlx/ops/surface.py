@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import registry
-from rlx.ir.builder import Builder, Tensor, method_of
-from rlx.ir.calls import CallError, order_hint, placed
-from rlx.ir.card import Card
-from rlx.ir.errors import Error, ShapeError
 from rlx.ir.given import described
+from rlx.ir.graph.builder import Builder, Tensor, method_of
+from rlx.ir.graph.regions import IN_BODY
 from rlx.ir.location import describe
-from rlx.ir.regions import IN_BODY
-from rlx.ir.short import shown
-from rlx.ir.traces import raised_at
+from rlx.ir.op import registry
+from rlx.ir.op.calls import CallError, order_hint, placed
+from rlx.ir.op.card import Card
 from rlx.ops import manual, operators, other_names, signatures
+from rlx.support.errors import Error, ShapeError
+from rlx.support.short import shown
+from rlx.support.traces import raised_at
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {

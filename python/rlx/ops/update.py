@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import bool_, i64
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
+from rlx.ir.op.calls import answered
 from rlx.ops import indexing
 from rlx.ops.lift import cast, tensor_like
+from rlx.support.errors import Error, ShapeError
 
 
 class At:

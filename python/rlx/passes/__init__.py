@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterable
 
-    from rlx.ir.graph import Graph
+    from rlx.ir.graph.graph import Graph
     from rlx.passes.base import Pass, PassInfo
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import Instrument
@@ -43,11 +43,11 @@ def run(
         PassError: The pipeline names an unknown pass or option, or a pass failed; the message names it.
         VerificationError: A pass gave an invalid module; the message names the pass.
     """
-    from rlx.ir.errors import PassError, VerificationError
-    from rlx.ir.graph import Graph
-    from rlx.ir.text import verify_module
+    from rlx.ir.graph.graph import Graph
+    from rlx.ir.text.modules import verify_module
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import clone_module, run_on_module
+    from rlx.support.errors import PassError, VerificationError
 
     steps = Pipeline.of(pipeline)
     source = getattr(graph, "module", graph)

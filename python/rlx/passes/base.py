@@ -25,12 +25,12 @@ from functools import cache
 from typing import Any, ClassVar
 
 from rlx import mlir
-from rlx.ir.dim import Dim, dim
-from rlx.ir.errors import Error, PassError
-from rlx.ir.guards import is_mapping, is_tuple
-from rlx.ir.suggestions import suggestion
+from rlx.ir.dims.dim import Dim, dim
 from rlx.passes import packages
 from rlx.passes.packages import PREFIX
+from rlx.support.errors import Error, PassError
+from rlx.support.guards import is_mapping, is_tuple
+from rlx.support.suggestions import suggestion
 
 _passes: dict[str, type[Pass]] = {}
 

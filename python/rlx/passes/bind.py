@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import attributes, registry
-from rlx.ir.bounds import BOUNDS, bounds_text, bounds_with
-from rlx.ir.dim import Dim, dim, substitute
-from rlx.ir.errors import Error, PassError
+from rlx.ir.dims.bounds import BOUNDS, bounds_text, bounds_with
+from rlx.ir.dims.dim import Dim, dim, substitute
 from rlx.ir.location import describe
+from rlx.ir.op import attributes, registry
+from rlx.ir.op.signature import declared_arguments
 from rlx.ir.shape import Shape, shape_of_type
-from rlx.ir.signature import declared_arguments
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
+from rlx.support.errors import Error, PassError
+from rlx.support.suggestions import suggestion
 
 _ENCODING = "#rlx.dims<"
 

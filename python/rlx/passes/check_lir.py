@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
 from rlx.ir.dtype import DTYPES
-from rlx.ir.errors import PassError, UnsupportedError
 from rlx.ir.location import describe
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import bodies, read_arguments
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import bodies, read_arguments
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.claims import claimed, known_ops, rules_of
 from rlx.passes.rewrite import block_names, set_stage
+from rlx.support.errors import PassError, UnsupportedError
+from rlx.support.suggestions import suggestion
 
 # What may stand for a kind of op that a target of integers does not take.
 INSTEAD = {

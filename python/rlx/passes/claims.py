@@ -6,11 +6,12 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rlx.ir import registry
-from rlx.ir.costs import Costs
-from rlx.ir.errors import Error, PassError
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op import registry
+from rlx.ir.op.costs import Costs
+from rlx.parts import TARGETS
 from rlx.passes.base import find, load
+from rlx.support.errors import Error, PassError
+from rlx.support.suggestions import suggestion
 
 
 def claimed(lowering: str | None, more: Iterable[str] = (), without: Iterable[str] = ()) -> frozenset[str]:
@@ -47,9 +48,9 @@ def fusions_of_target(name: str) -> tuple[tuple[str, ...], Costs | None]:
     Raises:
         PassError: There is no such target.
     """
-    registry_of_targets = importlib.import_module("rlx.backends.registry")
+    targets = importlib.import_module(TARGETS)
     try:
-        target = registry_of_targets.target_of(name)
+        target = targets.target_of(name)
         return tuple(target.fusions), target.costs
     except Error as problem:
         raise PassError(problem.message, hint=problem.hint) from None

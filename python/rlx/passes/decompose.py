@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import registry
-from rlx.ir.errors import PassError
-from rlx.ir.graph import module_stage
+from rlx.ir.graph.graph import module_stage
+from rlx.ir.op import registry
 from rlx.passes.base import Pass, option
 from rlx.passes.claims import claimed, known_ops
 from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
+from rlx.support.errors import PassError
 
 
 @dataclass(frozen=True)

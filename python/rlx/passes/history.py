@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx import mlir
-from rlx.ir.errors import Error
-from rlx.ir.files import write_atomically
-from rlx.ir.graph import Graph
-from rlx.ir.listing import GraphReport, inspect_graph
-from rlx.ir.listing_diff import ListingDiff, inspect_diff
-from rlx.ir.text import print_op
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.listing import GraphReport, inspect_graph
+from rlx.ir.graph.listing_diff import ListingDiff, inspect_diff
+from rlx.ir.text.modules import print_op
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument
+from rlx.support.errors import Error
+from rlx.support.files import write_atomically
 
 DUMP_VARIABLE = "RLX_IR_DUMP"
 _LONGEST_NAME = 80

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import TextIO
 
 from rlx import mlir
-from rlx.ir.text import print_op
+from rlx.ir.text.modules import print_op
 from rlx.passes.pattern import RewriteCounts, counted
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 if TYPE_CHECKING:
     from rlx.passes.base import Pass

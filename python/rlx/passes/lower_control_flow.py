@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.errors import PassError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import describe
+from rlx.ir.op import opview
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, replace_with
+from rlx.support.errors import PassError
 
 _MOST_OPS = 1 << 17  # ops that one loop may become: the steps of nested loops multiply
 

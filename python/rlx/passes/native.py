@@ -9,9 +9,9 @@ from functools import cache, lru_cache
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.errors import PassError
 from rlx.ir.location import describe
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 
 
 def names() -> Mapping[str, str]:

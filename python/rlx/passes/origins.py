@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import producer
 from rlx.passes.simplification.simplify_rules import splat

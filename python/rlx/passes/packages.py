@@ -17,24 +17,18 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 
-from rlx.ir.errors import Error
+from rlx.parts import BACKENDS, PASSES
+from rlx.support.errors import Error
 
 PREFIX = "rlx-"
 GROUP = "rlx.passes"
-_PACKAGES = (
-    "rlx.passes",
-    *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "integer", "checking")),
-    *("rlx.transforms", "rlx.plan.passes", "rlx.lower"),
-)
-# `rlx-iree-scatter` is a pass of the back end in `iree/`, in a folder `passes` if it has any.
-_BACKENDS = "rlx.backends"
 _log = logging.getLogger("rlx")
 
 
 def name_of(module: str) -> str | None:
     """The name of the pass that a module of RLX may define; None for a module that is in no package of passes."""
     package, _, file = module.rpartition(".")
-    prefix = PREFIX if package in _PACKAGES else _prefix_of_backend(package)
+    prefix = PREFIX if package in PASSES else _prefix_of_backend(package)
     return None if prefix is None else prefix + file.replace("_", "-")
 
 
@@ -42,9 +36,9 @@ def import_file_of(name: str) -> None:
     """Import the file in which the pass of a name is defined, if RLX has such a file."""
     file = name.removeprefix(PREFIX).replace("-", "_")
     backend, _, rest = file.partition("_")
-    candidates = [f"{package}.{file}" for package in _PACKAGES]
-    if rest and importlib.util.find_spec(f"{_BACKENDS}.{backend}") is not None:
-        candidates.append(f"{_BACKENDS}.{backend}.passes.{rest}")
+    candidates = [f"{package}.{file}" for package in PASSES]
+    if rest and importlib.util.find_spec(f"{BACKENDS}.{backend}") is not None:
+        candidates.append(f"{BACKENDS}.{backend}.passes.{rest}")
     for module in candidates:
         try:
             importlib.import_module(module)
@@ -58,7 +52,7 @@ def import_all() -> None:
 
     A module of another package that cannot be imported is left out, with a warning.
     """
-    for package in (*_PACKAGES, *_packages_of_backends()):
+    for package in (*PASSES, *_packages_of_backends()):
         folder = importlib.import_module(package).__path__
         for module in pkgutil.iter_modules(folder, f"{package}."):
             if not module.ispkg:
@@ -79,13 +73,13 @@ def import_installed() -> None:
 
 
 def _packages_of_backends() -> Iterator[str]:
-    for module in pkgutil.iter_modules(importlib.import_module(_BACKENDS).__path__, f"{_BACKENDS}."):
+    for module in pkgutil.iter_modules(importlib.import_module(BACKENDS).__path__, f"{BACKENDS}."):
         package = f"{module.name}.passes"
         if module.ispkg and importlib.util.find_spec(package) is not None:
             yield package
 
 
 def _prefix_of_backend(package: str) -> str | None:
-    backend, _, folder = package.removeprefix(f"{_BACKENDS}.").partition(".")
-    is_one = package.startswith(f"{_BACKENDS}.") and folder == "passes"
+    backend, _, folder = package.removeprefix(f"{BACKENDS}.").partition(".")
+    is_one = package.startswith(f"{BACKENDS}.") and folder == "passes"
     return f"{PREFIX}{backend}-" if is_one else None

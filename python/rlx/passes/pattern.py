@@ -27,17 +27,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import as_results
-from rlx.ir.errors import Error, PassError
-from rlx.ir.guards import is_sequence, is_tuple
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import describe
-from rlx.ir.traces import raised_at
-from rlx.ir.views import View
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import as_results
+from rlx.ir.op.views import View
 from rlx.passes import rewrite_count
 from rlx.passes.rewrite import builder_before, check_types, collect, is_unread
 from rlx.passes.worklist import Worklist
+from rlx.support.errors import Error, PassError
+from rlx.support.guards import is_sequence, is_tuple
+from rlx.support.traces import raised_at
 
 # Rewrites for each op that was there at first, before the driver gives up: an honest pattern needs a few.
 _LIMIT_PER_OP, _LIMIT = 32, 1000
@@ -51,7 +51,7 @@ class Pattern:
 
     Attributes:
         name: Of the function.
-        roots: The classes of `rlx.ir.views` that it takes; `View` is every op.
+        roots: The classes of `rlx.ir.op.views` that it takes; `View` is every op.
         function: Called with a view and a `Rewriter`; gives a value for each result of the op, or None.
     """
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from rlx import mlir
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import PassError
-from rlx.ir.guards import is_iterable
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
 from rlx.passes import native
 from rlx.passes.base import OptionError, Pass, find, load
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import PassError
+from rlx.support.guards import is_iterable
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 
 if TYPE_CHECKING:
     from rlx.passes.runner import Instrument

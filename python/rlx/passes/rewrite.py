@@ -6,15 +6,15 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import as_results
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import describe, within
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import as_results
+from rlx.ir.op.signature import POLICY_ATTRIBUTE
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import POLICY_ATTRIBUTE
-from rlx.ir.traces import raised_at
 from rlx.passes import rewrite_count
+from rlx.support.errors import Error
+from rlx.support.traces import raised_at
 
 # Levels of composite ops that decompose into other composite ops; usual are fewer than five.
 _DEEPEST = 16

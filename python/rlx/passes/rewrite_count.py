@@ -12,8 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.assembly import write
+from rlx.ir.op import opview
+from rlx.ir.text.assembly import write
 
 _MOST_SHOWN = 40  # ops that one rewrite made
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rlx import mlir
-from rlx.ir import signature
-from rlx.ir.errors import Error, PassError, VerificationError
 from rlx.ir.location import describe
-from rlx.ir.traces import raised_at
+from rlx.ir.op import signature
 from rlx.passes.pipeline import Pipeline, Step
 from rlx.passes.rewrite_count import RewritesStopped
+from rlx.support.errors import Error, PassError, VerificationError
+from rlx.support.traces import raised_at
 
 
 class Instrument:

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import opview
-from rlx.ir.card import as_results
-from rlx.ir.dataflow import RegionFlow
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import collect_arguments, evaluate_op
+from rlx.ir.graph.evaluate import collect_arguments, evaluate_op
 from rlx.ir.location import describe
-from rlx.ir.opview import label_of
+from rlx.ir.op import opview
+from rlx.ir.op.card import as_results
+from rlx.ir.op.dataflow import RegionFlow
+from rlx.ir.op.opview import label_of
 from rlx.ir.shape import Shape
 from rlx.plan.liveness import Live, Step, Storage
 from rlx.plan.memory import MemoryPlan
+from rlx.support.errors import Error
 
 # A NaN in every float type.
 _POISON = 0xFF

@@ -8,12 +8,12 @@ from itertools import count
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.dataflow import RegionFlow
-from rlx.ir.dim import symbols
-from rlx.ir.errors import ShapeError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import symbols
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview, registry
+from rlx.ir.op.dataflow import RegionFlow
 from rlx.ir.shape import Shape, shape_of
+from rlx.support.errors import ShapeError
 
 
 @dataclass(eq=False, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlx.ir import registry
-from rlx.ir.graph import Graph
-from rlx.ir.opview import label_of, place_of
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
+from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape
 from rlx.plan.liveness import Live, Liveness, Step, Storage
 from rlx.plan.options import MemoryPlanOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 @dataclass(frozen=True)

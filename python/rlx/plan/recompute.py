@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import registry
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import registry
 from rlx.plan.liveness import Live, Step, Storage
 from rlx.plan.memory import prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions

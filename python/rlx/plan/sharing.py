@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.ir import opview, registry
+from rlx.ir.op import opview, registry
 from rlx.plan.liveness import Live, Liveness, Step, Storage
 
 

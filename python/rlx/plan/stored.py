@@ -23,14 +23,14 @@ from heapq import heappop, heappush
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
-from rlx.ir.opview import label_of
+from rlx.ir.op.opview import label_of
 from rlx.plan.liveness import Live, Step, Storage
 from rlx.plan.memory import Layout, MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.sharing import Sharing, aligned
+from rlx.support.errors import Error
 
 ATTRIBUTE = "rlx.memory"
 _HINT = "run rlx-plan-memory again"

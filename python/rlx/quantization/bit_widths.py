@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.stages import graph_of
-from rlx.ir.calls import answered
 from rlx.ir.dtype import family
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_integer, is_real
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.ir.shape import shape_of
 from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.value_ranges import ValueRanges
@@ -21,6 +19,8 @@ from rlx.quantization.calibrate import check_batch, runner
 from rlx.quantization.integer import Quantization, integer_only, prepared, quantizations
 from rlx.report.progress import progress as shown
 from rlx.report.text import bytes_text, table
+from rlx.support.errors import Error
+from rlx.support.guards import is_integer, is_real
 
 Arrays = dict[str, np.ndarray]
 # Of the outputs of each batch, by name, as floats: larger is better.

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.stages import graph_of
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
 from rlx.ir.dtype import family
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import evaluate, evaluate_op
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_mapping
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.evaluate import evaluate, evaluate_op
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.calls import answered
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord
 from rlx.passes.dtypes.quantization_sites import sites
@@ -23,6 +21,8 @@ from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.observers import METHODS, Observer, finite
 from rlx.report.progress import progress as shown
 from rlx.runtime.session import Session
+from rlx.support.errors import Error
+from rlx.support.guards import is_mapping
 
 Runner = Callable[[Mapping[str, Any]], list[np.ndarray]]
 

@@ -10,14 +10,11 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.stages import graph_of
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_mapping
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op import opview
+from rlx.ir.op.calls import answered
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_sites import sites
@@ -29,6 +26,9 @@ from rlx.passes.simplification.bind_params import bind_params
 from rlx.quantization.calibrate import called, check_batch, check_method, read, runner, weight_values
 from rlx.quantization.observers import Observer, finite
 from rlx.report.progress import progress as shown
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.guards import is_mapping
+from rlx.support.suggestions import suggestion
 
 # Ops that have a form in integers of their own; all other composite ones are taken apart.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"

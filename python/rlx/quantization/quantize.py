@@ -7,14 +7,12 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.stages import graph_of
-from rlx.ir import opview
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
+from rlx.ir.op import opview
+from rlx.ir.op.calls import answered
+from rlx.ir.op.signature import read_outputs, sign_function
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import read_outputs, sign_function
-from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme
@@ -22,6 +20,8 @@ from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.calibrate import weight_values
+from rlx.support.errors import Error
+from rlx.support.suggestions import suggestion
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
 # The names of bytes that stand for a parameter's numbers, and of what goes with them.

@@ -10,11 +10,10 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.stages import graph_of
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.calls import answered
 from rlx.ir.dtype import family
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme
@@ -23,6 +22,7 @@ from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
 from rlx.report.text import short_place, table
+from rlx.support.errors import Error
 
 _SWITCHES = "quantised_products"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count, groupby
 from math import ceil
 
-from rlx.ir.card import Cost
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.listing import GraphReport, OpReport
 from rlx.ir.interface import Argument, Output
-from rlx.ir.listing import GraphReport, OpReport
+from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape
 
 MOST = 60  # boxes of one drawing

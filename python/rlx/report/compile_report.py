@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx.backends.compilation import Compilation
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import Error
-from rlx.ir.listing import GraphReport, OpReport, inspect_graph
+from rlx.ir.graph.listing import GraphReport, OpReport, inspect_graph
 from rlx.report import html, roofline_svg
 from rlx.report.dispatch import DispatchReport, dispatch_of
 from rlx.report.drawn import graph_body
@@ -18,6 +16,8 @@ from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine, Work, number
 from rlx.report.text import bytes_text, markup, short_place
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error
 
 # Rows and lines that a page shows of what may have thousands.
 _ROWS, _LISTED = 100, 1_500

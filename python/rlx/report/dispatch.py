@@ -11,19 +11,19 @@ from rlx import mlir
 from rlx.backends import stages
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy
-from rlx.ir import opview, registry
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.opview import place_of
-from rlx.ir.printable import printable_lines
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview, registry
+from rlx.ir.op.opview import place_of
 from rlx.ir.shape import shape_of
-from rlx.ir.short import report_repr
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import run_on_module
 from rlx.report import html
 from rlx.report.text import counts_text, short_place, table
+from rlx.support.errors import Error
+from rlx.support.printable import printable_lines
+from rlx.support.short import report_repr
 
 PATHS = ("native", "decomposed", "unsupported")
 _SHOWN_PLACES = 3

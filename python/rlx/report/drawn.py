@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlx.ir.graph import Graph
-from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.report import graph_svg as svg
 from rlx.report import html
 from rlx.report.collapse import Overview, overview

@@ -6,17 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir import opview, registry
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.printable import printable_lines
-from rlx.ir.short import report_repr
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview, registry
 from rlx.passes import run
 from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, recorded
 from rlx.passes.fusion.fuse import FUSIONS
 from rlx.passes.rewrite import collect
 from rlx.report import html
 from rlx.report.text import counts_text, short_place
+from rlx.support.errors import Error
+from rlx.support.printable import printable_lines
+from rlx.support.short import report_repr
 
 _SHOWN_PLACES, _SHOWN_ROWS = 3, 100
 DEFAULT_PASSES = "rlx-lower-blocks,rlx-fuse"

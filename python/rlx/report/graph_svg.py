@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rlx.ir.listing import GraphReport, OpReport
-from rlx.ir.printable import printable
+from rlx.ir.graph.listing import GraphReport, OpReport
 from rlx.report import palette
 from rlx.report.collapse import GROUP
 from rlx.report.text import markup
+from rlx.support.printable import printable
 
 # Sizes in pixels.
 _LINE, _PADDING = 15, 8

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.listing import GraphReport, inspect_graph
-from rlx.ir.printable import printable_lines
-from rlx.ir.short import report_repr
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
 from rlx.report import html
 from rlx.report.text import markup, table
+from rlx.support.errors import Error
+from rlx.support.printable import printable_lines
+from rlx.support.short import report_repr
 
 _HEADER = ("pass", "ms", "ops", "change")
 _SHOWN_LINES = 300

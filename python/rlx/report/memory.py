@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from rlx.ir.cached_property import cached_property
-from rlx.ir.dim import TYPICAL_SIZE
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import TYPICAL_SIZE
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import scope_of
-from rlx.ir.opview import place_of
-from rlx.ir.printable import printable_lines
-from rlx.ir.short import report_repr
+from rlx.ir.op.opview import place_of
 from rlx.passes import run
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
 from rlx.plan.passes.schedule_memory import ScheduleMemory
@@ -19,6 +16,9 @@ from rlx.plan.stored import has_plan, plan_of
 from rlx.report import html
 from rlx.report.memory_svg import drawing
 from rlx.report.text import bytes_text, short_place, table
+from rlx.support.cached_property import cached_property
+from rlx.support.printable import printable_lines
+from rlx.support.short import report_repr
 
 # Values that are listed at the fullest step, and ops up to which other orders are tried for the report.
 _LISTED, _TRIED = 8, 5_000

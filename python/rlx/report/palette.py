@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from rlx.ir import registry
+from rlx.ir.op import registry
 from rlx.ops.backward.card import Backward
 
 # Lines and text.

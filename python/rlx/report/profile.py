@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlx.backends.protocol import KernelEvent, Measurement
-from rlx.ir import registry
-from rlx.ir.cached_property import cached_property
-from rlx.ir.listing import GraphReport
-from rlx.ir.printable import printable_lines
-from rlx.ir.short import report_repr
+from rlx.ir.graph.listing import GraphReport
+from rlx.ir.op import registry
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import Machine, Work, number
 from rlx.report.text import short_place, table
+from rlx.support.cached_property import cached_property
+from rlx.support.printable import printable_lines
+from rlx.support.short import report_repr
 
 _SHOWN_KERNELS, _SHOWN_LINES, _SHOWN_LABELS = 40, 20, 6
 _HTML_ROWS, _POINTS = 40, 500

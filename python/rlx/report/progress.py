@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TextIO, TypeVar, cast
 
-from rlx.ir.printable import printable
+from rlx.support.printable import printable
 
 T = TypeVar("T")
 _WIDTH = 30

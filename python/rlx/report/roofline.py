@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from rlx.ir.card import Cost
-from rlx.ir.dim import TYPICAL_SIZE, Dim, evaluate, symbols
-from rlx.ir.errors import Error
+from rlx.ir.dims.dim import TYPICAL_SIZE, Dim, evaluate, symbols
+from rlx.ir.op.card import Cost
+from rlx.support.errors import Error
 
 # Each thread by itself, all at once: products of 512 x 512 floats, then copies of 32 MiB, the best of half a second.
 _MEASURE = """

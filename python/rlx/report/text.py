@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from html import escape
 from itertools import zip_longest
 
-from rlx.ir.printable import printable
+from rlx.support.printable import printable
 
 
 def table(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.backends.fields import boolean, listed, name, number, one_of, optional, record, row, text
-from rlx.ir.printable import printable
 from rlx.report.text import table
+from rlx.support.printable import printable
 
 # What became of a trial.
 OUTCOMES = (

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import Error
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 

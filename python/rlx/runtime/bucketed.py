@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dim import DimExpr
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import DimExpr
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
-from rlx.ir.printable import printable
 from rlx.ir.shape import Shape
-from rlx.ir.short import listed
 from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
 from rlx.runtime.compiled import CompiledGraph
+from rlx.support.errors import Error, ShapeError
+from rlx.support.printable import printable
+from rlx.support.short import listed
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 

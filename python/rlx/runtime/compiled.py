@@ -13,10 +13,8 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
-from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.given import given_array
 from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
-from rlx.ir.locks import holding, make_lock
 from rlx.runtime.arguments import (
     checked_threads,
     given_params,
@@ -29,13 +27,15 @@ from rlx.runtime.content import Content
 from rlx.runtime.device_array import DeviceArray
 from rlx.runtime.order import Order
 from rlx.runtime.saved import Saved
+from rlx.support.errors import Error, ExecutionError
+from rlx.support.locks import holding, make_lock
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from rlx.backends.compilation import Compilation
-    from rlx.ir.card import Cost
+    from rlx.ir.op.card import Cost
     from rlx.report.profile import ProfileReport
     from rlx.report.tuning import TuningReport
 
@@ -337,7 +337,7 @@ class CompiledGraph(Saved):
             Error: The program comes from a file, or its graph has been changed since.
         """
         lir = self._made_of().lir
-        from rlx.ir.listing import inspect_graph
+        from rlx.ir.graph.listing import inspect_graph
 
         return inspect_graph(lir).cost
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import Error
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 
 
 class Device(Enum):

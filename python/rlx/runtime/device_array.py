@@ -9,9 +9,9 @@ import numpy as np
 
 from rlx.ir import dlpack
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.errors import Error
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.printable import printable
+from rlx.support.errors import Error
+from rlx.support.locks import holding, make_lock
+from rlx.support.printable import printable
 
 
 class _NotLent(Error, BufferError):

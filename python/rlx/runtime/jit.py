@@ -12,18 +12,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.ir.arrays import as_array
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.current import builder_of, emitting_into
 from rlx.ir.dtype import dtype
-from rlx.ir.eager import EAGER, is_eager, lifted
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import builder_of, emitting_into
+from rlx.ir.graph.eager import EAGER, is_eager, lifted
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ir.location import describe
-from rlx.ir.locks import holding
+from rlx.ir.op.calls import answered
 from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
-from rlx.ir.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ops.lift import tensor_like
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import FUNCTIONS
@@ -31,6 +29,8 @@ from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key, static_names
+from rlx.support.errors import Error
+from rlx.support.locks import holding
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
-from rlx.ir.weak import NUMBERS
 from rlx.runtime.jit import Arguments, Jit, paths_of
 from rlx.runtime.tracing import place_of
+from rlx.support.errors import Error
 from rlx.transforms.call import call
 from rlx.transforms.grad import grad, grad_with_loss
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.current import emitting_into
-from rlx.ir.eager import is_eager, lifted
-from rlx.ir.errors import Error
 from rlx.ir.given import given_array
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import emitting_into
+from rlx.ir.graph.eager import is_eager, lifted
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
-from rlx.ir.locks import holding
+from rlx.ir.op.calls import answered
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, name_of, signature_of, static_key
+from rlx.support.errors import Error
+from rlx.support.locks import holding
 from rlx.weights.arrays import keep
 
 

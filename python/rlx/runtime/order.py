@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from rlx.ir.errors import ExecutionError
+from rlx.support.errors import ExecutionError
 
 T = TypeVar("T")
 

@@ -10,10 +10,7 @@ from rlx.backends import stages
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import UnsupportedError
-from rlx.ir.graph import Graph
-from rlx.ir.printable import printable, printable_lines
+from rlx.ir.graph.graph import Graph
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.report import html
@@ -24,6 +21,9 @@ from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.profile import ProfileReport
 from rlx.report.text import counts_text
 from rlx.runtime.profiling import profile
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import UnsupportedError
+from rlx.support.printable import printable, printable_lines
 
 
 @dataclass(frozen=True)

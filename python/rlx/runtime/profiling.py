@@ -11,16 +11,16 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.contract import calling
 from rlx.backends.host import usable_cpus
 from rlx.backends.protocol import Profiler
-from rlx.ir.dim import TYPICAL_SIZE, evaluate
-from rlx.ir.errors import Error, ExecutionError
+from rlx.ir.dims.dim import TYPICAL_SIZE, evaluate
+from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.interface import argument_array, bind_symbols
-from rlx.ir.listing import inspect_graph
-from rlx.ir.suggestions import suggestion
 from rlx.passes.checking.numerics import draw
 from rlx.report.compile_report import CompileReport
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import this_machine
 from rlx.runtime.arguments import checked_threads
+from rlx.support.errors import Error, ExecutionError
+from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 
 _MOST_RUNS = 10_000

@@ -12,17 +12,17 @@ from rlx.backends.archive import with_parameters
 from rlx.backends.artifact import Artifact
 from rlx.backends.bundle import Bundle, shared_arguments
 from rlx.backends.protocol import Program
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
 from rlx.ir.interface import Argument, argument_array
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.printable import printable
-from rlx.ir.short import listed
 from rlx.runtime.arguments import given_params, unknown_name, unset_params
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.content import Content
 from rlx.runtime.order import Order
 from rlx.runtime.shared_states import Sharing, States, sharing
+from rlx.support.errors import Error
+from rlx.support.files import file_name
+from rlx.support.locks import holding, make_lock
+from rlx.support.printable import printable
+from rlx.support.short import listed
 
 
 class _Shared:

@@ -11,12 +11,12 @@ import numpy as np
 
 from rlx.backends.archive import Archive, with_parameters
 from rlx.backends.artifact import Artifact
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
 from rlx.ir.interface import Argument
-from rlx.ir.locks import holding
 from rlx.runtime.arguments import unset_params
 from rlx.runtime.content import Content
+from rlx.support.errors import Error
+from rlx.support.files import file_name
+from rlx.support.locks import holding
 
 if TYPE_CHECKING:
     from rlx.report.tuning import TuningReport

@@ -13,10 +13,9 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
-from rlx.ir.calls import Answered, answered
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
+from rlx.ir.op.calls import Answered, answered
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import SESSIONS
 from rlx.passes.levels import DEFAULT_LEVEL
@@ -24,6 +23,7 @@ from rlx.report.progress import waiting
 from rlx.runtime.arguments import checked_threads
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+from rlx.support.errors import Error
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rlx.backends.artifact import Artifact
-from rlx.ir.printable import printable
-from rlx.ir.short import listed
 from rlx.report.text import bytes_text
+from rlx.support.printable import printable
+from rlx.support.short import listed
 
 
 def program_line(artifact: Artifact, given: Collection[str]) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 from rlx.backends.bundle import MOST_ENTRIES, shared_arguments
 from rlx.backends.stages import check_options, graph_of
 from rlx.ir.checks import check_name
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
+from rlx.support.errors import Error
 
 # Compiles one graph for some sizes of symbols: the program, and the weights that came with its graph.
 Compile = Callable[[Graph, "dict[str, int] | None"], "tuple[CompiledGraph, Mapping[str, Any]]"]

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.locks import make_lock
+from rlx.ir.graph.graph import Graph
 from rlx.ir.pytree import distinct
-from rlx.ir.short import shown
-from rlx.ir.traces import defined_at
 from rlx.runtime.compiled import CompiledGraph
+from rlx.support.errors import Error
+from rlx.support.locks import make_lock
+from rlx.support.short import shown
+from rlx.support.traces import defined_at
 
 
 class Variant:

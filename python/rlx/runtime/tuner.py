@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from rlx.ir.errors import Error
 from rlx.report.tuning import Trial
+from rlx.support.errors import Error
 
 FASTER = 0.97  # of the time: more is within what measuring twice gives
 _FINALISTS = 4

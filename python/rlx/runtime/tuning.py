@@ -20,18 +20,18 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
 from rlx.backends.hashes import fingerprint
 from rlx.backends.registry import backend_of, runtime_of, target_of
-from rlx.ir.cached_property import cached_property
-from rlx.ir.dim import TYPICAL_SIZE
+from rlx.ir.dims.dim import TYPICAL_SIZE
 from rlx.ir.dtype import family
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import collect_arguments, evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import collect_arguments, evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
-from rlx.ir.suggestions import suggestion
 from rlx.passes.checking.numerics import differs, draw, tolerances
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.tuner import Candidate, Choice, Search
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error
+from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

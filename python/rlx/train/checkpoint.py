@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
 from rlx.ir.interface import Argument
+from rlx.support.errors import Error
+from rlx.support.files import file_name
 from rlx.weights import safetensors
 
 _KIND = {"format": "rlx.train", "version": "1"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.blocks.graph_module import GraphModule
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.short import shown
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error
+from rlx.support.short import shown
 from rlx.train.schedules import check_number
 from rlx.transforms.base import tensor_graph
 from rlx.transforms.grad import grad_with_loss

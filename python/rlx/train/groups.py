@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_mapping, is_sequence
 from rlx.ir.interface import Argument
-from rlx.ir.suggestions import suggestion
+from rlx.support.errors import Error
+from rlx.support.guards import is_mapping, is_sequence
+from rlx.support.suggestions import suggestion
 from rlx.train.optimizers import Optimizer
 
 Groups = Mapping[str, Mapping[str, Any]]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.calls import check_call
-from rlx.ir.errors import Error
-from rlx.ir.printable import printable
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op.calls import check_call
 from rlx.runtime.jax import JaxGraph
 from rlx.runtime.jax.spreading import JaxShardings
+from rlx.support.errors import Error
+from rlx.support.printable import printable
+from rlx.support.suggestions import suggestion
 from rlx.train.optimizers import Optimizer
 from rlx.train.program import AVERAGE, TrainingGraph, training_graph
 from rlx.weights import opened

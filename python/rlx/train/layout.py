@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from rlx.backends import stages
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.printable import printable
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
+from rlx.support.errors import Error
+from rlx.support.printable import printable
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 

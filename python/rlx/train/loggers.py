@@ -7,9 +7,9 @@ import os
 from numbers import Real
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
-from rlx.ir.packages import required
+from rlx.support.errors import Error
+from rlx.support.files import file_name
+from rlx.support.packages import required
 from rlx.train.schedules import check_count
 
 

@@ -14,10 +14,10 @@ from itertools import count, islice
 from numbers import Real
 from typing import Any
 
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
-from rlx.ir.printable import printable
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error
+from rlx.support.files import file_name
+from rlx.support.printable import printable
 from rlx.train.loggers import Logger
 from rlx.train.schedules import check_count, check_flag
 from rlx.train.step import TrainStep

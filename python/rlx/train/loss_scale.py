@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.support.errors import Error
 from rlx.train.schedules import check_count, check_number
 
 # States of a training program.

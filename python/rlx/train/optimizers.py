@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.calls import Answered
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.calls import Answered
 from rlx.ir.shape import Shape
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import OPTIMISERS

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx.backends import stages
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, f32, f64
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
+from rlx.ir.op.signature import sign_function
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Sharding
-from rlx.ir.short import shown
-from rlx.ir.signature import sign_function
-from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
+from rlx.support.errors import Error
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 from rlx.train import loss_scale as scales
 from rlx.train.groups import Groups, Mask, optimizers_of
 from rlx.train.loss_scale import DynamicLossScale

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.calls import answered
 from rlx.ir.dtype import f32
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 Schedule = Callable[[Any, Tensor], Any]
 

@@ -10,18 +10,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx.backends import stages
-from rlx.ir.calls import Answered
-from rlx.ir.errors import Error
 from rlx.ir.interface import Argument, argument_array
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.printable import printable
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op.calls import Answered
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import STEPS
 from rlx.runtime.arguments import checked_cast
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
+from rlx.support.errors import Error
+from rlx.support.locks import holding, make_lock
+from rlx.support.printable import printable
+from rlx.support.suggestions import suggestion
 from rlx.train import checkpoint
 from rlx.train.groups import Groups, Mask
 from rlx.train.jax_step import JaxStep

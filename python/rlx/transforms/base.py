@@ -9,23 +9,23 @@ from typing import Any, ClassVar
 
 from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, PassError, StageError
-from rlx.ir.graph import Graph, module_stage
-from rlx.ir.guards import is_iterable
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph, module_stage
 from rlx.ir.interface import Argument, Output
 from rlx.ir.location import describe
+from rlx.ir.op import opview
+from rlx.ir.op.signature import find_function
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Sharding
-from rlx.ir.short import shown
-from rlx.ir.signature import find_function
-from rlx.ir.suggestions import suggestion
 from rlx.passes import run
 from rlx.passes.base import Pass
 from rlx.passes.levels import to_mir
 from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module
+from rlx.support.errors import Error, PassError, StageError
+from rlx.support.guards import is_iterable
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 from rlx.transforms.scope import Scope, copied
 
 # The passes that run on a function that a transform has made: it has ops that are not used, and some ops twice.

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Tensor
-from rlx.ir.current import builder_of, current_builder
-from rlx.ir.dim import Dim, DimExpr
-from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import Dim, DimExpr
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import builder_of, current_builder
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape
-from rlx.ir.suggestions import suggestion
 from rlx.ops.lift import tensor_like
 from rlx.passes import run
+from rlx.support.errors import Error, ShapeError
+from rlx.support.suggestions import suggestion
 from rlx.transforms.base import tensor_graph
 
 

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_list, is_sequence
-from rlx.ir.rule_errors import calling
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview
+from rlx.ir.op.rule_errors import calling
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.support.errors import Error
+from rlx.support.guards import is_list, is_sequence
 from rlx.transforms import scope as scopes
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.dim import estimate
-from rlx.ir.errors import PassError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import estimate
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.calls import answered
 from rlx.ir.shape import shape_of
 from rlx.ops.control.checkpoint import recomputed
 from rlx.passes.base import option
+from rlx.support.errors import PassError
 from rlx.transforms.base import Derived, Transform
 from rlx.transforms.scope import captures, copy, ops_of
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.calls import answered
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, cleaned, float_outputs, names_of, outputs_of

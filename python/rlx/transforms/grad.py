@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, PassError
-from rlx.ir.graph import Graph
-from rlx.ir.short import shown
-from rlx.ir.suggestions import suggestion
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.passes.base import option
+from rlx.support.errors import Error, PassError
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
 from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
 from rlx.transforms.vjp import gradients_of, pulled_back
 

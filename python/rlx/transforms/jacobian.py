@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import product
-from rlx.ir.errors import PassError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.dim import product
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
+from rlx.support.errors import PassError
 from rlx.transforms.base import Derived, arguments_of, cleaned, float_outputs, outputs_of
 from rlx.transforms.batching import Batching
 from rlx.transforms.jvp import Jvp

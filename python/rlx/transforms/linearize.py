@@ -7,11 +7,11 @@ from typing import Any
 
 from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
+from rlx.ir.op import opview
+from rlx.ir.op.calls import answered
 from rlx.passes.rewrite import decompose
 from rlx.transforms.base import Derived, arguments_of, cleaned, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.calls import answered
-from rlx.ir.errors import PassError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.passes.base import option
+from rlx.support.errors import PassError
 from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
 from rlx.transforms.grad import Grad
 

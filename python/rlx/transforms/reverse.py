@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import within
+from rlx.ir.op import opview
+from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward import backward
+from rlx.support.errors import Error
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.forward import partial

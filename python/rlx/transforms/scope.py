@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_list
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.regions import use
 from rlx.ir.location import describe
-from rlx.ir.regions import use
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import Card
 from rlx.ir.shape import shape_of
 from rlx.passes.rewrite import checked_replacement
+from rlx.support.errors import Error
+from rlx.support.guards import is_list
 
 
 class Scope:

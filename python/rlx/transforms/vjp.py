@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
 from rlx.ops import rules
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, hoisted, names_of, outputs_of

@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.dim import Dim, dim
-from rlx.ir.errors import Error, PassError
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_mapping, is_sequence
+from rlx.ir.dims.dim import Dim, dim
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
+from rlx.ir.op.calls import answered
 from rlx.ir.sharding import with_axis
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import option
+from rlx.support.errors import Error, PassError
+from rlx.support.guards import is_mapping, is_sequence
+from rlx.support.suggestions import suggestion
 from rlx.transforms.base import Derived, Transform, names_of, outputs_of
 from rlx.transforms.batching import Batching
 

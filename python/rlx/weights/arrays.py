@@ -6,7 +6,7 @@ import mmap
 
 import numpy as np
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:

@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import Error
 from rlx.ir.packing import unpacked
+from rlx.support.errors import Error
 
 
 class Encoding(ABC):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name
+from rlx.support.errors import Error
+from rlx.support.files import file_name
 from rlx.weights import npy, safetensors
 from rlx.weights.mapped import Content, check_regular, content_of
 from rlx.weights.weight import Weights

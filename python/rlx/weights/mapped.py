@@ -7,8 +7,8 @@ import mmap
 import os
 import stat
 
-from rlx.ir.errors import Error
-from rlx.ir.files import check_fetched, file_name, read_bytes
+from rlx.support.errors import Error
+from rlx.support.files import check_fetched, file_name, read_bytes
 
 Content = mmap.mmap | bytes
 

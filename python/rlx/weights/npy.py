@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import f8e5m2
-from rlx.ir.errors import Error
-from rlx.ir.packages import required
+from rlx.support.errors import Error
+from rlx.support.packages import required
 from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights

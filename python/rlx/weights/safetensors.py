@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import garbage
 from rlx.ir.dtype import DTYPES, DType, dtype
-from rlx.ir.errors import Error
-from rlx.ir.files import file_name, parsed_json, replacing, unique_names
-from rlx.ir.packages import required
 from rlx.ir.packing import packed
+from rlx.support import garbage
+from rlx.support.errors import Error
+from rlx.support.files import file_name, parsed_json, replacing, unique_names
+from rlx.support.packages import required
 from rlx.weights.encoding import Encoding, Unreadable, encoding_of
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights

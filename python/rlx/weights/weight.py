@@ -10,11 +10,11 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.errors import Error
 from rlx.ir.given import cast_array
-from rlx.ir.guards import is_array
 from rlx.ir.interface import Argument, check_argument
-from rlx.ir.printable import printable
+from rlx.support.errors import Error
+from rlx.support.guards import is_array
+from rlx.support.printable import printable
 from rlx.weights.arrays import check_no_nan, constant_bytes
 from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 

@@ -13,13 +13,13 @@ import rlx
 from rlx.backends.c import targets, toolchain
 from rlx.backends.registry import target_of
 from rlx.cli import main as rlx_command
-from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.lower.c.files import files_of
 from rlx.lower.c.layer import bits_of, in_pairs, in_rows, joined
 from rlx.lower.c.names import identifier
 from rlx.lower.c.tables import table_of
 from rlx.lower.c.values import float_text, integer_text
 from rlx.lower.names import Names
+from rlx.support.errors import CompileError, UnsupportedError
 from tests.backends.c.programs import program_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import rlx
 from rlx.backends.c import emulate, toolchain
-from rlx.ir.errors import CompileError, Error, ExecutionError
+from rlx.support.errors import CompileError, Error, ExecutionError
 from tests.backends.c.programs import program_of
 from tests.drawing import drawn
 

@@ -12,7 +12,7 @@ from rlx.backends.fpga.backend import designed
 from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.simulate import Run, Simulator
 from rlx.backends.fpga.targets import target
-from rlx.ir.evaluate import collect_arguments, evaluate_function
+from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
 from rlx.lower.fpga.design import Design, port_bits
 
 # Nothing, inputs that come rarely, and readers that are slow.

@@ -19,12 +19,12 @@ from rlx.backends.fpga.parts import DEFAULT_PART, PARTS
 from rlx.backends.fpga.schedule import DEFAULT_PRESET, PRESETS
 from rlx.backends.registry import target_of
 from rlx.cli import main as command
-from rlx.ir.errors import ExecutionError
-from rlx.ir.evaluate import collect_arguments, evaluate_function
+from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
 from rlx.lower.fpga.names import identifier
 from rlx.lower.fpga.product import Product
 from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.window import Window
+from rlx.support.errors import ExecutionError
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of

@@ -16,10 +16,10 @@ from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, target
-from rlx.ir.card import as_results
 from rlx.ir.dtype import dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.card import as_results
 from rlx.ir.shape import Shape
 
 

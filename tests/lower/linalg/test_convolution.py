@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.lower.linalg import lower_module
 from tests.lower.linalg.helpers import Case, assert_agrees, case, run
 

@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_names, target_of
-from rlx.ir.dim import Dim, evaluate, maximum, minimum, parse, symbol
+from rlx.ir.dims.dim import Dim, evaluate, maximum, minimum, parse, symbol
 from tests.drawing import drawn
 
 S, T = symbol("s"), symbol("t")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.card import as_results
 from rlx.ir.dtype import dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.card import as_results
 from rlx.ops.elementwise.activation import COMPOSED
 from tests.conformance.compiled import contiguous
 from tests.conformance.compiled_xla import compile_graphs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlx.ir.dtype import DTYPES, DType, dtype
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from tests.conformance.compiled_xla import compile_graphs
 from tests.drawing import drawn
 

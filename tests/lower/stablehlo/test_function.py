@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.text import parse_module
+from rlx.ir.text.modules import parse_module
 from rlx.lower.stablehlo import lower_module
 
 

@@ -28,7 +28,7 @@ class Dims(Kind):
         return text.encode()
 
     def attempt(self, data: bytes) -> Any:
-        from rlx.ir import dim
+        from rlx.ir.dims import dim
 
         text = data.decode()
         found = dim.parse(text)

@@ -103,7 +103,7 @@ class Opt(Kind):
 
     def attempt(self, data: bytes) -> Any:
         from rlx.cli import opt
-        from rlx.ir.errors import Error
+        from rlx.support.errors import Error
         from tests.cli.standard_streams import called
 
         case = json.loads(data)

@@ -52,7 +52,7 @@ def texts() -> tuple[str, ...]:
     import rlx
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
-    from rlx.ir.text import print_op
+    from rlx.ir.text.modules import print_op
     from rlx.lower.stablehlo import lower_module
 
     made = {}

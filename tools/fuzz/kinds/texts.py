@@ -63,7 +63,7 @@ class Texts(Kind):
 
 def use(graph: Any) -> None:
     """What is asked of every graph."""
-    from rlx.ir import opview
+    from rlx.ir.op import opview
 
     assert isinstance(repr(graph), str)
     assert graph.symbols is not None

@@ -16,9 +16,9 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import Check, integer, listed, name
 from rlx.backends.protocol import Compiled, DeviceInfo
-from rlx.ir.errors import CompileError, Error
 from rlx.lower.c.files import files_of
 from rlx.lower.c.program import Program as Source
+from rlx.support.errors import CompileError, Error
 
 _LIBRARY = "library"
 _LARGEST = 1 << 40

@@ -17,10 +17,10 @@ import numpy as np
 
 from rlx.backends.c import toolchain
 from rlx.backends.c.host import SOURCE, harness
-from rlx.ir.errors import CompileError, ExecutionError
-from rlx.ir.packages import required
 from rlx.lower.c.files import files_of
 from rlx.lower.c.program import Program as Source
+from rlx.support.errors import CompileError, ExecutionError
+from rlx.support.packages import required
 
 # What Clang and Unicorn call the cores; m0 has no DSP extension, so that it runs what is written for all other processors.
 _CORES = {

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.artifact import Artifact
-from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, is_abandoned, make_lock
 from rlx.lower.c.program import Program as Source
 from rlx.lower.c.writer import Writer
+from rlx.support.errors import ExecutionError
+from rlx.support.locks import holding, is_abandoned, make_lock
 
 SOURCE = "host.c"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rlx.backends.c.targets import CORES, Target
-from rlx.ir.markdown import markdown, table
 from rlx.lower.c.files import HEADER, described
 from rlx.lower.c.program import Program
 from rlx.lower.c.values import stored_type
+from rlx.support.markdown import markdown, table
 
 README = "README.md"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from rlx.dialect.dtypes import ROWS
-from rlx.ir.costs import Costs
-from rlx.ir.errors import CompileError
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
 
 CORTEXM, HOST = "cortexm", "c"
 # What `-mcpu` of GCC and Clang is for a core; the code is the same for all, and the preprocessor picks what a core has.

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from rlx.ir.errors import CompileError
+from rlx.support.errors import CompileError
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
 _SECONDS = 120.0

@@ -33,13 +33,13 @@ from rlx.backends.fpga.targets import (
 from rlx.backends.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
 from rlx.backends.protocol import Compiled, DeviceInfo
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import CompileError, Error, ExecutionError
-from rlx.ir.evaluate import collect_arguments, evaluate_function
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Output
 from rlx.lower.fpga.design import Design, Network, port_bits
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.recognise import network_of
+from rlx.support.errors import CompileError, Error, ExecutionError
 
 _MOST_BYTES = 1 << 28
 _MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)

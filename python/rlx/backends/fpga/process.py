@@ -10,7 +10,7 @@ from pathlib import Path
 from rlx.backends.fpga import worker
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command, HandlerFailed, Reply, WorkerDied
-from rlx.ir.errors import CompileError
+from rlx.support.errors import CompileError
 
 _HINT = "pip install 'rlx[fpga]'"
 # Verilog that every tool takes; an option that CIRCT does not know would end its process.

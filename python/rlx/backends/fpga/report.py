@@ -7,10 +7,10 @@ import numpy as np
 from rlx.backends.fpga.estimate import cost_of, total
 from rlx.backends.fpga.parts import Part
 from rlx.backends.fpga.synthesis import Synthesis
-from rlx.ir.markdown import markdown, table
 from rlx.lower.fpga.design import Design, port_bits
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.orders import row_major, usual
+from rlx.support.markdown import markdown, table
 
 _REPORT, _TOOLS = "## Report", "## Tools"
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from rlx.backends.fpga.estimate import Cost, cost_of, total
 from rlx.backends.fpga.parts import Part
-from rlx.ir.errors import CompileError
 from rlx.lower.fpga.design import Network, with_queues
 from rlx.lower.fpga.layer import Layer
 from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.window import Window, divisors
+from rlx.support.errors import CompileError
 
 _MOST_LANES, _MOST_PARALLEL = 16, 16
 # The bits of a factor that a product in several cycles takes in each: fewer are smaller and slower.

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.fpga.drive import Port, driver
-from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.packages import required
+from rlx.support.errors import ExecutionError
+from rlx.support.locks import holding, make_lock
+from rlx.support.packages import required
 
 # Attributes and flags of LLVM versions after the one that llvmlite has.
 _NEWER = re.compile(

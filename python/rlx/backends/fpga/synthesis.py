@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx.backends.fpga.parts import Part
-from rlx.ir.errors import CompileError, Error
+from rlx.support.errors import CompileError, Error
 
 _HINT = "pip install 'rlx[fpga-synthesis]'"
 _TIMEOUT_S = 1200

@@ -10,7 +10,7 @@ from typing import Any
 
 from rlx.backends.fpga.flags import CHOICES, COUNTS, FLAGS, PART_NAMES, PRESET_NAMES, REPORT
 from rlx.dialect.dtypes import ROWS
-from rlx.ir.errors import CompileError
+from rlx.support.errors import CompileError
 
 FILES, SIMULATOR = "fpga", "fpga-sim"
 _MOST_AT_ONCE = 64

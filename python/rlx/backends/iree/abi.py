@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx.ir.dtype import DTYPES
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.errors import ExecutionError
+from rlx.support.errors import ExecutionError
 
 Access = Literal["copy", "borrow", "donate"]
 

@@ -22,10 +22,10 @@ from rlx.backends.iree.program import DESCRIPTION_KEY, description, info_fields
 from rlx.backends.iree.targets import Target, target, target_names
 from rlx.backends.protocol import Compiled, Measurement
 from rlx.backends.signature import Signature
-from rlx.ir import opview
-from rlx.ir.dim import estimate
-from rlx.ir.graph import Graph
-from rlx.ir.signature import bodies
+from rlx.ir.dims.dim import estimate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.signature import bodies
 
 
 def estimated_flops(module: Any) -> int:

@@ -15,8 +15,8 @@ from rlx.backends.iree.process import compiler_command, compiler_library, defaul
 from rlx.backends.iree.targets import Target
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import HandlerFailed, WorkerDied
-from rlx.ir.errors import CompileError, Error
-from rlx.ir.printable import printable
+from rlx.support.errors import CompileError, Error
+from rlx.support.printable import printable
 
 DEFAULT_TIMEOUT_S = 600.0
 _LONGEST_DIAGNOSTIC = 600

@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from rlx.backends.fields import listed, name, record, text
-from rlx.ir.errors import ExecutionError
+from rlx.support.errors import ExecutionError
 
 
 def _table(words: str) -> dict[str, str]:

@@ -10,9 +10,9 @@ from rlx.backends.host import usable_cpus
 from rlx.backends.iree.cpu import host_level, machine
 from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.backends.protocol import DeviceInfo
-from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.packages import required
+from rlx.support.errors import ExecutionError
+from rlx.support.locks import holding, make_lock
+from rlx.support.packages import required
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 

@@ -21,9 +21,9 @@ from rlx.backends.iree import transfer
 from rlx.backends.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.backends.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
 from rlx.backends.iree.names import PARAMETER_SCOPE
-from rlx.ir.errors import ExecutionError
-from rlx.ir.locks import holding, is_abandoned, make_lock
 from rlx.ir.packing import packed
+from rlx.support.errors import ExecutionError
+from rlx.support.locks import holding, is_abandoned, make_lock
 
 # The exceptions that IREE's bindings raise.
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)

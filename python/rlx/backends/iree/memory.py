@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.locks import holding, make_lock
+from rlx.support.locks import holding, make_lock
 
 # Compiled code loads vectors with aligned instructions: memory at any other address would cause a
 # segmentation fault.

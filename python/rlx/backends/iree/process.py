@@ -11,7 +11,7 @@ from rlx.backends.iree import worker
 from rlx.backends.worker.folder import is_harmless
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command
-from rlx.ir.errors import CompileError, Error
+from rlx.support.errors import CompileError, Error
 
 _LIBRARIES = {"darwin": "libIREECompiler.dylib", "win32": "IREECompiler.dll"}
 _LINKER_VARIABLE = "IREE_LLVM_EMBEDDED_LINKER_PATH"

@@ -35,8 +35,8 @@ from rlx.backends.iree.program import choose_driver
 from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.packing import packed
+from rlx.support.errors import Error, ExecutionError
 
 _REGION = "flow.dispatch.workgroups"
 _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+\"|[^\s({[]+)")

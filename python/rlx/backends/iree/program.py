@@ -21,9 +21,9 @@ from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.names import state_getter, state_setter
 from rlx.backends.iree.targets import Target, device_names, target
 from rlx.backends.signature import Signature
-from rlx.ir.errors import ExecutionError
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
+from rlx.support.errors import ExecutionError
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000

@@ -30,9 +30,9 @@ from rlx.backends.iree.architectures import (
     VULKAN_ARCHS,
 )
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
-from rlx.ir.costs import Costs
 from rlx.ir.dtype import DTYPES
-from rlx.ir.errors import CompileError
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
 
 _COMMON = (
     "--iree-input-demote-f64-to-f32=false",

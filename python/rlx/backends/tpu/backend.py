@@ -14,8 +14,8 @@ from rlx.backends.protocol import Compiled
 from rlx.backends.tpu import process
 from rlx.backends.tpu.targets import CHIPS, Chip, Target, device_names, target, target_names
 from rlx.backends.xla import backend as xla
-from rlx.ir.errors import CompileError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
+from rlx.support.errors import CompileError
 
 _MOST = 1 << 62
 _SIZES = ("arguments", "outputs", "temporary", "code")

@@ -12,7 +12,7 @@ from typing import Any
 from rlx.backends.tpu import worker
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command, HandlerFailed, WorkerDied
-from rlx.ir.errors import CompileError
+from rlx.support.errors import CompileError
 
 _HINT = "pip install 'rlx[tpu]', for Linux on x86-64"
 _LONGEST = 1_200

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rlx.ir.costs import Costs
 from rlx.ir.dtype import DTYPES, f64
-from rlx.ir.errors import CompileError
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
 
 NAME = "tpu"
 

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from rlx.ir.errors import Error
-from rlx.ir.files import lock
+from rlx.support.errors import Error
+from rlx.support.files import lock
 
 _PREFIX = "rlx-worker-"
 _HARMLESS = re.compile(r"[A-Za-z0-9/._+-]+")

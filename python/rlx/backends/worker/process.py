@@ -17,7 +17,7 @@ from typing import Any
 
 from rlx.backends.worker import serve
 from rlx.backends.worker.folder import make_folder, open_stderr
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 _STDERR_TAIL = 2000
 _POSIX = os.name == "posix"

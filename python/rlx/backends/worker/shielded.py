@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 T = TypeVar("T")
 

@@ -26,17 +26,17 @@ from rlx.backends.xla.client import Executable
 from rlx.backends.xla.options import option, with_threads
 from rlx.backends.xla.portable import VERSION, to_portable, version_for
 from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
-from rlx.ir.errors import Error, ExecutionError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols
-from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import bodies, prepares, set_mesh
-from rlx.ir.text import parse_module
+from rlx.ir.op.signature import bodies, prepares, set_mesh
+from rlx.ir.text.modules import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.lower.stablehlo.sharding import Form
 from rlx.passes import run
 from rlx.passes.simplification.kernel_layout import KernelLayout
 from rlx.passes.simplification.outline_weights import OutlineWeights
+from rlx.support.errors import Error, ExecutionError
+from rlx.support.locks import holding, make_lock
 
 # The number of sets of sizes for which a compiled program is kept.
 _KEPT_SIZES = 32

@@ -14,9 +14,9 @@ import numpy as np
 from rlx.backends.xla import soundness
 from rlx.backends.xla.defects import WORKAROUNDS
 from rlx.backends.xla.options import Options
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import CompileError, Error, ExecutionError
-from rlx.ir.locks import holding, make_lock
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import CompileError, Error, ExecutionError
+from rlx.support.locks import holding, make_lock
 
 # Results are those of the program's arithmetic: operations are not reordered, values of f16 and bf16 are not kept in higher
 # precision, and min and max of a NaN are NaN.

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from rlx.backends.fields import Check, boolean, integer, one_of, refused, row, text
-from rlx.ir.errors import CompileError, Error
+from rlx.support.errors import CompileError, Error
 
 # By name.
 Options = tuple[tuple[str, bool | int | str], ...]

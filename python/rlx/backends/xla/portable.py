@@ -8,9 +8,9 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.xla.flags import STABLEHLO_VERSION
 from rlx.dialect.dtypes import ROWS
-from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.ir.location import describe
-from rlx.ir.text import verify_module
+from rlx.ir.text.modules import verify_module
+from rlx.support.errors import CompileError, UnsupportedError
 
 # The version that added the newest op that the lowering emits (tan): readers of this and later versions accept artifacts.
 VERSION = "1.4.0"

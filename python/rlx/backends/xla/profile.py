@@ -19,9 +19,9 @@ from rlx.backends.xla import client
 from rlx.backends.xla.backend import laid_out, outlined, portable
 from rlx.backends.xla.options import with_threads
 from rlx.backends.xla.targets import Target, device_names
-from rlx.ir.errors import ExecutionError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import bind_symbols
+from rlx.support.errors import ExecutionError
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(?P<name>\S+) = .*$", re.MULTILINE)

@@ -18,7 +18,7 @@ from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command, HandlerFailed, WorkerDied
 from rlx.backends.xla import soundness_worker
 from rlx.backends.xla.defects import DEFECTS, Defect
-from rlx.ir.errors import Error, ExecutionError
+from rlx.support.errors import Error, ExecutionError
 
 _TIMEOUT_S = 60.0
 _pool = WorkerPool(1)

@@ -15,7 +15,7 @@ def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], byt
     numpy: Any = importlib.import_module("numpy")
     client: Any = importlib.import_module("rlx.backends.xla.client")
     defects: Any = importlib.import_module("rlx.backends.xla.defects")
-    errors: Any = importlib.import_module("rlx.ir.errors")
+    errors: Any = importlib.import_module("rlx.support.errors")
     by_name = {defect.name: defect for defect in defects.DEFECTS}
     client.jax()
 

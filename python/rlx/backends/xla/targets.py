@@ -9,8 +9,8 @@ from functools import cache
 from rlx.backends.flags import check_own
 from rlx.backends.xla.flags import STABLEHLO_VERSION
 from rlx.backends.xla.options import Options, from_flag
-from rlx.ir.costs import Costs
-from rlx.ir.errors import CompileError
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
 
 # Those that make no program slower: docs/performance.md. Weights are arguments here: joined, they are copied in every call.
 _FUSIONS = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.table import is_one_number
-from rlx.ir.bytecode import LEAST
+from rlx.ir.text.bytecode import LEAST
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from rlx.importers.jax.closed_over import Opened, opened
 from rlx.importers.jax.kept import Kept, module_of, platforms, tracing
 from rlx.importers.stablehlo.function import from_module, usable_names
 from rlx.importers.table import LARGEST_LITERAL, importer
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_integer
-from rlx.ir.packages import required
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.guards import is_integer
+from rlx.support.packages import required
 
 
 @answered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.ir.packages import required
+from rlx.support.packages import required
 
 # Of pairs of terms of the continued fraction. It takes some sqrt(max(a, b)), and so few are enough for shapes of thousands.
 _PAIRS = 100

@@ -24,13 +24,13 @@ from rlx.importers.jax.primitives import OF_COMPLEX, accepts, primitives
 from rlx.importers.stablehlo.choices import is_inert
 from rlx.importers.stablehlo.function import CALL, inlined
 from rlx.importers.stablehlo.large import Constants, of_artifact
-from rlx.ir.builder import Tensor
-from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
-from rlx.ir.packages import required
-from rlx.ir.traces import place_of
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.packages import required
+from rlx.support.traces import place_of
 
 _BETA, _POLYGAMMA = "regularized_incomplete_beta", "polygamma"
 # Primitives whose derivatives JAX has in closed form, beside the factorisations.

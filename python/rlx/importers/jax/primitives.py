@@ -8,8 +8,8 @@ from typing import Any
 from rlx.importers.closed_forms import integer_power
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.table import Table
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # The rules take the graph, tensors, and by keyword the parameters of the primitive that they need.
 primitives = Table("JAX")

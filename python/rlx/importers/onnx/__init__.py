@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.importers.onnx.model import from_bytes, from_onnx
 from rlx.importers.onnx.rules import imports
-from rlx.ir.submodules import import_all
+from rlx.support.submodules import import_all
 
 import_all(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from rlx.importers.onnx.rules import extent, imports, static_dims
 from rlx.importers.onnx.sizes import sign
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _heads(g: Any, x: Tensor, count: int | None) -> Tensor:

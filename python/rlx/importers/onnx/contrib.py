@@ -8,8 +8,8 @@ from typing import Any
 from rlx.importers.onnx.elementwise import leaky_relu
 from rlx.importers.onnx.network import Window, convolution, gemm, layer_normalization, rms_normalization
 from rlx.importers.onnx.rules import imports
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:

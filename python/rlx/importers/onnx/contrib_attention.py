@@ -8,10 +8,10 @@ from typing import Any
 from rlx.importers.onnx.attention import rotary_embedding
 from rlx.importers.onnx.rules import Static, Unknown, extent, imports, static_dims
 from rlx.importers.onnx.shape import tensor_scatter
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _split_heads(g: Any, x: Tensor, heads: int) -> Tensor:

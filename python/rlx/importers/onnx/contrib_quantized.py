@@ -11,8 +11,8 @@ from rlx.importers.onnx.network import spatial_axes
 from rlx.importers.onnx.pools import average_pool
 from rlx.importers.onnx.quantized import centred, dequantize_linear, dynamic_quantize_linear, for_axis, quantize_linear
 from rlx.importers.onnx.rules import described, imports, keywords_of, static_dims
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _pair(name: str, combine: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from rlx.importers.onnx.contrib_quantized import dynamic_quantize_matmul
 from rlx.importers.onnx.recurrent import Cell, run_lstm
 from rlx.importers.onnx.rules import imports
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 
 class _QuantizedCell(Cell):

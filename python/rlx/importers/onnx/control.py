@@ -18,9 +18,9 @@ from rlx.importers.onnx.rules import (
     structural,
 )
 from rlx.importers.onnx.scope import Scope, Value
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, DimExpr
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims.dim import Dim, DimExpr
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # The most steps of a loop that is repeated in place; a scan takes the same time to compile for any number.
 _REPEATED = 32

@@ -8,9 +8,9 @@ import numpy as np
 
 from rlx.importers.onnx.powers_of_two import power_of_two
 from rlx.importers.onnx.rules import Static, elements, imports
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import dtype, f8e8m0fnu
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # ONNX's name: that of the method of a graph.
 _SAME = {

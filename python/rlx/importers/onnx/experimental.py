@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.rules import imports
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 @imports("Affine")

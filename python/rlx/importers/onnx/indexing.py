@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.rules import Static, elements, extent, imports, static_dims
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
 
 _REDUCTION = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from rlx.importers.onnx.reading import Model
 from rlx.importers.onnx.scope import Scope, Value
-from rlx.ir import dim
 from rlx.ir.arrays import as_numbers, is_written
-from rlx.ir.dim import Dim, DimExpr
-from rlx.ir.dim_text import CALLS
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim, DimExpr
+from rlx.ir.dims.text import CALLS
 from rlx.ir.dtype import dtype as rlx_dtype
-from rlx.ir.errors import Error, ParseError, ShapeError, UnsupportedError
 from rlx.ir.given import given_array
+from rlx.support.errors import Error, ParseError, ShapeError, UnsupportedError
 
 
 class OpenSizes:

@@ -15,8 +15,8 @@ from rlx.importers.onnx.rules import (
     needed,
     static_dims,
 )
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _MOST_SKIPPED = 1000
 

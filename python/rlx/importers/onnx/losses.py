@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.onnx.rules import imports, static_dims
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 
 def _reduced(

@@ -8,8 +8,8 @@ import numpy as np
 
 from rlx.importers.onnx.ml_scores import regressed, rows_of
 from rlx.importers.onnx.rules import bounded, imports, static_dims
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
 _MOST_KEYS = 4096  # that values are compared with, one by one

@@ -12,8 +12,8 @@ import numpy as np
 from rlx.importers.onnx.ml_scores import KINDS, labels_of, regressed, rows_of, transformed, two_columns
 from rlx.importers.onnx.rules import all_within, bounded, described, imports, keywords_of
 from rlx.importers.table import constant as literal_or_weight
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
 _MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")

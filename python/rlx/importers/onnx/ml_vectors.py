@@ -10,8 +10,8 @@ import numpy as np
 from rlx.importers.onnx.ml_scores import kernel, labels_of, rows_of, transformed, two_columns
 from rlx.importers.onnx.rules import bounded, imports
 from rlx.importers.table import constant as literal_or_weight
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
 _MOST_CLASSES = 64  # of classifiers that compare each pair

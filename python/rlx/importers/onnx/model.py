@@ -12,13 +12,13 @@ from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import imports, structures
 from rlx.importers.onnx.scope import Scope, Value
 from rlx.importers.table import importer
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.files import file_name
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
-from rlx.ir.packages import required
-from rlx.ir.short import shown
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error, ParseError, UnsupportedError
+from rlx.support.files import file_name
+from rlx.support.packages import required
+from rlx.support.short import shown
 from rlx.weights.mapped import content_of_file
 
 _WHAT = "rlx.from_onnx"

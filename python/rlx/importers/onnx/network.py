@@ -13,11 +13,11 @@ from rlx.importers.onnx.rules import (
     keywords_of,
     static_dims,
 )
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.lift import cast
+from rlx.support.errors import UnsupportedError
 
 _MOST_CHANNELS = 4096  # that LRN sums one by one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.errors import UnsupportedError
+from rlx.support.errors import UnsupportedError
 
 NEWEST = 6
 # Notes to a runtime, and modes in which a model was exported: none changes what a model that is used gives.

@@ -9,9 +9,9 @@ import numpy as np
 
 from rlx.importers.onnx.network import padded, padding_of, spatial_axes
 from rlx.importers.onnx.rules import Static, bounded, imports, integers, static_dims
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _windows(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import f8e8m0fnu, f64
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _MODES = ("up", "down", "nearest")
 _LAYOUT, _WIDE = f8e8m0fnu.float_format, f64.float_format

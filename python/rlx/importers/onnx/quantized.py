@@ -9,9 +9,9 @@ import numpy as np
 from rlx.importers.onnx.elementwise import cast
 from rlx.importers.onnx.network import Window, convolution
 from rlx.importers.onnx.rules import imports
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, dtype, f32, f64, u8
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _WITH_PRECISION = 23  # the first version whose text says in which type is divided
 

@@ -12,10 +12,10 @@ import numpy as np
 from rlx.dialect.dtypes import listed
 from rlx.importers.onnx.order import names_read
 from rlx.importers.table import MOST_OPS
-from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import BY_NUMPY_NAME, DTYPES
-from rlx.ir.errors import Error, ParseError, UnsupportedError
 from rlx.ir.packing import unpacked
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.encoding import Plain
 from rlx.weights.mapped import check_regular, content_of, part
 from rlx.weights.weight import Weight

@@ -10,8 +10,8 @@ from rlx.importers.onnx.rules import (
     imports,
     static_dims,
 )
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # Each by the graph, a tensor, alpha and beta (ONNX's defaults in `_DEFAULTS`).
 _ACTIVATIONS: dict[str, Callable[..., Tensor]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.onnx.rules import Static, dims, elements, extent, imports, integers, once, static_dims
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
+from rlx.ir.dims import dim
+from rlx.ir.graph.builder import Tensor
 
 _REDUCTIONS: dict[str, Any] = {
     "ReduceSum": lambda g, x, a, k: g.sum(x, a, k),

@@ -9,10 +9,10 @@ import numpy as np
 
 from rlx.importers.onnx.resize_open import along_open, scaled
 from rlx.importers.onnx.rules import Static, bounded, dims, elements, imports, static_dims
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError, UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import ShapeError, UnsupportedError
 
 # From this many elements for one result on, a product with a matrix instead of a sum of gathers.
 _MANY = 8

@@ -6,10 +6,10 @@ from fractions import Fraction
 from typing import Any
 
 from rlx.importers.onnx.rules import extent
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # The largest denominator of a scale by which an open size can be multiplied.
 _DENOMINATOR = 1024

@@ -19,9 +19,9 @@ import numpy as np
 
 from rlx.importers.onnx.sizes import Sizes
 from rlx.importers.table import Table
-from rlx.ir.dim import Dim, DimExpr
-from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ops.lift import size_of
+from rlx.support.errors import Error, UnsupportedError
 
 imports = Table("ONNX")
 structures: dict[str, Callable[..., Any]] = {}

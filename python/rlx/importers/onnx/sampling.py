@@ -14,8 +14,8 @@ from rlx.importers.onnx.rules import (
     imports,
     integers,
 )
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _MODES = {"linear": "bilinear", "cubic": "bicubic"}
 

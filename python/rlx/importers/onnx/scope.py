@@ -20,15 +20,15 @@ from rlx.importers.onnx.reading import UNVERIFIED, Model
 from rlx.importers.onnx.rules import MOST_KNOWN, STATIC_OPERANDS, Unknown, imports, structures
 from rlx.importers.onnx.sizes import Sizes, compute, quick
 from rlx.importers.table import LARGEST_LITERAL
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import family
-from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import location_at
 from rlx.ops.lift import size_of
+from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.weight import Weight
 
 # Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.

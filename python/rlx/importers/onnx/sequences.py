@@ -12,7 +12,7 @@ from rlx.importers.onnx.rules import (
     structural,
 )
 from rlx.importers.onnx.scope import Scope, Value
-from rlx.ir.errors import UnsupportedError
+from rlx.support.errors import UnsupportedError
 
 _WHAT = "an operand of a sequence's op"
 _MOST_PARTS = 10_000

@@ -22,10 +22,10 @@ from rlx.importers.onnx.rules import (
 )
 from rlx.importers.onnx.sizes import Sizes, is_negative, sign
 from rlx.importers.table import constant as literal_or_weight
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, DimExpr
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim, DimExpr
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
 # Where exporters write that a slice goes to the end.

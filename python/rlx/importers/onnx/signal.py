@@ -14,8 +14,8 @@ from rlx.importers.onnx.rules import (
     needed,
     static_dims,
 )
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _complex(g: Any, x: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import dim
-from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dims import dim
+from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dtype import family
 
 # Which operands of an op hold what it moves; None for all.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.onnx.rules import imports
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 _DOMAIN = "ai.onnx.preview.training"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlx.importers.stablehlo.function import from_module, from_stablehlo, is_stablehlo, parsed
 from rlx.importers.stablehlo.large import of_content
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.submodules import import_all
+from rlx.support.submodules import import_all
 
 import_all(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 # I1(x)·exp(-x) is a series in x up to this number, and above it a series in 1/x over the root of x.
 _NEAR = 8.0

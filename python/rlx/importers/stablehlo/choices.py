@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 
 _MOST_OPS = 256

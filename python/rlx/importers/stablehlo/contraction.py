@@ -6,8 +6,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import i32
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 

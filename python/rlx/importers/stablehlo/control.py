@@ -8,8 +8,8 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending, scalar_of
-from rlx.ir.attributes import elements_from_mlir
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op.attributes import elements_from_mlir
 
 # The comparisons of a counter that goes up, and what the last number of steps is off by.
 _UPWARDS = {"LT": 0, "LE": 1}

@@ -11,7 +11,7 @@ from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import edges, padded
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 

@@ -18,7 +18,7 @@ from rlx.importers.stablehlo.spelled import (
     operand_of_sigmoid,
     operands_of_logaddexp,
 )
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 

@@ -20,14 +20,14 @@ from rlx.importers.stablehlo.spelled import by_name
 from rlx.importers.stablehlo.types import shape_held
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.importers.table import LARGEST_LITERAL, MOST_OPS, importer
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe, name_of
-from rlx.ir.short import shown
-from rlx.ir.signature import find_function, functions, is_public
-from rlx.ir.text import parse_module
+from rlx.ir.op.calls import answered
+from rlx.ir.op.signature import find_function, functions, is_public
+from rlx.ir.text.modules import parse_module
+from rlx.support.errors import Error, ParseError, UnsupportedError
+from rlx.support.short import shown
 from rlx.weights.weight import Weight
 
 _PREFIX = "stablehlo."
@@ -64,7 +64,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
         than 1024 elements are parameters, whose values are in `weights`. Ops have the locations that the module gives them.
 
     Raises:
-        ParseError: It is no module, or beyond a limit of `rlx.ir.limits`.
+        ParseError: It is no module, or beyond a limit of `rlx.ir.text.limits`.
         UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
             that is not imported.
         Error: The file cannot be read, a size is dynamic, a dtype is not one of RLX, or functions call themselves.

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.importers.stablehlo.types import is_quantised, quantised
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
 # Ops of regions, which compute themselves in the types that they name.

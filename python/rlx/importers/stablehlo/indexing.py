@@ -9,10 +9,10 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.stablehlo.reduce import joining_kind
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
-from rlx.ir.dim_expr import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims.expr import Dim
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
+from rlx.support.errors import UnsupportedError
 
 # By the op that joins an update to what is at its place; that one alone takes its place.
 _REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "second": "set"}

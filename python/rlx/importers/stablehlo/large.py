@@ -1,8 +1,8 @@
 """Large constants, which are kept beside the module: what is read of a file is the module without them.
 
 MLIR holds each constant several times, and text has two characters for a byte. So constants leave the file before MLIR reads
-it: of text those that are written in hexadecimal, of bytecode all (`rlx.ir.bytecode`). Those of a file on the disk stay there
-until they are used, unless they are text.
+it: of text those that are written in hexadecimal, of bytecode all (`rlx.ir.text.bytecode`). Those of a file on the disk stay
+there until they are used, unless they are text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.stablehlo.shardy import without_shardings
 from rlx.importers.stablehlo.types import elements_held, of_stored, one_of
-from rlx.ir.bytecode import LEAST, without_constants
-from rlx.ir.errors import Error, ParseError
-from rlx.ir.files import LARGEST
-from rlx.ir.isolated import bytecode_text, is_bytecode
-from rlx.ir.text import decoded, is_path
+from rlx.ir.text.bytecode import LEAST, without_constants
+from rlx.ir.text.isolated import bytecode_text, is_bytecode
+from rlx.ir.text.modules import decoded, is_path
+from rlx.support.errors import Error, ParseError
+from rlx.support.files import LARGEST
 from rlx.weights.encoding import Plain
 from rlx.weights.mapped import content_of_file
 from rlx.weights.weight import Weight

@@ -9,9 +9,9 @@ import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import constant as literal_or_weight
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
+from rlx.support.errors import UnsupportedError
 from rlx.weights.weight import Weight
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, dtype
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 

@@ -10,8 +10,8 @@ import numpy as np
 from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import defining_op, direction_of, ending
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # How many elements are compared each with each other one.
 _MOST_PAIRS = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 
 @imports("uniform_quantize", "uniform_dequantize")

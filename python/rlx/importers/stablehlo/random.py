@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.random import philox
+from rlx.support.errors import UnsupportedError
 
 _WORD = 32
 # ThreeFry2x32 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): rotations and the parity of a key.

@@ -12,8 +12,8 @@ from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.types import is_quantised
 from rlx.importers.stablehlo.values import ending, scalar_of
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
 Tensors = Sequence[Tensor]

@@ -9,9 +9,9 @@ import numpy as np
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import known_integers
 from rlx.importers.stablehlo.windows import padded
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
+from rlx.support.errors import UnsupportedError
 
 
 @imports("reshape", "dynamic_reshape")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from rlx.ir.errors import UnsupportedError
+from rlx.support.errors import UnsupportedError
 
 _STRING = r'"[^"\n]*"'
 _FLAT = rf"<(?:[^<>\"\n]|{_STRING})*>"

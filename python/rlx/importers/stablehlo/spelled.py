@@ -9,8 +9,8 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.closed_forms import relu6
 from rlx.importers.stablehlo.choices import dominators, is_absolute, is_inert, number_of
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op import opview
 
 _LARGEST_POWER = 64
 

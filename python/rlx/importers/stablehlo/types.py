@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.attributes import elements_from_mlir
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
-from rlx.ir.errors import Error
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.location import describe
+from rlx.ir.op.attributes import elements_from_mlir
 from rlx.ir.shape import Shape, shape_of_type
+from rlx.support.errors import Error
 
 _QUANTISED = re.compile(
     r"!quant\.uniform<(?P<storage>[iu]+\d+)(?:<(?P<least>-?\d+):(?P<most>-?\d+)>)?:(?P<expressed>\w+)(?::(?P<axis>\d+))?, "

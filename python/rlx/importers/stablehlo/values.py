@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op import opview
+from rlx.support.errors import UnsupportedError
 
 
 def known(tensor: Tensor | None) -> np.ndarray | None:

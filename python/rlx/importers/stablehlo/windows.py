@@ -12,7 +12,7 @@ from rlx.importers.stablehlo.indexing import joined_at
 from rlx.importers.stablehlo.reduce import METHODS, Join, Tensors, is_neutral, joining, joining_kind
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.values import scalar_of
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
 

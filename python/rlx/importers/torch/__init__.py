@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.importers.torch.model import from_torch
 from rlx.importers.torch.rules import imports
-from rlx.ir.submodules import import_all
+from rlx.support.submodules import import_all
 
 import_all(__name__)
 

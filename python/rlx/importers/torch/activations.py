@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensors, aten, axis_of
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 @aten("gelu")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, aten, axis_of
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _NORMS = ("backward", "ortho", "forward")  # by PyTorch's numbers, of a forward transform
 _INVERSE_NORMS = ("forward", "ortho", "backward")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import imports
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _in_region(body: Any, values: Sequence[Any]) -> Any:

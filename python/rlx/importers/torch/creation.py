@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, known
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import DimExpr
+from rlx.ir.dims.dim import DimExpr
 from rlx.ir.dtype import i64
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _LARGEST = 1 << 24  # elements of a table that is written down
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rlx.importers import closed_forms
 from rlx.importers.torch.rules import Operand, Results, as_tensor, as_tensors, aten, common_dtype
-from rlx.ir.builder import Tensor
 from rlx.ir.dtype import bool_ as BOOL
+from rlx.ir.graph.builder import Tensor
 
 # One tensor, computed in the dtype of the result: PyTorch takes integers to floats where the function is one of floats.
 _UNARY = {

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from rlx.importers.torch.rules import Results, aten, static_size
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.lift import broadcast
+from rlx.support.errors import UnsupportedError
 
 
 def _all_well(g: Any, results: Results) -> list[Tensor]:

@@ -11,12 +11,12 @@ from typing import Any
 from rlx import mlir
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes
-from rlx.ir import dim
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
+from rlx.ir.dims import dim
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import location_at
 from rlx.ir.shape import Shape
+from rlx.support.errors import Error, UnsupportedError
 
 # Arguments that say where and how a result is stored, not what it is.
 _IRRELEVANT = ("layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy")

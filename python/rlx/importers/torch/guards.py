@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlx.importers.torch.sizes import LARGEST_SIZE, Sizes, bound_of
-from rlx.ir.bounds import Bound, Bounds
-from rlx.ir.dim import Dim, DimExpr, parse
-from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.dims.bounds import Bound, Bounds
+from rlx.ir.dims.dim import Dim, DimExpr, parse
+from rlx.support.errors import Error, UnsupportedError
 
 # Every size from the least one on is tried up to so many, and so many larger ones, of several symbols so many draws.
 _SMALL, _LARGE, _DRAWS = 40, (64, 100, 255, 1000), 200

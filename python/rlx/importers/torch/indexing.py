@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.torch.rules import Operand, Results, as_tensor, aten, axis_of, known, static_size
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import DType, bool_, i64, u8
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import elements_norm
+from rlx.support.errors import UnsupportedError
 
 # By PyTorch's names of reductions.
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.importers.torch.rules import aten, known
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
 
 _REDUCTIONS = ("none", "mean", "sum")  # by PyTorch's numbers
 

@@ -16,15 +16,15 @@ from rlx.importers.torch.guards import guards_of
 from rlx.importers.torch.rules import imports
 from rlx.importers.torch.sizes import Sizes, named_symbols
 from rlx.importers.torch.weights import array_of, identity
-from rlx.ir.bounds import Bounds
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.dim import DimExpr
-from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Graph
+from rlx.ir.dims.bounds import Bounds
+from rlx.ir.dims.dim import DimExpr
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
-from rlx.ir.packages import required
-from rlx.ir.traces import place_of
+from rlx.ir.op.calls import answered
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.packages import required
+from rlx.support.traces import place_of
 
 _WHAT = "rlx.from_torch"
 # They change running statistics without saying so in their schema.

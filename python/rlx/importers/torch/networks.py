@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, aten, each
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, product
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims.dim import Dim, product
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.norm import widened
+from rlx.support.errors import UnsupportedError
 
 
 @aten("convolution", "_convolution")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, aten, each, static_size
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, imports
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 
 def _product(g: Any, x: Tensor, y: Tensor) -> Tensor:

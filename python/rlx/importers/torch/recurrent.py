@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import aten
-from rlx.ir.builder import Tensor
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 # From x [B, S, I], the states [B, H], the weights of a layer, and whether it goes backwards: the sequence and the last states.
 Layer = Callable[[Any, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import Results, as_tensor, as_tensors, aten, axes_of, axis_of, known
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
 from rlx.ir.dtype import i32
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import elements_norm, root
+from rlx.support.errors import UnsupportedError
 
 Axes = int | Sequence[int] | None
 

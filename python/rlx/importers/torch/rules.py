@@ -19,12 +19,12 @@ import numpy as np
 
 from rlx.importers.table import Table
 from rlx.ir.arrays import torch_hint
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dtype import DType, bool_, c64, dtype, f32, i64
-from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph.builder import Tensor
 from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
+from rlx.support.errors import Error, UnsupportedError
 
 imports = Table("PyTorch")
 

@@ -18,10 +18,10 @@ from rlx.importers.torch.rules import (
     known,
     static_size,
 )
-from rlx.ir import dim as dims_
-from rlx.ir.builder import Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims import dim as dims_
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import UnsupportedError
 
 _LAST = 2**63 - 1  # what stands for the end of an axis
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rlx.importers.torch.rules import dtype_of
-from rlx.ir import dim
-from rlx.ir.bounds import Bound, Bounds
-from rlx.ir.dim import Dim
-from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.dims import dim
+from rlx.ir.dims.bounds import Bound, Bounds
+from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
+from rlx.support.errors import Error, UnsupportedError
 
 # From here on a bound is none.
 LARGEST_SIZE = 2**31

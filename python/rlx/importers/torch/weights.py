@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import elements_of_torch
-from rlx.ir.errors import Error
+from rlx.support.errors import Error
 
 
 def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rlx.ir.submodules import import_all
+from rlx.support.submodules import import_all
 
 import_all(__name__)

@@ -6,7 +6,6 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dtype import DType, f32, i32, i64, u32
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c import integers
 from rlx.lower.c.grouping import constant_of
@@ -24,6 +23,7 @@ from rlx.lower.c.values import (
     literal,
     scalar,
 )
+from rlx.support.errors import UnsupportedError
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _WORDS = {"add": "sum", "sub": "difference", "mul": "product"}

@@ -9,14 +9,14 @@ from typing import Any
 
 from rlx.ir.dtype import dtype
 from rlx.ir.interface import Argument, initial_value
-from rlx.ir.opview import label_of, place_of
-from rlx.ir.printable import printable
+from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.grouping import Group, constant_of, is_view
 from rlx.lower.c.helpers import HELPERS, ordered
 from rlx.lower.c.program import Function, Program
 from rlx.lower.c.values import literal, stored_type
 from rlx.lower.c.writer import Writer
+from rlx.support.printable import printable
 from rlx.version import __version__
 
 HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"

@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.graph import Graph
-from rlx.ir.opview import label_of, name_of
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.opview import label_of, name_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.rules import ELEMENTWISE, MOVES
 

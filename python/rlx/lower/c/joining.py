@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.kernel import Body, Kernel
 from rlx.lower.c.rules import loops

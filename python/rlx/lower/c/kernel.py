@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
 from rlx.ir.dtype import DType, i32
-from rlx.ir.opview import label_of, name_of
-from rlx.ir.rule_errors import calling
+from rlx.ir.op import opview
+from rlx.ir.op.opview import label_of, name_of
+from rlx.ir.op.rule_errors import calling
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.grouping import Group, constant_of
 from rlx.lower.c.rules import ELEMENTWISE, LOOKS_UP, RULES

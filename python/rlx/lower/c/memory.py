@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import shape_of
 from rlx.lower.c.grouping import Group
 from rlx.plan.liveness import Live, Step, Storage

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
 from rlx.ir.dtype import DType
-from rlx.ir.errors import UnsupportedError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
-from rlx.ir.opview import name_of
-from rlx.ir.printable import printable
+from rlx.ir.op import opview
+from rlx.ir.op.opview import name_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.grouping import Group, constant_of, groups_of, is_view
 from rlx.lower.c.helpers import HELPERS
@@ -28,6 +26,8 @@ from rlx.lower.c.rules import SCRATCH, TABLE
 from rlx.lower.c.tables import Table, record_table, table_of
 from rlx.lower.c.values import stored_type
 from rlx.lower.names import Names
+from rlx.support.errors import UnsupportedError
+from rlx.support.printable import printable
 
 # Places in arrays are `int32_t`.
 _MOST_ELEMENTS = 2**31 - 1

@@ -8,7 +8,6 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dtype import DType, f32, i32, u32
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.c.elementwise import within
 from rlx.lower.c.kernel import Body, Kernel
@@ -23,6 +22,7 @@ from rlx.lower.c.values import (
     scalar,
     stored_type,
 )
+from rlx.support.errors import UnsupportedError
 
 
 class Total:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx.ir.dtype import DType, f32, i32, i64, u32
-from rlx.ir.errors import UnsupportedError
+from rlx.support.errors import UnsupportedError
 
 # How elements lie in memory.
 STORED = {

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from rlx.ir.printable import printable
-from rlx.ir.short import cut
+from rlx.support.printable import printable
+from rlx.support.short import cut
 
 _WIDTH = 110
 _CONSTANT = re.compile(r"( *)const \w+ (\w+) = ")

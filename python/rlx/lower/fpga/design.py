@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DType
 from rlx.lower.fpga.hdl import Memory, Module, Value, index_bits
 from rlx.lower.fpga.layer import Layer, Stream
@@ -15,6 +14,7 @@ from rlx.lower.fpga.movement import Concat, Fifo, fork
 from rlx.lower.fpga.names import identifier, is_keyword
 from rlx.lower.fpga.state import State
 from rlx.lower.names import Names
+from rlx.support.cached_property import cached_property
 
 
 def port_bits(dtype: DType) -> int:

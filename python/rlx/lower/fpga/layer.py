@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DType
-from rlx.ir.printable import printable
 from rlx.lower.fpga.hdl import Module, Value, bits_for
+from rlx.support.cached_property import cached_property
+from rlx.support.printable import printable
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.ir.cached_property import cached_property
 from rlx.lower.fpga.hdl import Module, index_bits
 from rlx.lower.fpga.layer import Layer, Pipe, Stream
+from rlx.support.cached_property import cached_property
 
 
 def spaced(times: np.ndarray) -> np.ndarray:

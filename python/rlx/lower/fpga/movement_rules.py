@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import UnsupportedError
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.movement import Concat
 from rlx.lower.fpga.orders import channels_of, inverse, row_major
 from rlx.lower.fpga.reduction import PLACES, Reduce, rounds_of
 from rlx.lower.fpga.site import Operand, Site, rule, stream
+from rlx.support.errors import UnsupportedError
 
 # --- reductions ------------------------------------------------------------------------------------------------------
 

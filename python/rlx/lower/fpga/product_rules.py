@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from rlx.ir.dtype import DType, i32
-from rlx.ir.errors import UnsupportedError
 from rlx.lower.fpga.geometry import Geometry
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.orders import columns_of, row_major
@@ -16,6 +15,7 @@ from rlx.lower.fpga.product import Product, is_by_columns
 from rlx.lower.fpga.rules import fitted, with_offset
 from rlx.lower.fpga.site import Operand, Site, constant, rule, stream
 from rlx.lower.fpga.window import Window
+from rlx.support.errors import UnsupportedError
 
 
 @rule("q_matmul")

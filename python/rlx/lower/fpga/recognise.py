@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import opview, registry
-from rlx.ir.card import as_results
-from rlx.ir.errors import UnsupportedError
-from rlx.ir.graph import Graph
+from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
+from rlx.ir.op import opview, registry
+from rlx.ir.op.card import as_results
 from rlx.ir.shape import shape_of
 from rlx.lower.fpga import movement_rules, pointwise, product_rules, rules
 from rlx.lower.fpga.design import Network
@@ -20,6 +19,7 @@ from rlx.lower.fpga.layer import Layer, Stream, dtype_range
 from rlx.lower.fpga.orders import usual
 from rlx.lower.fpga.site import RULES, Operand, Site
 from rlx.lower.fpga.state import State
+from rlx.support.errors import UnsupportedError
 
 # Importing the rules registers them.
 _REGISTERED = (rules, product_rules, movement_rules)

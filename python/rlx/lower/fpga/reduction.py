@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.ir.cached_property import cached_property
 from rlx.ir.dtype import DType
 from rlx.lower.fpga.hdl import Module, Value, index_bits
 from rlx.lower.fpga.layer import Layer, Pipe, Stream, dtype_range
 from rlx.lower.fpga.movement import spaced
+from rlx.support.cached_property import cached_property
 
 KINDS = ("sum", "max", "min", "argmax", "argmin")
 PLACES = ("argmax", "argmin")

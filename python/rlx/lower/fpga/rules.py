@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType, dtype, i32
-from rlx.ir.errors import UnsupportedError
 from rlx.lower.fpga import pointwise
 from rlx.lower.fpga.geometry import Geometry
 from rlx.lower.fpga.layer import Stream, dtype_range
@@ -22,6 +21,7 @@ from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.site import Operand, Site, constant, rule, stream
 from rlx.lower.fpga.window import Window
 from rlx.passes.check_lir import INSTEAD
+from rlx.support.errors import UnsupportedError
 
 # --- convolutions, pools ----------------------------------------------------------------------------
 

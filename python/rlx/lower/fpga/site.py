@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 from rlx.lower.fpga.layer import Layer, Stream
 from rlx.lower.fpga.movement import Reorder
 from rlx.lower.fpga.orders import inverse, usual
 from rlx.lower.fpga.pointwise import Pointwise
+from rlx.support.errors import UnsupportedError
 
 Operand = Stream | np.ndarray
 Rule = Callable[..., Operand]

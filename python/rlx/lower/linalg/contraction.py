@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

@@ -8,7 +8,7 @@ from math import isqrt
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import storage_type
 from rlx.lower.linalg.loops import Loops, product_of, tensor_type, typed

@@ -27,7 +27,7 @@ from itertools import product as cartesian
 from math import prod
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.attributes import elements_to_mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f64
 from rlx.ir.dtype import i64 as i64_dtype
+from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.shape import Shape
 from rlx.lower.libm import complex_functions, functions, trigonometry
 from rlx.lower.libm.scalars import Scalars, signless, storage_type

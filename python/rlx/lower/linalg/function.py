@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rlx import mlir
-from rlx.ir import opview
 from rlx.ir.fitting import fitted
 from rlx.ir.interface import Argument
 from rlx.ir.location import describe
+from rlx.ir.op import opview
+from rlx.ir.op.signature import PREPARES, bodies, declare, prepares, read_arguments, read_outputs
 from rlx.ir.shape import not_addressable, shape_of
-from rlx.ir.signature import PREPARES, bodies, declare, prepares, read_arguments, read_outputs
 from rlx.lower.libm.scalars import signless
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.packing import PACKED, is_packed, packed, packed_type, unpacked

@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.card import as_results
-from rlx.ir.dim import Dim, DimExpr, linear
-from rlx.ir.dim_expr import Call
-from rlx.ir.errors import Error
+from rlx.ir.dims.dim import Dim, DimExpr, linear
+from rlx.ir.dims.expr import Call
+from rlx.ir.op.card import as_results
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import constant, storage_type
 from rlx.lower.linalg.rules import Lowered
+from rlx.support.errors import Error
 
 PARALLEL, REDUCTION = "parallel", "reduction"
 

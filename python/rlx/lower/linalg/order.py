@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim, maximum
+from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

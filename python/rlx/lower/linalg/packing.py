@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.interface import Argument
+from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.packing import packed as packed_array
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import constant as scalar

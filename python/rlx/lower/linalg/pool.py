@@ -23,7 +23,7 @@ from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

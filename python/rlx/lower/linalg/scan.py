@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx import mlir
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

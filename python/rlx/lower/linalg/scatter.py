@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim, minimum
+from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type

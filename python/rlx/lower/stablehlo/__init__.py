@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.ir.submodules import import_all
 from rlx.lower.stablehlo.function import lower_module
 from rlx.lower.stablehlo.rules import claimed_ops, lowers
+from rlx.support.submodules import import_all
 
 import_all(__name__)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dtype import DType, bool_, dtype, u64
+from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.shape import Shape, element_type
 from rlx.lower.stablehlo.rules import Lowered
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.dim import symbols as symbols_of
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.dims.dim import symbols as symbols_of
+from rlx.ir.op import opview
+from rlx.ir.op.signature import bodies, declared_updates, mesh_of, read_arguments
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, declared_updates, mesh_of, read_arguments
 from rlx.lower.stablehlo.emitter import Emitter, tensor_type
 from rlx.lower.stablehlo.rules import TABLE
 from rlx.lower.stablehlo.sharding import Form, Shardings
 from rlx.lower.table import empty_module
+from rlx.support.errors import UnsupportedError
 
 
 def lower_module(module: mlir.Module, form: Form | None = None) -> mlir.Module:

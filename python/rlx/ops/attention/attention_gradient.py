@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.cached_property import cached_property
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.attention.heads import (
     Heads,
     attention_weights,
@@ -22,6 +21,7 @@ from rlx.ops.attention.heads import (
     weights_slope,
 )
 from rlx.ops.lift import cast
+from rlx.support.cached_property import cached_property
 
 _BATCH = (0, 1)  # the axes of rows and of key heads, of every product
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.slopes import activation_derivative
 from rlx.ops.lift import broadcast, cast, same_dtype, size_of
 from rlx.ops.norm import widened
+from rlx.support.errors import ShapeError
 
 
 class Heads:

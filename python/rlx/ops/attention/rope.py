@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
+from rlx.support.errors import ShapeError
 
 
 class Rope(Card, op="rope"):

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from rlx.ir import registry
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import COMPLEXES, FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import registry
+from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention import Attention
@@ -35,6 +34,7 @@ from rlx.ops.norm import GroupNorm, LayerNorm, RmsNorm, widened
 from rlx.ops.quantization.fake_quant import FakeQuantize, FakeQuantizeLsq
 from rlx.ops.reduction.reduce import Cumsum
 from rlx.ops.shape.index import Gather
+from rlx.support.errors import ShapeError
 
 # --- reverse mode ---------------------------------------------------------------------------------------
 

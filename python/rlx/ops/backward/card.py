@@ -9,15 +9,15 @@ from functools import cache
 from typing import Any, ClassVar
 
 from rlx.dialect.spec import REQUIRED, OpSpec
-from rlx.ir import registry
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.cached_property import cached_property
-from rlx.ir.card import Card, Cost, Sample, as_results, moved_bytes
 from rlx.ir.dtype import f32
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import registry
+from rlx.ir.op.card import Card, Cost, Sample, as_results, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward.samples import samples_of
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error, ShapeError
 
 # The shape of an operand of the forward op, from those of the gradient's operands and its attributes.
 ShapeOf = Callable[[Mapping[str, Shape], Mapping[str, Any]], Shape]

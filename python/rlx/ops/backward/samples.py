@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlx.ir.card import Operand, Sample, as_results
-from rlx.ir.dim import dim, symbols
+from rlx.ir.dims.dim import dim, symbols
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import ShapeError
+from rlx.ir.op.card import Operand, Sample, as_results
 from rlx.ir.shape import Shape
+from rlx.support.errors import ShapeError
 
 if TYPE_CHECKING:
     from rlx.ops.backward.card import Backward

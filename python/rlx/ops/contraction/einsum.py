@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import common
 from rlx.ops.shape.make import diagonal
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # The size that an axis of symbolic size is taken for when the order of the products is chosen.
 _TYPICAL = 64

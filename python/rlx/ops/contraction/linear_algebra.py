@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, minimum
+from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.dtype import FLOATS, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import Matmul, swapped
 from rlx.ops.lift import cast, common, same_dtype, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.shape.index import clamp, clamped
+from rlx.support.errors import ShapeError
 
 
 class GroupedMatmul(Card, op="grouped_matmul"):

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, broadcast, common
 from rlx.ops.shape.arrange import moveaxis, ravel
 from rlx.ops.shape.make import diagonal
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _conjugate(b: Builder, x: Tensor) -> Tensor:

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import EVERY, f32
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import EvaluatedRegion
-from rlx.ir.opview import RegionShapes
-from rlx.ir.regions import Region
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.evaluate import EvaluatedRegion
+from rlx.ir.graph.regions import Region
+from rlx.ir.op import opview
+from rlx.ir.op.card import Card, Cost, sample
+from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.control.control import expect_arguments, flat, like, present
 from rlx.ops.lift import tensor_like
+from rlx.support.errors import ShapeError
 
 
 class Checkpoint(Card, op="checkpoint"):

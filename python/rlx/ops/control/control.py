@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dataflow import Flow, RegionFlow, carries, wholes
-from rlx.ir.dim import Dim, dim
+from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.dtype import EVERY, bool_, f32, i32
-from rlx.ir.errors import ShapeError
-from rlx.ir.evaluate import EvaluatedRegion
-from rlx.ir.opview import RegionShapes
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.evaluate import EvaluatedRegion
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.dataflow import Flow, RegionFlow, carries, wholes
+from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops.control.control_rules import IfRules
 from rlx.ops.control.loop_rules import ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
+from rlx.support.errors import ShapeError
 
 
 class Yield(Card, op="yield"):

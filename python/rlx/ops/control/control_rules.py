@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card
-from rlx.ir.dim import Dim
-from rlx.ir.errors import Error
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview
+from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops import rules
 from rlx.ops.elementwise import by_type
 from rlx.ops.rules import or_zeros
+from rlx.support.errors import Error
 
 
 def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:

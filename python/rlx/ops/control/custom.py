@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir import registry
-from rlx.ir.builder import Builder
-from rlx.ir.card import Card
-from rlx.ir.custom import CustomOp
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder
+from rlx.ir.op import registry
+from rlx.ir.op.card import Card
+from rlx.ir.op.custom import CustomOp
 from rlx.ir.shape import Shape
+from rlx.support.errors import ShapeError
 
 
 class Custom(Card, op="custom"):

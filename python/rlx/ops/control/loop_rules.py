@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card
-from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dims.dim import Dim
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview
+from rlx.ir.op.card import Card
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops import rules
 from rlx.ops.control.control_rules import chosen, filled, select, spread
 from rlx.ops.elementwise import by_type
+from rlx.support.errors import ShapeError
 
 # An op with at least this many operations for each element of its result is not repeated in the backward pass of a loop.
 _WORTH_KEEPING = 16

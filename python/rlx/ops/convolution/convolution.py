@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS, REAL
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
 from rlx.ops.lift import cast, common, same_dtype, tensor_like
+from rlx.support.errors import ShapeError
+from rlx.support.short import shown
 
 
 def out_size(size: Dim, kernel: int, stride: int, before: int, after: int, dilation: int) -> Dim:

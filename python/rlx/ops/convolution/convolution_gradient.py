@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.contraction.contraction import dots
 from rlx.ops.lift import size_of
 from rlx.ops.rules import moved

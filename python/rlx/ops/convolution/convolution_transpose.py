@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, per_axis, per_edge, with_bias
 from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_gradient
 from rlx.ops.lift import common, same_dtype
+from rlx.support.errors import ShapeError
+from rlx.support.short import shown
 
 
 class ConvTranspose(Card, op="conv_transpose"):

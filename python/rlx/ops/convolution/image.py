@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, exact_divide, maximum, minimum, product
+from rlx.ir.dims.dim import Dim, exact_divide, maximum, minimum, product
 from rlx.ir.dtype import FLOATS, DType
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
-from rlx.ir.short import shown
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope
 from rlx.ops.contraction.contraction import dots
@@ -23,6 +21,8 @@ from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
+from rlx.support.short import shown
 
 # A symbolic size can be multiplied only with a fraction whose denominator is at most this.
 _LARGEST_DENOMINATOR = 4096

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, INTEGERS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, out_size, per_axis, per_edge
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
 from rlx.ops.convolution.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
+from rlx.support.errors import ShapeError
 
 
 class Pool(Card, op="pool"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import input_gradient, places

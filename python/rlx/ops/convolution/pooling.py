@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, dim, exact_divide, product
+from rlx.ir.dims.dim import Dim, dim, exact_divide, product
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.convolution import out_size, pads_of, per_axis
 from rlx.ops.convolution.pool_gradient import Taps, winners
 from rlx.ops.lift import cast, inexact, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 class _Window:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, dim, maximum
+from rlx.ir.dims.dim import Dim, dim, maximum
 from rlx.ir.dtype import f32, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.convolution.pooling import adaptive_avg_pool
 from rlx.ops.lift import cast, inexact, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # The slope of the cubic at its first zero: -0.75 is PyTorch's and OpenCV's, -0.5 that of Keys, of Pillow and of JAX.
 _CUBIC, _KEYS = -0.75, -0.5

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops import rules
 from rlx.ops.elementwise.slopes import slope
 from rlx.ops.lift import cast

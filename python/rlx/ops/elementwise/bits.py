@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
 from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # What `and`, `or` and `xor` are on truth values, as kinds of other ops.
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 
 Tensors = Sequence[Tensor]
 

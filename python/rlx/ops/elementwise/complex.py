@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dtype import c64, dtype, f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.activation import TRANSCENDENTAL
 from rlx.ops.elementwise.complex_functions import COMPOSITIONS, DERIVATIVES, evaluated
 from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
+from rlx.support.errors import ShapeError
 
 
 def as_part(b: Builder, value: Any) -> Tensor:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f64
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import cast
 
 _Parts = tuple[Tensor, Tensor]

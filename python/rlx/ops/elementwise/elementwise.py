@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dtype import COMPLEXES, EVERY, FLOATS, INTEGERS, NUMBERS, REAL, DType, dtype, f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
 from rlx.ops.elementwise.bits import SAME_BITS
 from rlx.ops.lift import Scalar, broadcast, cast, common, comparable, constant_scalar, inexact, same_dtype, tensor_like
+from rlx.support.errors import ShapeError
 
 
 class Activation(Card, op="activation"):

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32, f64
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.gamma_below import LOG_GAMMA_ROWS, digamma_below, log_gamma_below
 from rlx.ops.elementwise.gamma_exact import bernoulli
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # Arguments from here on take the asymptotic series, those before it the Taylor series at 2.
 _START = 7.5

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f64, i64
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise import gamma_exact as exact
 from rlx.ops.elementwise.pairs import Pair, Table, pair_sum
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.numbers import real
 from rlx.ops.lift import axis_of, common, in_compute, inexact
 from rlx.ops.surface import helper

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import EVERY, REAL, DType, bool_, c64, dtype, f32, i32
-from rlx.ir.errors import ShapeError
 from rlx.ir.fitting import fitted
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
+from rlx.support.errors import ShapeError
 
 
 class Constant(Card, op="constant"):

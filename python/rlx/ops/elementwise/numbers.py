@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32, i16
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import cast, common, constant_scalar, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # --- rounding and signs -----------------------------------------------------------------------------
 

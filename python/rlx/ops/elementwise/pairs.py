@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i32
+from rlx.ir.graph.builder import Builder, Tensor
 
 # Splits a float of 53 bits in two of 26: Dekker, A floating-point technique for extending the available precision, 1971.
 _SPLIT = 2.0**27 + 1

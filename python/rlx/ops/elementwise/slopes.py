@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import log, pi, sqrt
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 
 # Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64; operands are clamped to it, so that
 # infinities give the limits.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.typing import TensorLike
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import cast, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 

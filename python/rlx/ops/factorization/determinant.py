@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.factorization.matrices import as_floats, order_of
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.results import EighResult
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import sample
+from rlx.ir.op.results import EighResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization import jacobi

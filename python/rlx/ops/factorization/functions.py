@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import product
-from rlx.ir.errors import ShapeError
-from rlx.ir.results import SlogdetResult
+from rlx.ir.dims.dim import product
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.results import SlogdetResult
 from rlx.ops import rules
 from rlx.ops.factorization.matrices import as_floats, order_of
 from rlx.ops.lift import broadcast, common
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _transposed(b: Builder, a: Tensor) -> Tensor:

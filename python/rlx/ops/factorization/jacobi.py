@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 
 # The largest number of sweeps; convergence is quadratic, and takes 5 to 8 of them up to 100 columns.
 _MOST_SWEEPS = 30

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Operand, sample
 from rlx.ir.dtype import FLOATS, i32
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.factorization.matrices import Factorization, order_of
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, dtype_of, tensor_like
 from rlx.ops.norm import widened
+from rlx.support.errors import ShapeError
 
 
 def order_of(a: Shape, *, square: bool) -> tuple[int, int]:

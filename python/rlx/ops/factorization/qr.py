@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import sample
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
-from rlx.ir.results import QRResult
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import sample
+from rlx.ir.op.results import QRResult
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization.matrices import Factorization, as_floats, order_of
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 class Qr(Factorization, op="qr"):

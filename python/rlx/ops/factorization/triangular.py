@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import swapped
 from rlx.ops.factorization.matrices import Factorization, order_of, symmetric
 from rlx.ops.lift import cast, common, same_dtype
 from rlx.ops.norm import widened
+from rlx.support.errors import ShapeError
 
 
 class Cholesky(Factorization, op="cholesky"):

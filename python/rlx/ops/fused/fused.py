@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.lift import broadcasts_to, same_dtype
 from rlx.ops.norm import along, check_weights
+from rlx.support.errors import ShapeError
 
 
 def linear_shape(x: Shape, w: Shape, bias: Shape | None = None, name: str = "w") -> Shape:

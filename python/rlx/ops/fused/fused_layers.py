@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dtype import FLOATS
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
 from rlx.ops.fused.fused import linear_shape, project
 from rlx.ops.norm import check_weights
+from rlx.support.errors import ShapeError
 
 
 def _all_or_none(**operands: Any) -> None:

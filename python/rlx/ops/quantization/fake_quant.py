@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, sample, wide
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, dtype
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, sample, wide
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast
 from rlx.ops.norm import widened
 from rlx.ops.quantization.quant import along_axis, check_scales, lifted, scale_dims, spread
 from rlx.ops.quantization.straight_through import scale_slope, steps_of, straight_through
+from rlx.support.errors import ShapeError
 
 
 def largest_step(bits: int) -> int:

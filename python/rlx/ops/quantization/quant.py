@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample, wide
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, family, i8, i32, u8
-from rlx.ir.errors import ShapeError
 from rlx.ir.fitting import fitted
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample, wide
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
 from rlx.ops.norm import along, widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # --- scales and zero points ---------------------------------------------------------------------------
 

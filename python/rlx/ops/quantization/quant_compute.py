@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f32, i8, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.norm import along
 from rlx.ops.quantization.quant import along_axis, lifted, spread
+from rlx.support.errors import ShapeError
 
 
 def _result(

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
 from rlx.ir.dtype import DType, i8, i16, i32, u8
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Operand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
 from rlx.ops.quantization.quant import lifted
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # The bits of a multiplier after the point, and the greatest shift to the left; the least is -31.
 BITS = {"double": 31, "single": 31, "short": 15}

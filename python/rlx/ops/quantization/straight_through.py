@@ -6,7 +6,7 @@ They are diagonal, so that a factor is the same for tangents and cotangents. The
 
 from __future__ import annotations
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.slopes import activation_derivative
 from rlx.ops.norm import along, widened
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import NUMBERS, REAL, i32
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import COMPLEXES, FLOATS, NUMBERS, REAL, i32
-from rlx.ir.errors import ShapeError
-from rlx.ir.results import TopKResult
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.results import TopKResult
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
 from rlx.ops.shape.index import put_back
+from rlx.support.errors import ShapeError
 
 
 def _lowest(dtype: np.dtype, kind: str) -> Any:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.bits import truth
 from rlx.ops.lift import axis_of, cast, common, constant_scalar, inexact, tensor_like
 from rlx.ops.norm import widened
@@ -22,6 +21,7 @@ from rlx.ops.shape.along import unravel_index
 from rlx.ops.shape.arrange import flip, ravel
 from rlx.ops.shape.make import linspace
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _known(size: int | None, call: str) -> int:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
 from rlx.ir.dtype import bool_, f32, i32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.bits import truth
 from rlx.ops.lift import axes_of, axis_of, cast, inexact, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _real(b: Builder, value: Any) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import f32, i32, i64
-from rlx.ir.errors import ShapeError
-from rlx.ir.typing import Size, TensorLike
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Size, TensorLike
 from rlx.ops.indexing import from_the_end
 from rlx.ops.lift import axis_of, broadcast, cast, tensor_like
 from rlx.ops.shape.arrange import moveaxis, ravel
 from rlx.ops.shape.index import clamped, extent
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _indices(b: Builder, value: Any) -> Tensor:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, dim, product
+from rlx.ir.dims.dim import Dim, dim, product
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axes_of, axis_of, tensor_like
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _listed(value: Any) -> list[Any]:

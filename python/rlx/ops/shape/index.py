@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dim import Dim, maximum, minimum, product
+from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import EVERY, INTEGERS, i32, i64, u64
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, constant_scalar, tensor_like
+from rlx.support.errors import ShapeError
 
 INDICES = INTEGERS
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, DimExpr, dim, minimum
+from rlx.ir.dims.dim import Dim, DimExpr, dim, minimum
 from rlx.ir.dtype import DType, f32, i32
 from rlx.ir.dtype import dtype as dtype_of
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.typing import Size
 from rlx.ir.promotion import weak
-from rlx.ir.typing import Size
 from rlx.ops.lift import axis_of, cast, constant_scalar, size_of, tensor_like
 from rlx.ops.shape.arrange import moveaxis
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 def _dims(shape: Any) -> list[Dim]:

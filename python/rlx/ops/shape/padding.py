@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, DimExpr, dim
+from rlx.ir.dims.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import EVERY, WITH_ZERO
-from rlx.ir.errors import Error, ShapeError
 from rlx.ir.fitting import fitted
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import constant_scalar
+from rlx.support.errors import Error, ShapeError
 
 _NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 # The minimum by which an axis must be larger than the padding on either side; None is no limit.

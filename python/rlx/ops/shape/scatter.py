@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, maximum, minimum, product
+from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32, u64
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
 from rlx.ops.lift import cast, constant_scalar, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.shape.index import INDICES, clamp, clamped, extent, widened_index
+from rlx.support.errors import ShapeError
 
 
 def _tuple_size(indices: Shape) -> int:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, dim, exact_divide, product
+from rlx.ir.dims.dim import Dim, dim, exact_divide, product
 from rlx.ir.dtype import EVERY
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, listed, same_dtype
+from rlx.support.errors import ShapeError
 
 
 class _Movement(Card):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import EVERY, f32
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, sample
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import check_sharding, sharding_from_text, sharding_of, sharding_text, with_axis
 from rlx.ops.lift import tensor_like

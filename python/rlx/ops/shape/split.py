@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim, exact_divide
+from rlx.ir.dims.dim import Dim, exact_divide
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.lift import axis_of, common, listed, tensor_like
 from rlx.ops.shape.arrange import expand_dims, ravel, squeeze
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 
 @helper

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
-from rlx.ir.dim import Dim, product, same
+from rlx.ir.dims.dim import Dim, product, same
 from rlx.ir.dtype import dtype, f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.signal import fourier
+from rlx.support.errors import ShapeError
 
 # The norm of the adjoint of a transform, by the norm of the transform: both have the same scale.
 _OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
+from rlx.ir.graph.builder import Builder, Tensor
 
 # The largest factor that several primes are joined to: two stages of 16 are less work than one of 256.
 _LARGEST_JOINED = 16

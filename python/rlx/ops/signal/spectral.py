@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import f32
-from rlx.ir.errors import ShapeError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
 from rlx.ops.signal.fft import resized
 from rlx.ops.signal.fourier import convolution_length, multiplicities
 from rlx.ops.surface import helper
+from rlx.support.errors import ShapeError
 
 # --- transforms -------------------------------------------------------------------------------------
 

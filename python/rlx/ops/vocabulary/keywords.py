@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.ir.calls import ADVICE, NOTES
+from rlx.ir.op.calls import ADVICE, NOTES
 from rlx.ops.vocabulary import table
 
 # Keywords that have no counterpart in any method, and what to write in their place.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.ir.calls import ADVICE
+from rlx.ir.op.calls import ADVICE
 from rlx.ops.vocabulary import table
 
 # Of layers, initialisers, optimisers and schedules.

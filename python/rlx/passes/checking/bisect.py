@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.errors import Error, VerificationError
 from rlx.passes.checking.numerics import Comparison
 from rlx.passes.pipeline import Pipeline, Step
 from rlx.passes.rewrite_count import RewriteCounter, Rewriting, rewrites_counted
 from rlx.passes.runner import clone_module, run_step, verify_after
+from rlx.support.errors import Error, VerificationError
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.errors import PassError
-from rlx.ir.printable import printable
 from rlx.passes.checking.numerics import Comparison
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument, clone_module
+from rlx.support.errors import PassError
+from rlx.support.printable import printable
 
 
 def _print_note(text: str) -> None:

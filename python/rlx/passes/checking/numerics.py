@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.dim import DimExpr, evaluate
+from rlx.ir.dims.dim import DimExpr, evaluate
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import evaluate_function
 from rlx.ir.given import with_dtype
-from rlx.ir.graph import Graph
+from rlx.ir.graph.evaluate import evaluate_function
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, bind_symbols, check_argument
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import bodies, functions
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, functions
+from rlx.support.errors import Error
 
 # Relative to the largest element: a pass may change the order of sums, and fused ops round less often.
 _TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rlx import mlir
-from rlx.ir import opview, signature
-from rlx.ir.dim import dim
-from rlx.ir.errors import Error
+from rlx.ir.dims.dim import dim
+from rlx.ir.op import opview, signature
+from rlx.ir.op.signature import bodies, functions
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, functions
-from rlx.ir.text import parse_module
+from rlx.ir.text.modules import parse_module
 from rlx.passes.bind import Bind
 from rlx.passes.checking import reduce_edits as edits
 from rlx.passes.checking.bisect import Failure, first_failure
@@ -24,6 +23,7 @@ from rlx.passes.checking.numerics import Comparison
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import clone_module, run_on_module
+from rlx.support.errors import Error
 
 T = TypeVar("T")
 # A test of a module, which it may change: whether it is interesting.

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 
 from rlx import mlir
-from rlx.ir import opview, registry
 from rlx.ir.interface import Argument, Output
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import bodies, functions, read_arguments, read_outputs, sign_function
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, functions, read_arguments, read_outputs, sign_function
 from rlx.passes.rewrite import collect, is_unread
 
 

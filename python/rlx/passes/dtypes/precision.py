@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, opview, registry, views
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
-from rlx.ir.errors import PassError, ShapeError
-from rlx.ir.guards import is_list
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import attributes, opview, registry, views
+from rlx.ir.op.card import as_results
+from rlx.ir.op.signature import functions
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import functions
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.precision_classes import OpClass, class_of
 from rlx.passes.pattern import producer
 from rlx.passes.rewrite import builder_before, collect, decompose
 from rlx.passes.simplification.simplify_rules import lossless
+from rlx.support.errors import PassError, ShapeError
+from rlx.support.guards import is_list
+from rlx.support.suggestions import suggestion
 
 POLICIES = ("mixed_conservative", "mixed", "always", "custom")
 

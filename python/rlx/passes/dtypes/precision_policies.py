@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.guards import is_mapping
 from rlx.ir.shape import as_dtype
 from rlx.passes.dtypes.precision import Precision
+from rlx.support.errors import Error
+from rlx.support.guards import is_mapping
 
 
 @dataclass(frozen=True)

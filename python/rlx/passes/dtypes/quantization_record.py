@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import Error
-from rlx.ir.files import read_json, write_atomically
-from rlx.ir.guards import is_mapping
-from rlx.ir.printable import printable_lines
+from rlx.support.errors import Error
+from rlx.support.files import read_json, write_atomically
+from rlx.support.guards import is_mapping
+from rlx.support.printable import printable_lines
 
 _FORMAT = "rlx calibration record, 1"
 _ARRAYS = ("low", "high")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.ir.errors import Error
-from rlx.ir.short import shown
+from rlx.support.errors import Error
+from rlx.support.short import shown
 
 WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview, views
-from rlx.ir.dim import estimate
+from rlx.ir.dims.dim import estimate
 from rlx.ir.dtype import f32
 from rlx.ir.location import describe
+from rlx.ir.op import opview, views
+from rlx.ir.op.signature import read_arguments
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import read_arguments
 from rlx.passes.simplification.invariants import WeightValues
 
 

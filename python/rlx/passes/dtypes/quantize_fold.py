@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
 from rlx.ir.dtype import f32, i8, i32
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer, rewrite

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.errors import PassError
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview
+from rlx.ir.op.signature import functions
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import functions
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
 from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
 from rlx.passes.dtypes.quantization_sites import Site, sites
 from rlx.passes.rewrite import builder_before, erase_dead
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 
 # Gives what is used of a product, of rounded operands and as it was.
 Select = Callable[[Builder, Site, Tensor, Tensor], Tensor]

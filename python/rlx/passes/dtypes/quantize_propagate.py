@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, views
+from rlx.ir.op import opview, views
 from rlx.passes.base import Pass
 from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer, rewrite
 from rlx.passes.simplification.simplify_rules import splat

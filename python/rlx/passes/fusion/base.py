@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from rlx import mlir
-from rlx.ir import opview, views
-from rlx.ir.costs import Costs
-from rlx.ir.errors import PassError
 from rlx.ir.location import describe
+from rlx.ir.op import opview, views
+from rlx.ir.op.costs import Costs
+from rlx.ir.op.views import View
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.suggestions import suggestion
-from rlx.ir.views import View
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.base import Pass
 from rlx.passes.claims import fusions_of_target
@@ -29,6 +27,8 @@ from rlx.passes.fusion.explain import explain
 from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
 from rlx.passes.simplification.invariants import is_parameter
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 
 
 class Fusion(Pass, idempotent=True):

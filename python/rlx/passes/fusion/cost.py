@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.costs import Costs
-from rlx.ir.dim import estimate as typical
-from rlx.ir.views import View
+from rlx.ir.dims.dim import estimate as typical
+from rlx.ir.op import opview
+from rlx.ir.op.costs import Costs
+from rlx.ir.op.views import View
 from rlx.passes.pattern import Pattern, Rewriter
 from rlx.passes.simplification.invariants import bytes_of, depends_on_weights
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.costs import Costs
+from rlx.ir.op.costs import Costs
 from rlx.passes.fusion.cost import Estimate, estimate
 from rlx.passes.pattern import Pattern, Rewriter, applied, by_root
 from rlx.passes.rewrite import collect, is_unread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.signature import policy_of
+from rlx.ir.op.signature import policy_of
 from rlx.passes.base import Pass, option
 from rlx.passes.fusion.base import Fusion, chosen, fuse, misses
 from rlx.passes.fusion.fuse_ada_layer_norm import FuseAdaLayerNorm

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import within
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import functions
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, erase_dead
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.fusion.base import USE_RESULT, Fusion, operand_pairs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import ELSEWHERE, USE_RESULT, Fusion, operand_pairs
 from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.passes.fusion.base import Fusion
 from rlx.passes.fusion.fuse_residual_layer_norm import residual_sum
 from rlx.passes.pattern import Rewriter, pattern

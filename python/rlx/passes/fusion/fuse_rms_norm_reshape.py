@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import USE_RESULT, Fusion
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, is_vector, is_weight, runs_once, weight_before
 from rlx.passes.fusion.fuse_swiglu_dual_matmul import COMPUTED, USE_PARAMETERS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import registry, views
+from rlx.ir.op import registry, views
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.fusion.base import operand_pairs

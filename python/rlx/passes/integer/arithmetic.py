@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview, views
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i8, i32
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview, views
 from rlx.ir.shape import shape_of
 from rlx.ops.convolution.pool import window_counts
 from rlx.passes.integer.operands import Goal, Integers, constant, in_range

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlx import mlir
-from rlx.ir import opview, registry
 from rlx.ir.dtype import f32
+from rlx.ir.op import opview, registry
 from rlx.ir.shape import shape_of
 from rlx.passes.simplification.invariants import depends_on_weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir.op import opview
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import collect
 from rlx.passes.simplification.invariants import depends_on_weights

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.builder import Tensor
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer, rewrite

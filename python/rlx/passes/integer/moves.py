@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import opview, views
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i8
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op import opview, views
 from rlx.passes.integer.operands import Goal, Integers, constant
 from rlx.passes.integer.quantize_values import keeps_scale, maker_of
 from rlx.passes.pattern import Rewriter, pattern

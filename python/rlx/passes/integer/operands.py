@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i8, i32
-from rlx.ir.evaluate import evaluate_op
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.evaluate import evaluate_op
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.ops.quantization.requantize import fixed_point
 from rlx.passes.integer.quantize_values import bounds_of, maker_of

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import views
 from rlx.ir.dtype import i32
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
 from rlx.passes.integer.fold_affine import is_per_channel

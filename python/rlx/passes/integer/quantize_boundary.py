@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlx import mlir
-from rlx.ir import opview, views
 from rlx.ir.dtype import i8
-from rlx.ir.errors import Error
+from rlx.ir.op import opview, views
+from rlx.ir.op.signature import bodies, read_arguments, read_outputs, sign_function
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, read_arguments, read_outputs, sign_function
 from rlx.passes.base import Pass
 from rlx.passes.integer.operands import Goal, Integers
 from rlx.passes.rewrite import erase_dead
+from rlx.support.errors import Error
 
 # Attribute of a function: for each name of an input or output, its scale (f32) and its zero point.
 QUANTIZATION = "rlx.quantized"

@@ -9,14 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview, registry, views
-from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.errors import PassError
+from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import describe, within
+from rlx.ir.op import opview, registry, views
+from rlx.ir.op.signature import bodies, read_arguments
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies, read_arguments
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import scale_of
 from rlx.passes.dtypes.quantization_sites import Site, sites
@@ -26,6 +24,8 @@ from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
 from rlx.passes.pattern import has_one_use, producer
 from rlx.passes.rewrite import builder_before
 from rlx.passes.simplification.invariants import WeightValues, depends_on_weights
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 
 # The scale and the zero point of what lies in a known interval, whatever calibration has seen: [0, 1) and [-1, 1).
 _FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ops.quantization.requantize import BITS, fixed_point
 from rlx.passes.base import Pass, option
 from rlx.passes.integer.operands import constant

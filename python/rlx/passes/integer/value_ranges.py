@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.errors import Error
-from rlx.ir.files import read_json, write_atomically
-from rlx.ir.guards import is_mapping
+from rlx.support.errors import Error
+from rlx.support.files import read_json, write_atomically
+from rlx.support.guards import is_mapping
 
 _FORMAT = "rlx value ranges, 1"
 

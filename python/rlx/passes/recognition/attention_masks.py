@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import operand_pairs
 from rlx.passes.origins import Origin, origin_of

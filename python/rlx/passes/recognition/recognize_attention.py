@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.dim import Dim, product
+from rlx.ir.dims.dim import Dim, product
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion
 from rlx.passes.pattern import Rewriter, pattern

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.origins import unscaled
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.origins import Origin, mean_of, origin_of, stands_beside

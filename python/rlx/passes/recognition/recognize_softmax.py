@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import views
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.origins import origin_of, stands_beside, statistic_of

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.errors import PassError
+from rlx.ir.op.signature import bodies, prepares, read_arguments, read_outputs, sign_function
 from rlx.ir.shape import Shape
-from rlx.ir.signature import bodies, prepares, read_arguments, read_outputs, sign_function
-from rlx.ir.suggestions import suggestion
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 from rlx.weights.formats import open as open_weights
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, opview, registry
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import evaluate_op
+from rlx.ir.graph.evaluate import evaluate_op
+from rlx.ir.op import attributes, opview, registry
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before, collect, erase_dead, replace
+from rlx.support.errors import Error
 
 
 @dataclass(frozen=True)

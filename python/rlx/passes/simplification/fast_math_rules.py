@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from rlx import mlir
-from rlx.ir import views
-from rlx.ir.dim import product
+from rlx.ir.dims.dim import product
+from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 from rlx.passes.simplification.simplify_rules import expanded, if_alike, scalar, splat

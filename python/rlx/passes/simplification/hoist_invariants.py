@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.dim import estimate
-from rlx.ir.signature import bodies
+from rlx.ir.dims.dim import estimate
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.passes.simplification.invariants import bytes_of, worth_keeping
 

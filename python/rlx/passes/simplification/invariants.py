@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.dim import estimate
+from rlx.ir.dims.dim import estimate
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import read_arguments
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import read_arguments
 
 
 def bytes_of(value: mlir.Value) -> int:

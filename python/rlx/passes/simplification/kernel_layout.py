@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir.op import opview
+from rlx.ir.op.signature import bodies
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before, collect
 from rlx.passes.simplification.invariants import WeightValues, undoes_transpose

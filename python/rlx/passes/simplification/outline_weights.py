@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview, registry
 from rlx.ir.interface import Argument, Output
-from rlx.ir.shape import shape_of
-from rlx.ir.signature import (
+from rlx.ir.op import opview, registry
+from rlx.ir.op.signature import (
     PREPARES,
     bodies,
     prepares,
@@ -17,6 +16,7 @@ from rlx.ir.signature import (
     read_outputs,
     sign_function,
 )
+from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import bytes_of, undoes_transpose, worth_keeping

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rlx import mlir
-from rlx.ir.errors import PassError
-from rlx.ir.signature import functions, read_arguments, read_outputs, sign_function
-from rlx.ir.suggestions import suggestion
+from rlx.ir.op.signature import functions, read_arguments, read_outputs, sign_function
 from rlx.passes.base import Pass, option
+from rlx.support.errors import PassError
+from rlx.support.suggestions import suggestion
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, opview, registry
-from rlx.ir.errors import Error
-from rlx.ir.evaluate import evaluate_op
-from rlx.ir.regions import use
+from rlx.ir.graph.evaluate import evaluate_op
+from rlx.ir.graph.regions import use
+from rlx.ir.op import attributes, opview, registry
+from rlx.ir.op.signature import bodies
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before, erase_dead
+from rlx.support.errors import Error
 
 # Arrays of values that are constants, those of an inner region in front of those around it.
 _Known = MutableMapping[mlir.Value, np.ndarray]

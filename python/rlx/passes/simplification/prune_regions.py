@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Builder, Tensor
-from rlx.ir.regions import Region
-from rlx.ir.signature import functions
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.graph.regions import Region
+from rlx.ir.op import opview
+from rlx.ir.op.signature import functions
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import opview, views
 from rlx.ir.dtype import DType
+from rlx.ir.op import opview, views
 from rlx.ir.promotion import holds
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, pattern, producer

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from rlx import mlir
-from rlx.ir import opview, views
-from rlx.ir.dim import Dim
+from rlx.ir.dims.dim import Dim
+from rlx.ir.op import opview, views
 from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcast
 from rlx.passes.pattern import Rewriter, feeder, has_one_use, pattern, producer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.graph import Graph
-from rlx.ir.signature import bodies
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass
 from rlx.plan.stored import plan_of
 

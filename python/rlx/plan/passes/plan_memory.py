@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.graph import Graph
-from rlx.ir.signature import bodies
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.plan.memory import plan_memory
 from rlx.plan.options import MemoryPlanOptions

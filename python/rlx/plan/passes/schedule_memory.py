@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import TYPICAL_SIZE
-from rlx.ir.graph import Graph
-from rlx.ir.signature import bodies
+from rlx.ir.dims.dim import TYPICAL_SIZE
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.plan.memory import plan_memory, prepare
 from rlx.plan.options import MemoryPlanOptions

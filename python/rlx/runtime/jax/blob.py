@@ -10,12 +10,12 @@ import numpy as np
 
 from rlx.backends.xla.portable import version_error
 from rlx.ir.dtype import dtype
-from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.interface import Argument, argument_array
-from rlx.ir.packages import required
 from rlx.ir.sharding import Mesh
-from rlx.ir.suggestions import suggestion
 from rlx.runtime.jax.spreading import named_sharding
+from rlx.support.errors import Error, UnsupportedError
+from rlx.support.packages import required
+from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

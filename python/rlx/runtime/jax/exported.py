@@ -11,20 +11,20 @@ import numpy as np
 from rlx.backends.stages import prepared
 from rlx.backends.xla.portable import checked_version
 from rlx.ir.arrays import as_array
-from rlx.ir.attributes import suggestion
-from rlx.ir.errors import Error
-from rlx.ir.files import check_writable, write_atomically
 from rlx.ir.fitting import fitted
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_mapping
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.interface import Argument, bind_symbols, check_argument
-from rlx.ir.packages import required
-from rlx.ir.weak import NUMBERS
+from rlx.ir.op.attributes import suggestion
 from rlx.passes import run
 from rlx.runtime.jax.blob import PLATFORMS, baked_values, exported
 from rlx.runtime.jax.primitive import apply, check_width, primitive
 from rlx.runtime.jax.programs import Given
 from rlx.runtime.jax.spreading import JaxShardings, mesh_for
+from rlx.support.errors import Error
+from rlx.support.files import check_writable, write_atomically
+from rlx.support.guards import is_mapping
+from rlx.support.packages import required
 from rlx.transforms.base import tensor_graph
 
 

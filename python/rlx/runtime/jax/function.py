@@ -11,16 +11,16 @@ import numpy as np
 
 from rlx.importers.jax.function import traced
 from rlx.ir.arrays import as_array
-from rlx.ir.builder import Tensor
-from rlx.ir.calls import answered
-from rlx.ir.current import builder_of, current_builder
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.current import builder_of, current_builder
+from rlx.ir.graph.graph import Graph
+from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.location import caller_location, describe
-from rlx.ir.packages import required
-from rlx.ir.weak import NUMBERS
+from rlx.ir.op.calls import answered
 from rlx.runtime.jax.primitive import check_width
 from rlx.runtime.tracing import bound_to, name_of, signature_of, static_key, static_names
+from rlx.support.errors import Error
+from rlx.support.packages import required
 from rlx.transforms.call import call
 
 _PURPOSE = "rlx.jax_function"

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.packages import required
 from rlx.ir.shape import Shape
 from rlx.runtime.jax.programs import Program, Tangents
 from rlx.runtime.jax.spreading import spread
+from rlx.support.errors import Error
+from rlx.support.packages import required
 
 _PURPOSE = "Graph.to_jax"
 # JAX has no elements of so many bytes unless it is told to; of complex numbers each part counts.

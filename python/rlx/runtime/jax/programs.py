@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
 from rlx.backends.xla.backend import portable
-from rlx.ir.builder import Tensor
-from rlx.ir.cached_property import cached_property
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.printable import printable
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.passes.runner import clone_module
 from rlx.runtime.jax.splitting import split
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import Error
+from rlx.support.printable import printable
 from rlx.transforms.base import Derived, cleaned, with_outputs
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp

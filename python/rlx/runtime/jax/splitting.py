@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview
-from rlx.ir.builder import Tensor
-from rlx.ir.graph import Graph
+from rlx.ir.graph.builder import Tensor
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
 from rlx.transforms.base import cleaned
 from rlx.transforms.scope import Scope, captures, copy, ops_of
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
-from rlx.ir.guards import is_mapping
+from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, check_argument
-from rlx.ir.packages import required
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Mesh, Sharding, check_sharding
-from rlx.ir.suggestions import suggestion
 from rlx.lower.stablehlo.sharding import Shardings
+from rlx.support.errors import Error
+from rlx.support.guards import is_mapping
+from rlx.support.packages import required
+from rlx.support.suggestions import suggestion
 
 _PURPOSE = "Graph.to_jax"
 _MESH = re.compile(r"\bmesh<\[([^\]]*)\]")

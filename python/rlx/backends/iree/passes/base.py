@@ -8,8 +8,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.sizes import dynamic_sizes
-from rlx.ir.errors import PassError
 from rlx.passes.base import Pass
+from rlx.support.errors import PassError
 
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
     mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops

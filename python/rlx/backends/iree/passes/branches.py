@@ -17,7 +17,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass, create, hidden
-from rlx.ir.signature import bodies
+from rlx.ir.op.signature import bodies
 
 _COUNT = "hal.devices.count"
 

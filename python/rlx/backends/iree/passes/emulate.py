@@ -15,8 +15,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import every
-from rlx.ir.errors import PassError
 from rlx.passes.base import Pass, option
+from rlx.support.errors import PassError
 
 # The distance of neighbouring f32 numbers at 0.5 is that of the f16 numbers below the smallest normal one.
 _HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14

@@ -12,7 +12,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.passes.base import RESHAPES, create, maker_of
 from rlx.backends.iree.passes.workgroups import digest
-from rlx.ir import opview
+from rlx.ir.op import opview
 
 _ON_DEVICE = ("linalg", "iree_linalg_ext", "tensor", "arith", "math", "complex", "flow", "affine", "index")
 _COMPUTED_ONCE = ("iree_linalg_ext.scatter", "iree_linalg_ext.sort", "util.optimization_barrier")

@@ -15,10 +15,9 @@ from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create, hidden
 from rlx.backends.iree.passes.copies import copied
-from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dtype import from_mlir
-from rlx.ir.errors import CompileError, Error
-from rlx.ir.signature import (
+from rlx.ir.op.attributes import elements_to_mlir
+from rlx.ir.op.signature import (
     Declared,
     bodies,
     declared_arguments,
@@ -27,6 +26,7 @@ from rlx.ir.signature import (
     prepares,
 )
 from rlx.lower.linalg.packing import PACKED
+from rlx.support.errors import CompileError, Error
 
 
 @dataclass(frozen=True)

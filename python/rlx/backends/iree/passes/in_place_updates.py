@@ -18,8 +18,8 @@ from rlx.backends.iree.names import GETTER, SETTER, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden, is_elementwise
 from rlx.backends.iree.passes.execution_order import ExecutionOrder, execute_in_order, position_in_block
 from rlx.backends.iree.passes.workgroups import needing, overwriting, overwritten
-from rlx.ir import opview
-from rlx.ir.signature import bodies
+from rlx.ir.op import opview
+from rlx.ir.op.signature import bodies
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.names import symbol_of
 from rlx.backends.iree.passes.base import IreePass, create
-from rlx.ir.signature import bodies, declared_result_names, prepares
+from rlx.ir.op.signature import bodies, declared_result_names, prepares
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass
-from rlx.ir.errors import PassError
 from rlx.passes.base import option
+from rlx.support.errors import PassError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir.op import opview
 
 
 @dataclass(frozen=True)

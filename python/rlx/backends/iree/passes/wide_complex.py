@@ -15,8 +15,8 @@ import numpy as np
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, empty, every, hidden
 from rlx.backends.iree.passes.fence_reductions import reduces
-from rlx.ir.attributes import elements_from_mlir, elements_to_mlir
-from rlx.ir.signature import bodies, prepares
+from rlx.ir.op.attributes import elements_from_mlir, elements_to_mlir
+from rlx.ir.op.signature import bodies, prepares
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""The arguments of a graph: what a user gives for new ones, checked, and the values of parameters that it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.interface import Argument
+from rlx.ir.location import caller_location, describe
+from rlx.ir.shape import Shape, ShapeLike
+from rlx.ir.sharding import Mesh, check_sharding, sharding_of
+from rlx.support.errors import Error
+
+if TYPE_CHECKING:
+    from rlx.ir.graph.graph import Graph
+
+
+def parameter(argument: Argument, trainable: object) -> Argument:
+    """A declared parameter that is trained by default, or is not."""
+    if not isinstance(trainable, bool):
+        raise Error(f"param '{argument.name}': trainable is True or False, not {trainable!r:.60}")
+    return replace(argument, trainable=trainable)
+
+
+def declared(
+    kind: str, name: str, shape: ShapeLike, dtype: object, sharding: Any = None, mesh: Mesh | None = None
+) -> Argument:
+    """A new argument; an error about it names the argument and the caller's line.
+
+    Args:
+        kind: `"input"`, `"param"` or `"state"`.
+        name: Its name.
+        shape: Sizes or symbol names.
+        dtype: Element type; f32 when absent.
+        sharding: How it is spread over the devices of the mesh, if it is.
+        mesh: The mesh of the graph.
+    """
+    try:
+        given = Shape(shape, dtype)
+        if sharding is None:
+            return Argument(name, kind, given)
+        spread = sharding_of(sharding, given.rank)
+        check_sharding(spread, given, mesh)
+        return Argument(name, kind, given, sharding=spread)
+    except Error as problem:
+        location = describe(caller_location())
+        raise problem.moved(f"{kind} '{name}': {problem.message}", location=location) from None
+
+
+def fits(argument: Argument, value: Any) -> bool:
+    """Whether an array, or another object with a shape and a dtype, may be the value of an argument."""
+    dims, sizes = argument.shape.dims, tuple(getattr(value, "shape", ()))
+    if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
+        return False
+    return all(type(d) is not int or d == size for d, size in zip(dims, sizes, strict=True))
+
+
+class CarriesValues:
+    """The values of parameters that a graph carries."""
+
+    _weights: dict[str, Any]
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them."""
+        return MappingProxyType(self._weights)
+
+    def take_weights(self: Any, source: Graph) -> None:
+        """Take the values of parameters from the graph that this one was made from, where name and shape are the same."""
+        values = source.weights
+        self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and fits(a, values[a.name])}

@@ -1,0 +1,450 @@
+"""`Builder` emits ops and `Tensor` is a value: `rlx.Graph`, passes and decompositions are based on them."""
+
+# The methods that `method_of` makes belong to `Builder`, so they may use its private members.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.checks import check_name
+from rlx.ir.dims.dim import Dim
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.given import described, tensor_hint
+from rlx.ir.graph.regions import IN_BODY, Region, RegionBuilder
+from rlx.ir.graph.traced import NumElements, no_value
+from rlx.ir.location import caller_location, describe
+from rlx.ir.op import attributes as attributes_module
+from rlx.ir.op import grouping, opview, registry, storage_dtypes
+from rlx.ir.op.calls import ADVICE, CallError, placed
+from rlx.ir.op.op_methods import OpMethods, TensorMethods
+from rlx.ir.op.verify import infer
+from rlx.ir.promotion import beside
+from rlx.ir.shape import Shape, shape_of
+from rlx.support.errors import Error, ShapeError
+from rlx.support.guards import is_tuple
+from rlx.support.printable import printable
+from rlx.support.short import shown
+from rlx.support.suggestions import suggestion
+from rlx.support.traces import raised_at
+
+if TYPE_CHECKING:
+    from rlx.dialect.spec import OpSpec
+    from rlx.ir.op.card import Card
+
+
+class Tensor(TensorMethods):
+    """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
+
+    __slots__ = ("beside", "builder", "value")
+    elsewhere: tuple[str, str | None] = (
+        "belongs to another graph",
+        None,
+    )  # what is said of it in a graph that is not its own
+    number: Any = None  # the number that this tensor stands for, if its dtype gives way as that of a number does
+
+    def __init__(self, builder: Any, value: mlir.Value):
+        self.beside: DType | None = None  # of an array given as an operand: what it counts as beside other dtypes
+        self.builder: Any = builder  # its methods are installed from the cards
+        self.value = value
+
+    @property
+    def shape(self) -> Shape:
+        """Dimensions and dtype; equal to a plain tuple of the dimensions."""
+        return shape_of(self.value)
+
+    @property
+    def dtype(self) -> DType:
+        return shape_of(self.value).dtype
+
+    @property
+    def rank(self) -> int:
+        return shape_of(self.value).rank
+
+    ndim = rank
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        count = self.shape.num_elements
+        return NumElements(count) if isinstance(count, int) else count
+
+    @property
+    def name(self) -> str:
+        """The name of an input, parameter or state; else the name that MLIR prints, such as `%3`."""
+        return self.builder.name_of(self.value)
+
+    def towards(self, kind: DType) -> Tensor:
+        """The tensor that is to be cast to `kind`: with all the digits of the number that it stands for."""
+        return self
+
+    def __deepcopy__(self, _: object = None) -> Tensor:
+        return self  # it is never changed
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> Any:
+        raise Error(f"{self!r} is a part of its graph and cannot be pickled", hint="pickle the graph")
+
+    def __repr__(self) -> str:
+        return printable(f"<Tensor {self.name}: {self.shape}>", keep="")
+
+    def __bool__(self) -> bool:
+        raise no_value(self, ", so Python cannot branch on it")
+
+    def __float__(self) -> float:
+        raise no_value(self, ", so it is no Python number")
+
+    __int__: Any = __float__
+    __index__: Any = __float__
+
+    def item(self) -> Any:
+        """The value as a Python number: only inside of `with rlx.eager():` tensors have values."""
+        raise no_value(self, ", so it is no Python number")
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise no_value(self)
+
+
+class Builder(RegionBuilder, OpMethods):
+    """Emits rlx ops at an insertion point.
+
+    Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops
+    (`gelu`, `add`, `lt`, `sum`). Tensors come first, other arguments are passed by keyword; `shape=`
+    gives the expected shape of the result, which is then checked.
+
+    Args:
+        insertion_point: Where ops go.
+        location: One location for all ops; None records the caller's file and line.
+    """
+
+    def __init__(self, insertion_point: mlir.InsertionPoint, location: mlir.Location | None = None):
+        self._points = [insertion_point]
+        self._location = location
+        self._scopes: list[str] = []
+        self._seeds = count()
+        RegionBuilder.__init__(self)
+
+    def new_seed(self) -> int:
+        """The next of 0, 1, …: the seed of random numbers that are given none, so that no two are the same."""
+        return next(self._seeds)
+
+    def restart_seeds(self) -> None:
+        """Have `new_seed` begin with 0 again."""
+        self._seeds = count()
+
+    # --- insertion points and locations -----------------------------------------------------------
+
+    @contextlib.contextmanager
+    def named(self, name: str) -> Generator[None]:
+        """Scope names and locations: ops built inside carry `name` in their location."""
+        check_name(name, "a scope's name")
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    @contextlib.contextmanager
+    def at(self, insertion_point: mlir.InsertionPoint) -> Generator[None]:
+        """Emit the ops inside of this context somewhere else: into a region, before an op."""
+        self._points.append(insertion_point)
+        try:
+            yield
+        finally:
+            self._points.pop()
+
+    @contextlib.contextmanager
+    def located(self, location: mlir.Location) -> Generator[None]:
+        """Give one location to all ops that are emitted inside of this context."""
+        outer_location, self._location = self._location, location
+        try:
+            yield
+        finally:
+            self._location = outer_location
+
+    @property
+    def insertion_point(self) -> mlir.InsertionPoint:
+        """Where the next op goes."""
+        return self._points[-1]
+
+    @property
+    def location(self) -> mlir.Location:
+        """The location that the next op gets."""
+        return self._location if self._location is not None else caller_location("/".join(self._scopes))
+
+    def is_weight(self, value: mlir.Value) -> bool:
+        """Whether a value is a parameter or a state of the graph."""
+        return False
+
+    def name_of(self, value: mlir.Value) -> str:
+        """A name for messages."""
+        return value.get_name()
+
+    # --- emitting ---------------------------------------------------------------------------------
+
+    def tensor(self, value: mlir.Value) -> Tensor:
+        """An MLIR value as a tensor of this builder."""
+        return Tensor(self, value)
+
+    def check_operand(self, operand: object, what: str) -> mlir.Value:
+        """The MLIR value of an operand.
+
+        Raises:
+            Error: It is not a tensor, or belongs to another graph.
+        """
+        if not isinstance(operand, Tensor):
+            raise ShapeError(f"operand '{what}' must be a tensor of this graph, got {type(operand).__name__}")
+        if operand.builder is not self:
+            problem, hint = operand.elsewhere
+            raise ShapeError(f"operand '{what}' {problem}", hint=hint)
+        if self._has_regions and not self._sees(operand.value):
+            raise ShapeError(
+                f"operand '{what}' was made inside a region that has ended",
+                hint="return it from the function that builds the region",
+            )
+        return operand.value
+
+    def emit(
+        self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
+    ) -> Any:
+        """Emit one op. Returns a tensor, or a tuple of tensors if the op has several results or a variadic one.
+
+        Args:
+            name: The op's name without prefix.
+            operands: Tensors in the order of the record; None for an absent optional one, a list for a variadic one.
+            regions: Results of `region`, None for an empty region; they are moved into the op.
+            attributes: By name; absent ones take their defaults.
+
+        Raises:
+            ShapeError: Operands or attributes do not fit; it names the op and the caller's line.
+        """
+        spec = registry.card(name).spec
+        location = self.location
+        try:
+            complete = attributes_module.complete(spec, attributes)
+            values, shapes = self._checked_operands(spec, operands)
+            if (stored_kind := storage_dtypes.unaccepted(spec, shapes)) is not None:
+                return storage_dtypes.emitted(self, spec, operands, shapes, complete, stored_kind)
+            results = infer(name, shapes, complete, tuple(r and r.shapes for r in regions))
+            stored = {
+                a.name: attributes_module.to_mlir(a, complete[a.name])
+                for a in spec.attributes
+                if complete[a.name] is not None
+            }
+            stored = (
+                _segments(spec, shapes, results, stored) if not spec.custom else _custom(spec, values, results, stored)
+            )
+        except Error as problem:
+            if problem.location is None:
+                message = f"rlx.{name}: {problem.message}"
+                raise problem.moved(message, location=describe(location)) from None
+            raise
+        op = mlir.ir.Operation.create(
+            opview.CUSTOM if spec.custom else f"rlx.{name}",
+            results=[shape.type for shape in results],
+            operands=values,
+            attributes=stored,
+            regions=len(spec.regions),
+            loc=location,
+            ip=self._points[-1],
+        )
+        for empty_region, region in zip(op.regions, regions, strict=False):
+            if region is not None:
+                region.block.append_to(empty_region)
+                self._pending.remove(region.holder)
+                region.holder.erase()
+        tensors = tuple(Tensor(self, result) for result in op.results)
+        if self._record is not None:
+            self._record += tensors
+        single = len(spec.results) == 1 and spec.results[0].arity == "single"
+        return tensors[0] if single else tensors
+
+    def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[mlir.Value], list[Any]]:
+        """Flat MLIR values, and shapes in the groups of the record."""
+        if len(operands) != len(spec.operands):
+            raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
+        shapes: list[Any] = []
+        values: list[mlir.Value] = []
+        for entry, operand in zip(spec.operands, operands, strict=True):
+            if entry.arity == "variadic":
+                group = [self.check_operand(o, entry.name) for o in operand]
+                shapes.append([shape_of(v) for v in group])
+                values.extend(group)
+            elif operand is None and entry.arity == "optional":
+                shapes.append(None)
+            else:
+                value = self.check_operand(operand, entry.name)
+                shapes.append(shape_of(value))
+                values.append(value)
+        return values, shapes
+
+    def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Emit an op from call arguments: operands, then attributes in the order of the record, or each by name."""
+        operands, attributes = self.bound(card, args, kwargs)
+        return self.emit(card.name, operands, **attributes)
+
+    def bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The operands and attributes that call arguments give, as the user wrote them.
+
+        Raises:
+            ShapeError: There are too many, or an operand is missing or given twice.
+        """
+        spec = card.spec
+        names = [operand.name for operand in spec.operands]
+        parameters = [*names, *(attribute.name for attribute in spec.attributes)]
+        if len(args) > len(parameters):
+            raise self.problem(
+                card, f"takes at most {len(parameters)} arguments ({', '.join(parameters)}), got {len(args)}"
+            )
+        by_name = dict(zip(parameters, args, strict=False))
+        for name in kwargs:
+            if name in by_name:
+                count = _count_problem(spec, sum(isinstance(value, Tensor) for value in args))
+                raise self.problem(card, f"'{name}' is given twice{count}")
+        by_name |= kwargs
+        kwargs = {name: by_name.pop(name) for name in list(by_name) if name not in names}
+        operands: list[Any] = []
+        for operand in spec.operands:
+            if operand.name not in by_name and operand.arity == "single":
+                known = [a.name for a in spec.attributes]
+                extra = next((k for k in kwargs if k not in known), "")
+                count = _count_problem(spec, sum(name in by_name for name in names))
+                raise self.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(extra, names)}")
+            operands.append(by_name.get(operand.name))
+        return operands, kwargs
+
+    def problem_at(self, message: str) -> ShapeError:
+        """An error at the caller's line."""
+        return ShapeError(message, location=describe(self.location))
+
+    def problem(self, card: Card, message: str, hint: str | None = None) -> ShapeError:
+        """An error at the caller's line that names the op."""
+        return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location), hint=hint)
+
+
+def _count_problem(spec: OpSpec, count: int) -> str:
+    """A note on how many operands an op takes, if that number is fixed and another number was given; else empty."""
+    fixed = all(operand.arity == "single" for operand in spec.operands)
+    return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""
+
+
+def _segments(
+    spec: OpSpec, operands: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]
+) -> dict[str, Any]:
+    """The attributes of an op, with those added that say how its operands and results are grouped."""
+    # The results of a record are all single, or they are one variadic group.
+    for name, values, groups, kind in (
+        (grouping.OPERAND_SEGMENTS, spec.operands, operands, "operand"),
+        (grouping.RESULT_SEGMENTS, spec.results, [list(results)], "result"),
+    ):
+        if grouping.is_segmented(values):
+            sizes = grouping.segment_sizes(values, groups, kind)
+            stored[name] = mlir.ir.DenseI32ArrayAttr.get(sizes, context=mlir.context())
+    return stored
+
+
+def _custom(
+    spec: OpSpec, values: Sequence[mlir.Value], results: Sequence[Shape], stored: dict[str, Any]
+) -> dict[str, Any]:
+    """The attributes of the `rlx.custom` that represents an op of a user."""
+    ir, context = mlir.ir, mlir.context()
+    custom_attributes = {
+        "name": ir.StringAttr.get(spec.name, context=context),
+        "attributes": ir.DictAttr.get(stored, context=context),
+    }
+    return _segments(registry.SPECS["custom"], [[shape_of(v) for v in values]], results, custom_attributes)
+
+
+def method_of(card: Card) -> Any:
+    """The `Builder` method of an op.
+
+    It calls `build`. In addition, it turns NumPy arrays into constants, checks `shape=` if that is given, and adds the name
+    of the op and the caller's line to errors.
+    """
+    parameters = _parameters(card)
+    takes_shape = "shape" in parameters
+    operands = {operand.name for operand in card.spec.operands}
+    named = card.named
+
+    def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
+        expected = None if takes_shape else kwargs.pop("shape", None)
+        mark = len(self._pending)
+        try:
+            lifted = [_lift(self, a) if n in operands else a for n, a in zip(parameters, args, strict=False)]
+            args = (*lifted, *args[len(lifted) :])
+            kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
+            result = card.build(self, *args, **kwargs)
+            if named is not None and is_tuple(result):
+                result = named(*result)
+            for operand in lifted:
+                if isinstance(operand, Tensor):
+                    operand.beside = None  # it may be the result
+        except Error as problem:
+            raise placed(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
+        except Exception as problem:
+            if IN_BODY in getattr(problem, "__notes__", ()):
+                raise
+            raise _call_error(self, card, problem, args, kwargs) from problem
+        finally:
+            if len(self._pending) > mark:
+                self._retire(mark)
+        if expected is not None:
+            first = result[0] if is_tuple(result) else result
+            if not isinstance(first, Tensor):
+                raise self.problem(card, "has no result of which shape= could speak")
+            expected_shape = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
+            if first.shape != expected_shape:
+                raise self.problem(card, f"the result is {first.shape}, but shape= says {expected_shape}")
+        return result
+
+    method.__name__ = card.name
+    method.__qualname__ = f"Graph.{card.name}"
+    return method
+
+
+def _parameters(card: Card) -> list[str]:
+    """The parameters of `build` after the builder; without a `build` of its own, an op takes operands, then attributes."""
+    code = type(card).build.__code__
+    names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
+    return list(names) or [entry.name for entry in (*card.spec.operands, *card.spec.attributes)]
+
+
+def _lift(b: Builder, value: object) -> Any:
+    if type(value) is not np.ndarray:
+        return value
+    dtype(value.dtype)  # raises here for an unknown dtype, so that the error names the op and not the constant
+    tensor = b.constant(value)
+    tensor.beside = beside(value)
+    return tensor
+
+
+def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
+    """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
+    arguments = dict(zip(_parameters(card), args, strict=False)) | kwargs
+    trace = problem.__traceback__
+    misfit = isinstance(problem, TypeError) and trace is not None and trace.tb_next is None
+    badly_called = misfit and ("unexpected keyword" in str(problem) or "were given" in str(problem))
+    for operand in () if badly_called else card.spec.operands:
+        value = arguments.get(operand.name)
+        if operand.name not in arguments or isinstance(value, Tensor):
+            continue
+        if operand.arity == "single" or not isinstance(value, (list, tuple, type(None))):
+            message = f"operand '{operand.name}' must be a tensor, got {described(value)}"
+            return b.problem(card, message, tensor_hint(value) or ADVICE.get((card.name, "")))
+    if misfit:
+        message = str(problem).split(".build() ")[-1]
+        if "positional argument" in message and "were given" in message:
+            message = "got too many positional arguments"  # Python's message counts `self` and the builder too
+        return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location), args, kwargs)
+    if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
+        message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
+        return Error(message, location=describe(b.location), hint=place)
+    others = ", ".join(f"{n} = {shown(v)}" for n, v in arguments.items() if not isinstance(v, Tensor))
+    return b.problem(card, f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}")

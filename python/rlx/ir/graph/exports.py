@@ -1,0 +1,51 @@
+"""Graphs elsewhere: text, copies, pickles, and functions of other libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.graph.pickled import Copied
+from rlx.ir.op.calls import answered
+from rlx.support.printable import printable
+from rlx.support.short import listed
+
+if TYPE_CHECKING:
+    from rlx.runtime.jax.exported import JaxGraph
+
+
+class Exports(Copied):
+    """The methods of a graph that give it in another form."""
+
+    def __str__(self: Any) -> str:
+        return self.text()
+
+    def __repr__(self: Any) -> str:
+        arguments = listed(f"{a.name}: {a.shape}" for a in self.arguments)
+        outputs = listed(f"{o.name}: {o.shape}" for o in self.outputs)
+        return printable(f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>", keep="")
+
+    @answered
+    def text(self: Any, *, locations: bool = False) -> str:
+        """The graph as MLIR text, which `rlx.parse` and all commands read.
+
+        Args:
+            locations: Whether to write the lines and scopes of ops as well, so that reports about the text name these.
+        """
+        from rlx.ir.text.modules import print_op
+
+        return print_op(self.module, debug_info=locations)
+
+    @answered
+    def to_jax(self: Any) -> JaxGraph:
+        """The graph, as it is now, as a pure function that JAX calls, compiles, differentiates and batches.
+
+        Inputs are given in order or by name, parameters by `params={name: array}`; those that are not given have the values
+        that came with the graph. The result is a tuple of the outputs.
+
+        Raises:
+            StageError: The graph is at LIR.
+            Error: JAX is not installed, the graph has no outputs, or one is of 64 bits and JAX has none of these.
+        """
+        from rlx.runtime.jax import to_jax
+
+        return to_jax(self)

@@ -1,0 +1,196 @@
+"""What differs between two listings of one graph: ops that went, ops that came, and operands that became others.
+
+Values are numbered anew in each listing, so lines cannot be compared as text. Ops are matched by what they are and by the ops
+before them, from the matches that are certain to those between them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from rlx.ir.graph.listing import GraphReport, OpReport
+from rlx.ir.op.calls import answered
+from rlx.support.cached_property import cached_property
+from rlx.support.printable import printable
+from rlx.support.short import report_repr
+
+_ROUNDS = 3  # ops before an op that tell it apart from others like it
+_COMPARED = 250_000  # pairs of ops without a certain match among them, up to which the best match is looked for
+CONTEXT = 2
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of a diff.
+
+    Attributes:
+        sign: `"-"`: only before. `"+"`: only after. `" "`: in both. `"…"`: lines in both are left out here.
+        text: The op, with the numbers of its listing; or how many lines are left out.
+    """
+
+    sign: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.sign} {printable(self.text, keep='')}"
+
+
+@dataclass(frozen=True)
+class ListingDiff:
+    """The difference of two listings of one graph. `str()` has the changed lines with some around them.
+
+    Attributes:
+        before: One listing.
+        after: The other one.
+    """
+
+    before: GraphReport
+    after: GraphReport
+
+    @cached_property
+    def lines(self) -> tuple[DiffLine, ...]:
+        """The ops of both, in the order in which they stand."""
+        return tuple(_lines(self.before, self.after))
+
+    def changes(self) -> str:
+        """Which ops became fewer or more, on one line."""
+        old, new = self.before.histogram, self.after.histogram
+        parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
+            f"+{n} {name}" for name, n in (new - old).items()
+        ]
+        return ", ".join(parts) or "the same ops"
+
+    def summary(self) -> str:
+        """The same with the stages."""
+        return f"{self.before.stage} to {self.after.stage}: {self.changes()}"
+
+    @property
+    def removed(self) -> int:
+        """The number of ops that went, or changed."""
+        return sum(line.sign == "-" for line in self.lines)
+
+    @property
+    def added(self) -> int:
+        """The number of ops that came, or changed."""
+        return sum(line.sign == "+" for line in self.lines)
+
+    def hunks(self, context: int = CONTEXT) -> list[DiffLine]:
+        """The changed lines with `context` lines around them; each gap is one line with the sign `…`."""
+        changed = [i for i, line in enumerate(self.lines) if line.sign != " "]
+        shown: list[DiffLine] = []
+        end = 0
+        for i in changed:
+            start = max(end, i - context)
+            shown += [DiffLine("…", f"{start - end} ops")] if start > end else []
+            end = max(end, min(i + context + 1, len(self.lines)))
+            shown += self.lines[start:end]
+        rest = len(self.lines) - end
+        return [*shown, DiffLine("…", f"{rest} ops")] if changed and rest else shown
+
+    def __repr__(self) -> str:
+        return report_repr(self, self.summary())
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self.hunks())
+
+
+@answered
+def inspect_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
+    """What differs between two listings of one graph, such as those of two stages."""
+    return ListingDiff(before, after)
+
+
+def _lines(before: GraphReport, after: GraphReport) -> Iterator[DiffLine]:
+    olds, news = before.ops, after.ops
+    pairs = sorted(_Matching(olds, news).pairs())
+    renamed = {a.name: a.name for a in after.arguments}
+    i = j = 0
+    for old, new in [*pairs, (len(olds), len(news))]:
+        yield from (DiffLine("-", str(op)) for op in olds[i:old])
+        yield from (DiffLine("+", str(op)) for op in news[j:new])
+        if old < len(olds):
+            yield from _both(olds[old], news[new], renamed)
+            renamed.update(zip(olds[old].results, news[new].results, strict=True))
+        i, j = old + 1, new + 1
+
+
+def _both(old: OpReport, new: OpReport, renamed: dict[str, str]) -> Iterator[DiffLine]:
+    """An op that is in both. It changed where it reads another value than that which its operand is now."""
+    pairs = zip(old.operands, new.operands, strict=True)
+    if all(renamed.get(before, after) == after for before, after in pairs):
+        yield DiffLine(" ", str(new))
+    else:
+        yield DiffLine("-", str(old))
+        yield DiffLine("+", str(new))
+
+
+class _Matching:
+    """Finds which op is which."""
+
+    def __init__(self, olds: Sequence[OpReport], news: Sequence[OpReport]):
+        self._levels = [(_keys(olds, rounds), _keys(news, rounds)) for rounds in (_ROUNDS, 0)]
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Their places in both listings."""
+        pending: list[tuple[tuple[int, int, int, int], int]] = []
+        pending.append(((0, len(self._levels[0][0]), 0, len(self._levels[0][1])), 0))
+        while pending:
+            (i, i_end, j, j_end), level = pending.pop()
+            olds, news = self._levels[level]
+            while i < i_end and j < j_end and olds[i] == news[j]:
+                yield i, j
+                i, j = i + 1, j + 1
+            while i < i_end and j < j_end and olds[i_end - 1] == news[j_end - 1]:
+                i_end, j_end = i_end - 1, j_end - 1
+                yield i_end, j_end
+            if i == i_end or j == j_end:
+                continue
+            anchors = _anchors(olds[i:i_end], news[j:j_end])
+            if anchors:
+                start_i, start_j = i, j
+                for old, new in anchors:
+                    pending.append(((i, start_i + old, j, start_j + new), level))
+                    yield start_i + old, start_j + new
+                    i, j = start_i + old + 1, start_j + new + 1
+                pending.append(((i, i_end, j, j_end), level))
+            elif level + 1 < len(self._levels):
+                pending.append(((i, i_end, j, j_end), level + 1))
+            elif (i_end - i) * (j_end - j) <= _COMPARED:
+                matcher = SequenceMatcher(None, olds[i:i_end], news[j:j_end], autojunk=False)
+                for block in matcher.get_matching_blocks():
+                    yield from ((i + block.a + k, j + block.b + k) for k in range(block.size))
+
+
+def _keys(ops: Sequence[OpReport], rounds: int) -> list[Hashable]:
+    """What each op is, and what the ops are that it reads from, `rounds` ops back; names of arguments count."""
+    plain = [(op.depth, op.body, op.location, len(op.operands), len(op.results)) for op in ops]
+    keys: list[Hashable] = list(plain)
+    for _ in range(rounds):
+        made_by = {name: (i, keys[k]) for k, op in enumerate(ops) for i, name in enumerate(op.results)}
+        reads = [tuple(made_by.get(n, "" if n.startswith("%") else n) for n in op.operands) for op in ops]
+        keys = [hash((is_, read)) for is_, read in zip(plain, reads, strict=True)]
+    return keys
+
+
+def _anchors(olds: Sequence[Hashable], news: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """The places of what occurs once in both; of those that cross, the longest series that does not."""
+    once_before, once_after = Counter(olds), Counter(news)
+    place = {key: j for j, key in enumerate(news) if once_after[key] == 1}
+    common = [(i, place[key]) for i, key in enumerate(olds) if once_before[key] == 1 and key in place]
+    ends: list[int] = []  # for each length, the least last place of a series
+    last: list[int] = []  # the index in `common` of it
+    previous: list[int] = []
+    for index, (_, j) in enumerate(common):
+        length = bisect_left(ends, j)
+        previous.append(last[length - 1] if length else -1)
+        ends[length : length + 1], last[length : length + 1] = [j], [index]
+    series: list[tuple[int, int]] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        series.append(common[index])
+        index = previous[index]
+    return series[::-1]

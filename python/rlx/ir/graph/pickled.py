@@ -1,0 +1,31 @@
+"""Graphs as copies and as pickles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlx.ir.graph.graph import Graph
+
+
+class Copied:
+    """What `copy` and `pickle` ask of a graph: copies are clones, pickled is the text with the carried values."""
+
+    def __copy__(self: Any) -> Graph:
+        return self.clone()
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Graph:
+        return self.clone()
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        return _restored, (self.text(locations=True), self.name_symbol, self.name, dict(self.weights))
+
+
+def _restored(text: str, entry: str, name: str, weights: dict[str, Any]) -> Graph:
+    from rlx.ir.graph.graph import Graph
+    from rlx.ir.text.modules import parse_module
+
+    graph = Graph.from_module(parse_module(text, "<pickle>"), entry)
+    graph.name = name
+    graph._weights |= weights  # pyright: ignore[reportPrivateUsage]
+    return graph

@@ -1,0 +1,60 @@
+"""Tensors that stand for Python numbers: their dtypes give way, as those of the numbers do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64
+from rlx.ir.graph.builder import Tensor
+from rlx.support.errors import Error
+
+# What a number of Python may be; `bool` is an `int`, and NumPy's float64 a `float`.
+NUMBERS = (bool, int, float, complex)
+
+
+class WeakTensor(Tensor):
+    """A traced scalar for an argument that was a Python number.
+
+    Beside a tensor it takes the dtype that the number would take. By itself it is f32, i32 (i64 if the number needs that), bool
+    or c64.
+
+    Args:
+        builder: The graph.
+        value: The scalar as it is by itself.
+        wide: The scalar with all digits of the number.
+        number: A number of the same kind.
+    """
+
+    __slots__ = ("number", "wide")
+
+    def __init__(self, builder: Any, value: mlir.Value, wide: Tensor, number: Any):
+        super().__init__(builder, value)
+        self.wide, self.number = wide, number
+
+    def towards(self, kind: DType) -> Tensor:
+        return self if kind is self.dtype else self.wide
+
+
+def kind_of(number: Any) -> type:
+    """The class of a number: bool, int, float or complex, for subclasses of these as well."""
+    return next(kind for kind in NUMBERS if isinstance(number, kind))
+
+
+def dtypes_of(number: Any, unsupported: frozenset[str] = frozenset()) -> tuple[DType, DType]:
+    """The dtype of a number by itself, and one that has all its digits where a target takes that dtype.
+
+    Raises:
+        Error: It is an integer of more than 64 bits.
+    """
+    if isinstance(number, bool):
+        return bool_, bool_
+    if isinstance(number, int):
+        if not i64.min <= number <= i64.max:
+            raise Error("the integer needs more than 64 bits")
+        alone, wide = i32 if i32.min <= number <= i32.max else i64, i64
+    elif isinstance(number, float):
+        alone, wide = f32, f64
+    else:
+        return c64, c64
+    return alone, alone if wide.name in unsupported else wide

@@ -1,0 +1,1 @@
+"""Ops: their records, cards, attributes and views."""

@@ -1,0 +1,1 @@
+"""Modules as text and bytecode."""

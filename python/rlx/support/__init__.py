@@ -1,0 +1,1 @@
+"""Errors, locks, files and texts: what needs neither MLIR nor tensors."""

@@ -1,0 +1,361 @@
+"""Files are read completely, and replaced completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import mmap
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlx.support.errors import Error
+from rlx.support.short import shown
+
+# The largest size of a file that is read into memory.
+LARGEST = 4 << 30
+_LARGEST_STREAM = 1 << 30
+_LARGEST_JSON = 64 << 20
+_CHUNK = 1 << 20
+_POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
+_PARTIAL = ".rlx-partial"
+_LONGEST_PREFIX = 200  # bytes of a file's name that are repeated in the name of its temporary file
+
+
+def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
+    """A path as text.
+
+    Args:
+        path: Text or an `os.PathLike`.
+        what: What file it is the path of, for messages.
+
+    Raises:
+        Error: It is not a path: of another type, empty, or with a NUL or half of a surrogate pair in it.
+    """
+    try:
+        name = os.fspath(path)
+    except TypeError:
+        name = path
+    if not isinstance(name, str) or not name or "\0" in name or not _can_be_encoded(name):
+        raise Error(f"expected the path of {what}, got {shown(path)}")
+    return name
+
+
+def _can_be_encoded(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
+    """The contents of a file.
+
+    Raises:
+        Error: It is missing, unreadable or larger than `limit` bytes.
+    """
+    name = file_name(path)
+    try:
+        with open(name, "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > limit:
+                raise Error(f"cannot read {name}: it has {status.st_size} bytes, and at most {limit} are read")
+            if stat.S_ISREG(status.st_mode):
+                data = file.read()
+                check_fetched(data, name)
+                return data
+            data = bytearray()  # a pipe, or a device that may have no end
+            while chunk := file.read(_CHUNK):
+                data += chunk
+                if len(data) > min(limit, _LARGEST_STREAM):
+                    raise Error(f"cannot read {name}: it has more than {min(limit, _LARGEST_STREAM)} bytes")
+            return bytes(data)
+    except FileNotFoundError:
+        raise Error(f"no such file: {name}") from None
+    except OSError as problem:
+        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
+    except MemoryError:
+        raise Error(f"cannot read {name}: it does not fit into memory") from None
+
+
+def check_fetched(content: bytes | mmap.mmap, name: str) -> None:
+    """Check that a file is not a stand-in that Git LFS has put in its place.
+
+    Raises:
+        Error: It is one.
+    """
+    if content[: len(_POINTER)] != _POINTER:
+        return
+    size = re.search(rb"^size (\d{1,18})$", content[:_LONGEST_POINTER], re.MULTILINE)
+    of = f" of {int(size[1])} bytes" if size else ""
+    raise Error(
+        f"{name} is a pointer of Git LFS: the file{of} has not been fetched",
+        hint="run 'git lfs install' once and 'git lfs pull' in its repository, or download the file itself",
+    )
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        Error: The file is missing, larger than any that is read, or is not JSON, or an object in it has a name twice.
+    """
+    return parsed_json(read_bytes(path, _LARGEST_JSON), os.fspath(path))
+
+
+def parsed_json(data: bytes | mmap.mmap, name: str) -> Any:
+    """The value that the content of a JSON file stands for; `name` is what messages call it. See `read_json`."""
+    if len(data) > _LARGEST_JSON:
+        raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {_LARGEST_JSON} are read")
+    try:
+        return json.loads(bytes(data).decode(), object_pairs_hook=unique_names)
+    except UnicodeDecodeError:
+        raise Error(f"cannot read {name}: it is no JSON text") from None
+    except (ValueError, RecursionError) as problem:
+        raise Error(f"cannot read {name}: {problem}") from None
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for `object_pairs_hook` of `json.loads`. A name that occurs twice is an error, because other programs
+    may use the other one of its values.
+
+    Raises:
+        ValueError: A name occurs twice.
+    """
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' occurs twice")
+    return result
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file completely or not at all.
+
+    Raises:
+        Error: The directory cannot be written.
+    """
+    with replacing(path) as temporary:
+        Path(temporary).write_bytes(data)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generator[str]:
+    """The name of a temporary file to write to, which replaces `path` at the end, unless an exception is raised.
+
+    The temporary file is in the same folder and is locked. If this process is killed, the lock is released, and a later
+    call for the same path removes the file. A file keeps its permissions, a symbolic link stays a link, and to a device or
+    a pipe the bytes are written.
+
+    Args:
+        path: The file.
+        durable: Wait until the data is on the disk, so that after a loss of power there is the old file or the new one.
+
+    Raises:
+        Error: The directory cannot be written.
+    """
+    name = file_name(path)
+    try:
+        status = _status(name)
+        if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            with _passed_on(name) as temporary:
+                yield temporary
+            return
+        with _partial(Path(os.path.realpath(name)), status, durable) as temporary:
+            yield temporary
+    except OSError as problem:
+        raise Error(f"cannot write {name}: {problem.strerror or problem}") from None
+
+
+def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, which is made if it is not there: all of them, or none. Other files in it stay.
+
+    Args:
+        path: The folder; the one that it is in has to be there.
+        files: Contents by name.
+
+    Raises:
+        Error: The folder cannot be written, or a name is not that of a file in it.
+    """
+    folder = file_name(path, "a folder")
+    for name in files:
+        if name in ("", ".", "..") or name != os.path.basename(name) or "\0" in name:
+            raise Error(f"cannot write {folder}: {shown(name)} is not the name of a file in it")
+    with contextlib.ExitStack() as stack:
+        try:
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+                stack.callback(_remove_empty, folder)
+            for name, data in files.items():
+                Path(stack.enter_context(replacing(os.path.join(folder, name)))).write_bytes(data)
+        except OSError as problem:
+            raise Error(f"cannot write {folder}: {problem.strerror or problem}") from None
+
+
+def _remove_empty(folder: str) -> None:
+    with contextlib.suppress(OSError):  # it has files
+        os.rmdir(folder)
+
+
+def check_folder_writable(path: str | os.PathLike[str]) -> None:
+    """Check, before work whose result goes into a folder, that it can be written, or made. Nothing is changed.
+
+    Raises:
+        Error: It is a file, cannot be written, or the folder that it is to be in is not there or cannot be written.
+    """
+    name = file_name(path, "a folder")
+    parent = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        problem = 0 if os.access(name, os.W_OK) else errno.EACCES
+    elif os.path.exists(name):
+        problem = errno.ENOTDIR
+    elif not os.path.isdir(parent):
+        problem = errno.ENOTDIR if os.path.exists(parent) else errno.ENOENT
+    else:
+        problem = 0 if os.access(parent, os.W_OK) else errno.EACCES
+    if problem:
+        raise Error(f"cannot write {name}: {os.strerror(problem)}")
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Check, before work whose result goes to a file, that the file can be written. Nothing is changed.
+
+    Raises:
+        Error: It is a folder, or its folder is not there or cannot be written.
+    """
+    name = file_name(path)
+    folder = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        problem = errno.EISDIR
+    elif not os.path.isdir(folder):
+        problem = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+    elif not os.access(name if os.path.exists(name) and not os.path.isfile(name) else folder, os.W_OK):
+        problem = errno.EACCES
+    else:
+        return
+    raise Error(f"cannot write {name}: {os.strerror(problem)}")
+
+
+def _status(name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name)
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def _passed_on(name: str) -> Generator[str]:
+    """A temporary file whose bytes go to a device or a pipe at the end."""
+    with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
+        temporary = os.path.join(folder, "output")
+        yield temporary
+        with open(temporary, "rb") as source, open(name, "wb") as sink:
+            shutil.copyfileobj(source, sink)
+
+
+@contextlib.contextmanager
+def _partial(target: Path, status: os.stat_result | None, durable: bool) -> Generator[str]:
+    """A temporary file that replaces `target`, whose status is given, at the end."""
+    sweep(target)
+    temporary, handle = _create_locked(target)
+    try:
+        # The system has applied the umask to the new file. To read the umask would mean to set it, for all threads.
+        permissions = stat.S_IMODE(os.fstat(handle).st_mode) if status is None else stat.S_IMODE(status.st_mode)
+        _permit(temporary, (0o600 | permissions) if status is None else 0o600)
+        if os.name == "nt":  # Windows cannot replace a file that is open
+            os.close(handle)
+            handle = -1
+        yield temporary
+        _permit(temporary, permissions)
+        if durable:
+            _synchronise(temporary)
+        os.replace(temporary, target)
+        temporary = ""
+        if durable and os.name != "nt":  # Windows cannot open folders
+            _synchronise(target.parent)
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        if handle >= 0:
+            os.close(handle)
+
+
+def _create_locked(target: Path) -> tuple[str, int]:
+    """A new file in the folder of `target`, opened, and locked until this process closes it."""
+    while True:
+        temporary = str(target.with_name(_prefix(target) + secrets.token_hex(4) + _PARTIAL))
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+        try:
+            handle = os.open(temporary, flags, 0o666)
+        except FileExistsError:
+            continue
+        lock(handle, wait=True)
+        if os.path.exists(temporary):
+            return temporary, handle
+        os.close(handle)  # another process has removed it before it was locked
+
+
+def _permit(path: str, mode: int) -> None:
+    with contextlib.suppress(OSError):  # the file system may have no permissions
+        os.chmod(path, mode & 0o777)
+
+
+def sweep(target: Path) -> None:
+    """Remove the temporary files of calls for the same target whose process was killed: these are not locked any more."""
+    temporary_name = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{8}" + re.escape(_PARTIAL))
+    with contextlib.suppress(OSError):
+        for name in os.listdir(target.parent):
+            if temporary_name.fullmatch(name):
+                remove_abandoned(target.with_name(name))
+
+
+def remove_abandoned(path: str | os.PathLike[str], dir_fd: int | None = None) -> None:
+    """Remove a temporary file unless a running process has locked it. Does not raise."""
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    with contextlib.suppress(OSError):
+        handle = os.open(path, flags, dir_fd=dir_fd)
+        try:
+            if stat.S_ISREG(os.fstat(handle).st_mode) and lock(handle, wait=False):
+                os.unlink(path, dir_fd=dir_fd)
+        finally:
+            os.close(handle)
+
+
+def lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
+    """Lock an open file until all of its handles are closed; returns whether that was possible.
+
+    Args:
+        handle: The file.
+        wait: Wait while another process holds the lock.
+        shared: Let other processes take a shared lock as well.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return False
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another process holds the lock, or the file system has no locks
+        return False
+    return True
+
+
+def _prefix(target: Path) -> str:
+    return f".{os.fsencode(target.name)[:_LONGEST_PREFIX].decode(errors='ignore')}."
+
+
+def _synchronise(path: str | os.PathLike[str]) -> None:
+    """Wait until a file, or a folder's list of files, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

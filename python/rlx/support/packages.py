@@ -1,0 +1,50 @@
+"""Packages that are imported only where they are needed, and the error for a package that is not installed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rlx.support.errors import Error
+
+# What to give to pip, where that is not the name of the package.
+_INSTALLS = {
+    "iree.runtime": "iree-base-runtime",
+    "iree.compiler": "iree-base-compiler",
+    "jax": "'rlx[jax]'",
+    "jaxlib": "'rlx[jax]'",
+    "flatbuffers": "'rlx[jax]'",
+    "onnx": "'rlx[onnx]'",
+    "torch": "'rlx[torch]'",
+    "tokenizers": "'rlx[text]'",
+    "tensorboardX": "'rlx[tensorboard]'",
+    "shtab": "'rlx[completion]'",
+    "unicorn": "'rlx[cortexm]'",
+    "elftools": "'rlx[cortexm]'",
+    "llvmlite": "'rlx[fpga]'",
+}
+
+
+def required(name: str, purpose: str) -> Any:
+    """A package, or a module of it.
+
+    Args:
+        name: The package or module to import.
+        purpose: What needs it; the message starts with this.
+
+    Raises:
+        Error: It cannot be imported; the hint says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise missing(name, purpose, problem) from None
+
+
+def missing(name: str, purpose: str, problem: object) -> Error:
+    """The error for a package that cannot be imported."""
+    package = next((p for p in _INSTALLS if name == p or name.startswith(p + ".")), name.partition(".")[0])
+    return Error(
+        f"{purpose} needs the package '{package}', which cannot be imported: {problem}",
+        hint=f"pip install {_INSTALLS.get(package, package)}",
+    )
