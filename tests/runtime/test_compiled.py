@@ -90,7 +90,7 @@ def test_bad_inputs_are_named(compiled: Any, arrays: Any, inputs: Any, message: 
 def test_bad_params_are_named(compiled: Any, arrays: Any) -> None:
     with pytest.raises(rlx.Error, match=r"1 parameters are not set: 'w' \(f32\[3, 4\]\)"):
         compiled.run({"x": arrays["x"]})
-    with pytest.raises(rlx.Error, match=r"there is no parameter 'W' \(did you mean 'w'\?\); the program has w"):
+    with pytest.raises(rlx.Error, match=r"there is no parameter 'W' \(did you mean 'w'\?\); there are w"):
         compiled.set_param("W", arrays["w"])
     with pytest.raises(rlx.Error, match=r"param 'w' must be f32\[3, 4\], got float32\[4, 3\]"):
         compiled.set_param("w", arrays["w"].T)

@@ -15,6 +15,7 @@ from rlx.ir.graph.current import builder_of, current_builder
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op.calls import ADVICE, Answered
+from rlx.ir.parameters import is_count
 from rlx.ir.shape import Shape
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
@@ -28,7 +29,6 @@ from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened, safetensors
 
 _NAMED = 10  # how many names a message lists
-_COUNTERS = "num_batches_tracked"  # PyTorch's BatchNorm stores a count that nothing reads
 
 
 class Module(Answered):
@@ -133,9 +133,7 @@ class Module(Answered):
                 if first.setdefault(id(member), name) == name:
                     result[name] = _checked(name, member, values, problems)
         problems += [
-            f"'{n}' has no place here{suggestion(n, known)}"
-            for n in values
-            if n not in known and not str(n).endswith(_COUNTERS)
+            f"'{n}' has no place here{suggestion(n, known)}" for n in values if n not in known and not is_count(n)
         ]
         _raise(problems, f"these are no parameters of {type(self).__name__}")
         return result

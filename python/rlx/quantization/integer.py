@@ -15,6 +15,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op import opview
 from rlx.ir.op.calls import answered
+from rlx.ir.parameters import named_values
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_sites import sites
@@ -28,7 +29,6 @@ from rlx.quantization.observers import Observer, finite
 from rlx.report.progress import progress as shown
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_mapping
-from rlx.support.suggestions import suggestion
 
 # Ops that have a form in integers of their own; all other composite ones are taken apart.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"
@@ -136,11 +136,7 @@ def integer_only(
     """
     _check_options(ranges, layers, mode)
     source = graph_of(graph, "integer_only")
-    values = {**source.weights, **(params or {})}
-    names = [a.name for a in source.params]
-    for name in params or ():
-        if name not in names:
-            raise Error(f"params: there is no parameter '{name}'{suggestion(name, names)}")
+    values = {**source.weights, **named_values(params or {}, [a.name for a in source.params], "params: ")}
     result = prepared(graph, "integer_only")
     if result.symbols:
         first, sizes = min(result.symbols), ", ".join(sorted(result.symbols))

@@ -12,6 +12,7 @@ from rlx.ir.interface import Argument
 from rlx.ir.op import opview
 from rlx.ir.op.calls import answered
 from rlx.ir.op.signature import read_outputs, sign_function
+from rlx.ir.parameters import named_values
 from rlx.ir.shape import shape_of
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
@@ -21,7 +22,6 @@ from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.calibrate import weight_values
 from rlx.support.errors import Error
-from rlx.support.suggestions import suggestion
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
 # The names of bytes that stand for a parameter's numbers, and of what goes with them.
@@ -72,17 +72,14 @@ def quantize(
     if isinstance(keep, str):
         raise Error(f"keep is a list of names, got the string {keep!r:.60}", hint=f"keep=[{keep!r:.60}]")
     source = graph_of(graph, "quantize")
-    names = [a.name for a in source.params]
-    for name in params or ():
-        if name not in names:
-            raise Error(f"params: there is no parameter '{name}'{suggestion(name, names)}")
+    given = named_values(params or {}, [a.name for a in source.params], "params: ")
     result = run(source, "rlx-lower-blocks")
     with mlir.entered():
         done = insert(result.function, scheme, record, keep=tuple(keep))
     if not done and not keep:
         raise Error(f"graph '{result.name}' has no product of activations with weights to quantise")
     result = run(result, [*_INTEGERS])
-    return with_values(result, {**source.weights, **(params or {})})
+    return with_values(result, {**source.weights, **given})
 
 
 def with_values(graph: Graph, values: Mapping[str, Any]) -> Graph:

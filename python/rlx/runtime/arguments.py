@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.interface import Argument, argument_array
+from rlx.ir.parameters import named_values
 from rlx.support.errors import Error
-from rlx.support.short import shown
+from rlx.support.short import listed, shown
 from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
-_LISTED = 20  # how many names a message lists
 _MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
 
 
@@ -57,18 +57,9 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
     params, cast = opened(params), checked_cast(cast)
     if isinstance(params, Weights):
         params, copy = params.values_of(known.values(), cast=cast), False
-    arrays = {}
-    for name, value in params.items():
-        if name not in known:
-            raise unknown_name("parameter", name, known)
-        arrays[name] = argument_array(known[name], value, cast=cast)
+    values = named_values(params, known)
+    arrays = {name: argument_array(known[name], value, cast=cast) for name, value in values.items()}
     return {name: keep(array, copy) for name, array in arrays.items()}
-
-
-def listed(names: Collection[str]) -> str:
-    """Names for a message, which does not get longer than a few lines."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return (", ".join(list(names)[:_LISTED]) or "none") + more
 
 
 def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:

@@ -15,6 +15,7 @@ from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.given import given_array
 from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
+from rlx.ir.parameters import unknown_parameter
 from rlx.runtime.arguments import (
     checked_threads,
     given_params,
@@ -97,7 +98,7 @@ class CompiledGraph(Saved):
             Error: There is no such parameter, or shape or dtype differ.
         """
         if not isinstance(name, str):
-            raise unknown_name("parameter", name, self._params)
+            raise unknown_parameter(name, self._params)
         self.set_params({name: value}, copy=copy, cast=cast)
 
     def set_params(

@@ -13,6 +13,7 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.bundle import Bundle, shared_arguments
 from rlx.backends.protocol import Program
 from rlx.ir.interface import Argument, argument_array
+from rlx.ir.parameters import unknown_parameter
 from rlx.runtime.arguments import given_params, unknown_name, unset_params
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.content import Content
@@ -169,7 +170,7 @@ class Programs:
     def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
         """Give one weight to all entry points that have it; see `CompiledGraph.set_param`."""
         if not isinstance(name, str):
-            raise unknown_name("parameter", name, self._shared.params)
+            raise unknown_parameter(name, self._shared.params)
         self.set_params({name: value}, copy=copy, cast=cast)
 
     def set_params(

@@ -12,6 +12,7 @@ import numpy as np
 from rlx.backends import stages
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
+from rlx.ir.parameters import named_values
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import STEPS
 from rlx.runtime.arguments import checked_cast
@@ -21,7 +22,6 @@ from rlx.runtime.session import Session
 from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
-from rlx.support.suggestions import suggestion
 from rlx.train import checkpoint
 from rlx.train.groups import Groups, Mask
 from rlx.train.jax_step import JaxStep
@@ -267,16 +267,11 @@ class TrainStep(Answered):
             own = [a for n, a in self._own_states.items() if n in params]
             params, copy = params.values_of([*self._params.values(), *own], cast=cast), False
         arrays, states = {}, {}
-        for name, value in params.items():
+        for name, value in named_values(params, {**self._params, **self._own_states}).items():
             if name in self._own_states:
                 states[name] = argument_array(self._own_states[name], value, cast=cast)
-                continue
-            if name not in self._params:
-                known_names = ", ".join(self._params)
-                raise Error(
-                    f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known_names}"
-                )
-            arrays[name] = argument_array(self._params[name], value, cast=cast)
+            else:
+                arrays[name] = argument_array(self._params[name], value, cast=cast)
         frozen = {n: keep(a, copy) for n, a in arrays.items() if n not in self._trained}
         holding(self._lock, self._write, arrays, frozen, states, self._averaged)
 

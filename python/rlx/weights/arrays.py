@@ -47,4 +47,7 @@ def check_no_nan(array: np.ndarray, what: str) -> None:
         Error: It holds NaN; the message says how many.
     """
     if array.dtype.kind in "fcV" and bool(np.isnan(array).any()):
-        raise Error(f"{what} holds {int(np.isnan(array).sum())} NaN values")
+        raise Error(
+            f"{what} holds {int(np.isnan(array).sum())} NaN values",
+            hint="if they are meant, give the array itself: {name: weights[name].numpy()}",
+        )

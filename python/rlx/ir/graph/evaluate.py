@@ -23,6 +23,7 @@ from rlx.ir.op.calls import answered
 from rlx.ir.op.card import Card, as_results
 from rlx.ir.op.requirements import requirements
 from rlx.ir.op.verify import infer
+from rlx.ir.parameters import is_count
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error, ShapeError
@@ -50,7 +51,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
         raise Error(f"values must be a mapping of names to arrays, got {type(values).__name__}")
     names = {a.name for a in graph.arguments}
     for name in values:
-        if name not in names:
+        if name not in names and not is_count(name):
             raise Error(f"the graph has no argument '{name}'{suggestion(name, names)}")
     values = {**graph.weights, **values}
     arrays: list[np.ndarray] = []

@@ -11,6 +11,7 @@ import numpy as np
 from rlx.backends.xla.portable import version_error
 from rlx.ir.dtype import dtype
 from rlx.ir.interface import Argument, argument_array
+from rlx.ir.parameters import named_values
 from rlx.ir.sharding import Mesh
 from rlx.runtime.jax.spreading import named_sharding
 from rlx.support.errors import Error, UnsupportedError
@@ -157,8 +158,5 @@ def baked_values(arguments: Sequence[Argument], params: Any) -> dict[str, Any]:
     values = opened(params)
     if isinstance(values, Weights):
         return values.values_of(known.values())
-    for name in values:
-        if name not in known:
-            names = ", ".join(known) or "none"
-            raise Error(f"export: there is no parameter {name!r:.60}{suggestion(name, known)}; there are {names}")
+    values = named_values(values, known, "export: ")
     return {name: argument_array(known[name], value) for name, value in values.items()}

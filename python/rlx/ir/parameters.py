@@ -1,0 +1,44 @@
+"""The values of parameters that users give by name, as dictionaries and PyTorch's state dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rlx.support.errors import Error
+from rlx.support.short import listed
+from rlx.support.suggestions import suggestion
+
+_COUNT = "num_batches_tracked"  # the number of batches that a batch norm of PyTorch has seen
+
+
+def named_values(values: Mapping[Any, Any], known: Collection[str], what: str = "") -> dict[str, Any]:
+    """Values by name, all of which are names of a graph.
+
+    The counts in the state dict of a PyTorch model with batch norms are left out: nothing computes with them.
+
+    Args:
+        values: Arrays by name.
+        known: The names that there are.
+        what: What stands before the message.
+
+    Raises:
+        Error: A name is unknown.
+    """
+    for name in values:
+        if name not in known and not is_count(name):
+            raise unknown_parameter(name, known, what)
+    return {name: value for name, value in values.items() if name in known}
+
+
+def is_count(name: object) -> bool:
+    """Whether a name in a state dict is that of a batch norm's count."""
+    return isinstance(name, str) and name.rpartition(".")[2] == _COUNT
+
+
+def unknown_parameter(name: object, known: Collection[str], what: str = "") -> Error:
+    """The error that there is no parameter of a name."""
+    return Error(
+        f"{what}there is no parameter '{name!s:.60}'{suggestion(str(name), known)}; there are {listed(known) or 'none'}",
+        hint="to take from a mapping what there is and leave the rest: rlx.weights.Weights.of(mapping)",
+    )
