@@ -178,6 +178,17 @@ def test_what_only_shows_a_value_is_left_out() -> None:
     np.testing.assert_allclose(rlx.evaluate(g, {"arg0": x})[0], _shown()(x), rtol=1e-6)
 
 
+def symbolic(name: str, *sizes: int) -> Any:
+    """An argument whose first size is a symbol of JAX's."""
+    return jax.ShapeDtypeStruct((*jax.export.symbolic_shape(name), *sizes), jnp.float32)
+
+
+def test_a_batch_of_any_size_comes_from_the_graph_of_one_example() -> None:
+    w, x = f(4, 3), f(5, 4)
+    g = rlx.vmap(rlx.from_jax(lambda x: jnp.tanh(x @ w), f(4)), {"arg0": 0}, "n")
+    np.testing.assert_allclose(rlx.evaluate(g, {"arg0": x})[0], np.tanh(x @ w), rtol=1e-6)
+
+
 NO_POSITIONS: tuple[Any, ...] = (None, 1.5, "x", [None], [[0]], {"a": 1})
 NO_FUNCTION: Any = 5
 
@@ -193,6 +204,10 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=1), "param_argnums 1 name no argument"),
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=0, static_argnums=0), "name the same argument"),
         (lambda: rlx.from_jax(lambda x: x, {"a": "text"}, param_argnums=0), "no array, but str"),
+        (
+            lambda: rlx.from_jax(jnp.sin, symbolic("n", 4)),
+            r"arg0 has the size n, .*\n.*rlx.vmap\(graph, \{'arg0': 0\}, 'n'\)",
+        ),
         (lambda: rlx.from_jax(jnp.linalg.eig, f(3, 3)), "the primitive eig of JAX cannot be imported"),
         (lambda: rlx.from_jax(jax.scipy.linalg.schur, f(3, 3)), "the primitive schur of JAX cannot be imported"),
         (lambda: rlx.from_jax(lambda x: jax.pure_callback(np.sin, x, x), f(3)), "calls back into Python"),

@@ -171,3 +171,11 @@ def test_refusals(call: Any, expected: str) -> None:
     with pytest.raises(ShapeError, match=expected) as caught:
         call(graph, x, n)
     assert caught.value.location
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 7, 8, 11, 12])
+def test_a_symbolic_signal_has_as_many_frames_as_fit(length: int) -> None:
+    g = rlx.Graph("frames")
+    g.set_outputs([g.stft(g.input("x", ("t",)), 8, 4)])
+    (frames,) = rlx.evaluate(g, {"x": np.ones(length, np.float32)})
+    assert frames.shape == (max((length - 8) // 4 + 1, 0), 5)

@@ -84,13 +84,16 @@ def test_the_counts_of_a_state_dict_are_left_out() -> None:
     x, count = np.ones((1, 3), np.float32), {"bn.num_batches_tracked": np.array(7), "num_batches_tracked": np.array(7)}
     expected = rlx.evaluate(g, {"x": x, "w": W})[0]
     assert np.array_equal(rlx.evaluate(g, {"x": x, "w": W, **count})[0], expected)
-    for program in (rlx.Session(threads=1).compile(g, params={"w": W, **count}), rlx.Session(threads=1).compile({"f": g})):
+    for program in (
+        rlx.Session(threads=1).compile(g, params={"w": W, **count}),
+        rlx.Session(threads=1).compile({"f": g}),
+    ):
         program.set_params({"w": W, **count})
     rlx.quantize(g, activations="dynamic", params={"w": W, **count})
     loss = rlx.Graph("loss")
     loss.set_outputs([loss.sum(loss.input("x", (1, 3)) @ loss.param("w", W.shape))])
     rlx.train.TrainStep(loss, rlx.train.SGD(0.1), params={"w": W, **count})
-    with pytest.raises(Error, match="there is no parameter 'bn.batches'.*; there are w") as caught:
+    with pytest.raises(Error, match=r"there is no parameter 'bn.batches'.*; there are w") as caught:
         rlx.Session(threads=1).compile(g, params={"w": W, "bn.batches": W})
     assert "rlx.weights.Weights.of(mapping)" in str(caught.value)
 

@@ -68,9 +68,20 @@ def from_jax(
     positions = [n for n in range(len(args)) if n not in static]
     names = _names(jax, dynamic, positions)
     leaves = [(n, leaf) for n in positions for leaf in jax.tree_util.tree_leaves(args[n])]
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        _check_static(name, leaf)
     values = {name: leaf for name, (n, leaf) in zip(names, leaves, strict=True) if n in params}
     known = {name: _value(jax, leaf) for name, leaf in values.items()}
     return traced(of_dynamic, dynamic, names, known if params else None)[0]
+
+
+def _check_static(name: str, leaf: Any) -> None:
+    for size in getattr(leaf, "shape", ()):
+        if not isinstance(size, (int, np.integer)):
+            raise Error(
+                f"the argument {name} has the size {size}, and a function of JAX is imported with sizes that are numbers",
+                hint=f"import the function of one example; rlx.vmap(graph, {{{name!r}: 0}}, {str(size)!r}) takes a batch",
+            )
 
 
 def traced(

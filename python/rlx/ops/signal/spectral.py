@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir.dims.dim import Dim
+from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.complex import as_complex, as_part
@@ -128,10 +128,10 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
 
     Returns:
         Complex `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`; `bins` is `frame_length//2 + 1` of a real
-        signal, `frame_length` of a complex one. It is not scaled.
+        signal, `frame_length` of a complex one. It is not scaled. A length that is a symbol may leave no frame.
 
     Raises:
-        ShapeError: The signal is shorter than a frame, or a size is not positive.
+        ShapeError: The signal is known to be shorter than a frame, or a size is not positive.
     """
     x = tensor_like(b, x, f32)
     x = x if x.dtype.is_complex else as_part(b, x)
@@ -143,6 +143,8 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
     if type(total) is int and total < frame_length:
         raise ShapeError(f"a signal of {total} elements has no frame of {frame_length}", hint="pad it at the end")
     count = (total - frame_length) // hop + 1
+    if type(total) is not int:
+        count = maximum(count, 0)
     starts = b.iota((count, 1), dtype="i32") * int(hop)
     frames = b.gather(x, starts + b.iota((1, frame_length), axis=1, dtype="i32"), axis)
     if window is not None:
