@@ -52,6 +52,45 @@ def test_compilers_give_the_same_bits(device: str, share: int) -> None:
                 np.testing.assert_array_equal(got, expected, strict=True)
 
 
+@pytest.mark.parametrize("name", ["u8", "i8"])
+@pytest.mark.parametrize("scaled", [lambda x: x / 255, lambda x: x * 0.0078125, lambda x: 3 * x, lambda x: x])
+def test_images_of_integers_are_inputs_as_they_are(name: str, scaled: Any) -> None:
+    """A cast to floats and a positive factor change what the integers stand for, and cost nothing."""
+    g = rlx.Graph("image")
+    image = g.input("image", (1, 3, 8, 8), dtype=name)
+    w = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    g.set_outputs([g.relu(g.conv(scaled(g.cast(image, "f32")), g.constant(w), padding=1))])
+    limits = np.iinfo(image.dtype.numpy)
+    pixels = [
+        np.random.default_rng(i).integers(limits.min, limits.max, (1, 3, 8, 8), image.dtype.numpy) for i in range(3)
+    ]
+    integers = rlx.integer_only(g, rlx.observe_ranges(g, [{"image": p} for p in pixels], device=None))
+    kinds = [op.name for op in opview.operations(integers.function.entry_block)]
+    assert set(kinds) == {"rlx.constant", "rlx.q_conv2d", "rlx.requantize", "func.return"}
+    known = rlx.quantizations(integers)
+    assert known["image"].scale == 1
+    ends = np.array([limits.min, limits.max], image.dtype.numpy)
+    np.testing.assert_array_equal(known["image"].dequantize(known["image"].quantize(ends)), ends)
+    for p in pixels:
+        (got,) = rlx.evaluate(integers, {"image": known["image"].quantize(p)})
+        (wanted,) = rlx.evaluate(g, {"image": p})
+        (output,) = [known[o.name] for o in integers.outputs]
+        assert np.abs(output.dequantize(got) - wanted).max() < _STEPS * output.scale
+
+
+@pytest.mark.parametrize("factor", [-0.5, 0.0, 1e-45, 1e38])
+def test_other_factors_are_products(factor: float) -> None:
+    g = rlx.Graph("factor")
+    x = g.input("x", (4, 5))
+    g.set_outputs([x * factor])
+    batch = {"x": np.linspace(-2, 2, 20, dtype=np.float32).reshape(4, 5)}
+    integers = rlx.integer_only(g, rlx.observe_ranges(g, [batch], device=None))
+    (got,) = rlx.evaluate(integers, integer_inputs(integers, batch))
+    known = rlx.quantizations(integers)[integers.outputs[0].name]
+    wanted = rlx.evaluate(g, batch)[0]
+    np.testing.assert_allclose(known.dequantize(got), wanted, atol=_STEPS * known.scale)
+
+
 def _constants(graph: rlx.Graph, op: str, operand: int) -> list[np.ndarray]:
     found = [o for o in opview.operations(graph.function.entry_block) if o.name == f"rlx.{op}"]
     return [opview.attributes_of(o.operands[operand].owner.operation)["value"] for o in found]

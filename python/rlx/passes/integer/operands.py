@@ -125,6 +125,10 @@ class Goal:
             core = inner
         return Goal(core, by, middle, low, high)
 
+    def stands_for(self, x: Integers, factor: np.ndarray | float = 1.0) -> bool:
+        """Whether the integers of a tensor are those of the goal for a multiple of what they stand for."""
+        return x.zero == self.zero and np.size(factor) > 0 and np.allclose(x.scale * factor, self.scale, 1e-6, 0.0)
+
     @classmethod
     def behind(cls, op: views.Quantize, view: type[ViewT]) -> tuple[Goal, ViewT] | None:
         """The goal of an op, with the op of a class that gives what is rounded."""

@@ -21,7 +21,8 @@ QUANTIZATION = "rlx.quantized"
 
 @dataclass(frozen=True)
 class QuantizeBoundary(Pass, name="rlx-quantize-boundary", idempotent=True):
-    """Take inputs that are only quantised as i8, and give outputs that are only dequantised as i8.
+    """Take inputs that are only quantised as i8, integers that are cast to floats first as well, and give outputs that are
+    only dequantised as i8.
 
     What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantized`.
     """
@@ -37,7 +38,7 @@ def _strip(function: mlir.FuncOp) -> None:
     arguments, outputs, block = read_arguments(function), read_outputs(function), function.entry_block
     known = dict(quantization_of(function))
     for value, (i, argument) in zip(block.arguments, enumerate(arguments), strict=True):
-        readers = [use.owner.operation for use in value.uses]
+        readers = _readers(value)
         goals = [Goal.of(views.Quantize(op)) if op.name == "rlx.quantize" else None for op in readers]
         first = goals[0] if goals else None
         same = first is not None and all(
@@ -61,6 +62,14 @@ def _strip(function: mlir.FuncOp) -> None:
             erase_dead([value.owner.operation])
     sign_function(function, arguments, outputs)
     _write(function, known)
+
+
+def _readers(value: mlir.Value) -> list[mlir.Operation]:
+    """The ops that read an input, or behind casts those that read an input of integers as floats."""
+    users = [use.owner.operation for use in value.uses]
+    if not shape_of(value).dtype.is_integer or any(op.name != "rlx.cast" for op in users):
+        return users
+    return [use.owner.operation for op in users for use in op.results[0].uses]
 
 
 def _write(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import f32, u8
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.location import describe, within
 from rlx.ir.op import opview, registry, views
@@ -24,12 +25,14 @@ from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
 from rlx.passes.pattern import has_one_use, producer
 from rlx.passes.rewrite import builder_before
 from rlx.passes.simplification.invariants import WeightValues, depends_on_weights
+from rlx.passes.simplification.simplify_rules import splat
 from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
 # The scale and the zero point of what lies in a known interval, whatever calibration has seen: [0, 1) and [-1, 1).
 _FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}
 _BITS = (8, 4, 2)
+_SCALES = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 # A least and a greatest number: known, of a value, or none.
 Bounds = tuple[mlir.Value | float | None, mlir.Value | float | None]
 
@@ -82,8 +85,8 @@ def round_values(
     for site in known:
         _round_weights(site, layers.get(site.name, bits))
     for entry in plan:
-        found = entry.fixed or scales[entry.value if entry.source is None else entry.source]
-        scales[entry.value] = found
+        scale, zero = entry.fixed or scales[entry.value if entry.source is None else entry.source]
+        scales[entry.value] = found = float(np.clip(scale * entry.factor, *_SCALES)), zero
         _round(entry, *found)
 
 
@@ -120,12 +123,14 @@ class _Entry:
         after: The op that comes next.
         source: The value whose scale it has, if any.
         fixed: The scale and the zero point that it has in any case.
+        factor: How many times the scale of its source its own is.
     """
 
     value: mlir.Value
     after: mlir.Operation
     source: mlir.Value | None
     fixed: tuple[float, int] | None
+    factor: float = 1.0
 
 
 def _plan(function: mlir.FuncOp) -> list[_Entry]:
@@ -139,7 +144,13 @@ def _plan(function: mlir.FuncOp) -> list[_Entry]:
         if op.name not in ("rlx.quantize", "rlx.dequantize"):
             found += [(v, after) for v in op.results if v not in weights]
     parts = parts_of_choices(operations)
-    return [_Entry(v, after, _source(v), _fixed(v)) for v, after in found if v not in parts and _is_rounded(v)]
+    plan: dict[mlir.Value, _Entry] = {}
+    for value, after in found:
+        if value not in parts and _is_rounded(value):
+            source, factor = _multiple(value)
+            source, factor = (source, factor) if source in plan else (_source(value), 1.0)
+            plan[value] = _Entry(value, after, source, _fixed(value), factor)
+    return [*plan.values()]
 
 
 def _is_rounded(value: mlir.Value) -> bool:
@@ -189,6 +200,23 @@ def _source(value: mlir.Value) -> mlir.Value | None:
     return op.operands[0] if op is not None and keeps_scale(op) and not depends_on_weights(op.operands[0]) else None
 
 
+def _multiple(value: mlir.Value) -> tuple[mlir.Value | None, float]:
+    """The value of which another is a positive multiple, and the factor; None if there is none.
+
+    The same integers stand for both, with another scale.
+    """
+    product = producer(value, views.Binary)
+    if product is None or product.kind not in ("mul", "div"):
+        return None, 1.0
+    pairs = ((product.lhs, product.rhs), (product.rhs, product.lhs))
+    for source, by in pairs[: 2 if product.kind == "mul" else 1]:
+        number = splat(by)
+        if number is not None and shape_of(source).dims == shape_of(value).dims:
+            factor = float(number) if product.kind == "mul" else 1 / float(number) if number else 0.0
+            return (source, factor) if 0 < factor < math.inf else (None, 1.0)
+    return None, 1.0
+
+
 def maker_of(value: mlir.Value) -> mlir.Operation | None:
     """The op that gives a value, where it is one of ours."""
     op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
@@ -217,6 +245,8 @@ def _fixed(value: mlir.Value) -> tuple[float, int] | None:
     if op is None:
         return None
     name = opview.name_of(op)
+    if name == "cast" and (given := shape_of(op.operands[0]).dtype).is_integer and given.bits <= 8:
+        return 1.0, -128 if given is u8 else 0  # each number is an i8 of its own
     return _FIXED.get(opview.attributes_of(op)["kind"] if name == "activation" else name)
 
 
