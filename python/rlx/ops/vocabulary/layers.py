@@ -82,6 +82,9 @@ dot_product_attention : g.swapaxes(g.scaled_dot_product_attention(q, k, v, attn_
 multi_head_attention multihead_attention multi_head_attention_forward : g.attention(q, k, v, num_heads=…)
 rnn rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell : g.scan(lambda h, x: …, h, xs), or g.lstm(…), g.gru(…)
 lstm_cell : g.lstm(x, h, c, w_input, w_hidden, bias) of one step
+depthwise_conv2d depthwise_conv1d depthwise_conv : g.conv(x, w, groups=channels)
+rotary_embedding apply_rotary_emb : g.rope(x, cos, sin, head_dim)
+zero_pad zero_pad2d : g.pad(x, padding)
 gru_cell : g.gru(x, h, w_input, w_hidden, bias_input, bias_hidden) of one step
 fake_quantize_per_tensor_affine fake_quantize_per_channel_affine fused_moving_avg_obs_fake_quant : g.fake_quantize(x)
 quantize_per_tensor quantize_per_tensor_dynamic : g.quantize(x, scale, zero_point)
@@ -92,7 +95,7 @@ LOSSES = table("""
 softmax_cross_entropy softmax_cross_entropy_with_integer_labels : g.cross_entropy(logits, target, reduction='none')
 sparse_categorical_crossentropy linear_cross_entropy : g.cross_entropy(logits, target)
 bce bce_loss : g.binary_cross_entropy(prediction, target)
-bce_with_logits sigmoid_binary_cross_entropy : g.binary_cross_entropy_with_logits(logits, targets)
+bce_with_logits sigmoid_binary_cross_entropy sigmoid_cross_entropy : g.binary_cross_entropy_with_logits(logits, targets)
 mse mean_squared_error : g.mse_loss(prediction, target)
 squared_error : g.mse_loss(prediction, target, reduction='none')
 l2_loss : g.mse_loss(prediction, target, reduction='none') / 2
@@ -101,7 +104,8 @@ absolute_error : g.l1_loss(prediction, target, reduction='none')
 log_cosh : e = prediction - target; g.logaddexp(e, -e) - np.log(2)
 cosine_distance : 1 - g.cosine_similarity(a, b, axis=-1)
 kl_divergence kl_loss convex_kl_divergence : g.kl_div(log_probs, target)
-poly_loss_cross_entropy sigmoid_focal_loss : g.cross_entropy(logits, target, reduction='none') and what it adds
+poly_loss_cross_entropy : g.cross_entropy(logits, target, reduction='none') and what it adds
+sigmoid_focal_loss focal_loss : e = g.cross_entropy(logits, target, reduction='none'); g.mean((1 - g.exp(-e)) ** 2 * e)
 multi_margin_loss : g.mean(g.relu(margin - g.take_along_axis(x, target[:, None], 1) + x), axis=1) - margin / n
 multilabel_margin_loss : g.relu(1 - (x of the labels - x of the others)), summed, by n
 multilabel_soft_margin_loss : g.binary_cross_entropy_with_logits(logits, targets)

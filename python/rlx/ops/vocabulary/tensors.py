@@ -93,6 +93,9 @@ assign : g.update(state, value)
 to_mlir as_text mlir to_text lower : str(g), or g.text() with all lines
 parameters named_parameters num_parameters : g.params
 state_dict load_state_dict : g.weights, and compiled.set_params(mapping)
+eval train : nothing: a graph has no modes; rlx.evaluate(g, inputs) computes it
+summary describe : print(rlx.inspect_graph(g))
+scope name_scope named_scope variable_scope : with g.named('layer0'): …
 compile run forward predict : rlx.Session().compile(g).run({name: array}), or rlx.evaluate(g, inputs)
 save load savez savez_compressed savetxt : str(g) is its text, rlx.parse reads it; compiled.save(path) writes a program
 nn : rlx.nn for layers, or g.relu(x), g.softmax(x) …
