@@ -14,6 +14,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.op import registry
 from rlx.ir.op.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
+from rlx.parts import PASS_RUNNER
 from rlx.support.errors import Error, StageError
 
 # The methods that build HIR: blocks, and names that are also tensor ops, which `.graph` has.
@@ -133,8 +134,7 @@ class GraphModule:
         """The module at MIR: a new one, so that this one can still be extended; from MIR on, the module itself."""
         if self.stage != "hir":
             return self
-        # The package is to the right of this one in the import order, so it is imported by name.
-        passes = importlib.import_module("rlx.passes")
+        passes = importlib.import_module(PASS_RUNNER)
         return GraphModule(passes.run(self._graph, passes.to_mir()))
 
     def into_graph(self) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from rlx.ir.op.calls import answered
 from rlx.ops import numpy_functions, other_names
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
+from rlx.parts import ARRAY_API
 from rlx.support.errors import Error, IndexShapeError, ShapeError
 
 _OF_EVERY_CLASS = frozenset(
@@ -76,8 +78,7 @@ class Operators:
         return self
 
     def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
-        from rlx import array_api
-
+        array_api = importlib.import_module(ARRAY_API)
         if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
             raise ValueError(f"there is no version {api_version!r} of the array API here")
         return array_api

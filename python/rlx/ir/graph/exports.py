@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from rlx.ir.graph.pickled import Copied
 from rlx.ir.op.calls import answered
+from rlx.parts import JAX
 from rlx.support.printable import printable
 from rlx.support.short import listed
 
@@ -46,6 +48,4 @@ class Exports(Copied):
             StageError: The graph is at LIR.
             Error: JAX is not installed, the graph has no outputs, or one is of 64 bits and JAX has none of these.
         """
-        from rlx.runtime.jax import to_jax
-
-        return to_jax(self)
+        return importlib.import_module(JAX).to_jax(self)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from rlx.ir.op.signature import (
 )
 from rlx.ir.shape import ShapeLike
 from rlx.ir.sharding import Mesh
+from rlx.parts import BLOCK_MODULES
 from rlx.support.errors import Error, ShapeError, StageError
 from rlx.support.guards import is_iterable, is_mapping
 
@@ -116,9 +118,7 @@ class Graph(Exports, CarriesValues, Builder):
     @answered
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
         """A module at HIR, built by a function: see `GraphModule.define`."""
-        from rlx.blocks.graph_module import GraphModule
-
-        return GraphModule.define(name, build)
+        return importlib.import_module(BLOCK_MODULES).GraphModule.define(name, build)
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
         if registry.card(name).spec.stage == "hir" and self.stage != "hir":

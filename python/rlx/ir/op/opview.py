@@ -5,6 +5,7 @@ An op that a user has registered is an `rlx.custom` in the IR; the functions her
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from rlx.ir.location import describe
 from rlx.ir.op import attributes, grouping, registry
 from rlx.ir.op.card import Card, Cost
 from rlx.ir.shape import Shape, shape_of
+from rlx.parts import EVALUATOR
 from rlx.support.errors import ShapeError
 
 # The only ops that this package knows by name: the one that represents an op of a user, and the end of a region.
@@ -168,10 +170,12 @@ def own_cost_of(op: mlir.Operation) -> Cost:
     own = card.cost(grouping.flat(groups), [shape_of(r) for r in op.results], attributes)
     if not card.composite or card.has_cost or card.spec.custom:
         return own
-    from rlx.ir.graph.evaluate import decomposed
-
-    block = decomposed(card, groups, attributes).function.entry_block
-    parts = [cost_of(inner.operation) for inner in block.operations if inner.operation.name not in TERMINATORS]
+    decomposed = importlib.import_module(EVALUATOR).decomposed(card, groups, attributes)
+    parts = [
+        cost_of(inner.operation)
+        for inner in decomposed.function.entry_block.operations
+        if inner.operation.name not in TERMINATORS
+    ]
     return Cost(sum((part.flops for part in parts), 0), own.bytes)
 
 
