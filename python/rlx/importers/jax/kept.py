@@ -254,21 +254,32 @@ class _Derived:
 
     def emitted(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
         """The results for operands, or for each of their elements where the call takes scalars."""
-        if lifted and self._call.primitive.name not in primitives.rules:
-            return self._plain(g, operands, True)
         # JAX differentiates it by its second argument.
         is_underived = self._call.primitive.name == _POLYGAMMA and not is_inert(operands[0].value)
-        if lifted or is_underived or not self._rule:
-            return self._forward(g, *operands)
-        results = g.custom_fn(lambda *xs: tuple(self._forward(g, *xs)), *operands, **self._rule)
+        if is_underived or not self._pieces:
+            return self._forward(g, operands, lifted)
+        if lifted:
+            operands = _expanded(g, operands, np.broadcast_shapes(*(x.shape.static for x in operands)))
+
+        def of_same_shape(emit: Callable[..., Sequence[Tensor]], b: Any, *xs: Tensor) -> tuple[Tensor, ...]:
+            """The emitted results, in the shape of the operands where these stand for scalars."""
+            results = emit(b, xs, lifted)
+            return tuple(_expanded(b, results, xs[0].shape.dims) if lifted else results)
+
+        rule = dict(self._pieces)
+        if (of_cotangents := rule.get("vjp")) is not None:
+            rule["vjp"] = lambda args, _, cotangents: of_same_shape(of_cotangents, args[0].builder, *args, *cotangents)
+        if (of_tangents := rule.get("jvp")) is not None:
+            rule["jvp"] = lambda args, tangents: of_same_shape(of_tangents, args[0].builder, *args, *tangents)
+        results = g.custom_fn(lambda *xs: of_same_shape(self._forward, g, *xs), *operands, **rule)
         return [results] if isinstance(results, Tensor) else list(results)
 
     # --- the function itself ----------------------------------------------------------------------
 
-    def _forward(self, g: Graph, *operands: Tensor) -> Sequence[Tensor]:
+    def _forward(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
         name = self._call.primitive.name
         if name not in primitives.rules:
-            return self._plain(g, operands)
+            return self._plain(g, operands, lifted)
         if name in _OF_REAL_MATRICES and any(x.dtype.is_complex for x in operands):
             raise UnsupportedError(f"{name} of complex matrices cannot be imported")
         return primitives.build(g, name, operands, accepts(name, self._call.params))
@@ -293,8 +304,8 @@ class _Derived:
     # --- its derivative -----------------------------------------------------------------------------
 
     @cached_property
-    def _rule(self) -> dict[str, Any]:
-        """The derivative that JAX has, as an argument of `custom_fn`; nothing where there is none, or RLX's own is the same."""
+    def _pieces(self) -> dict[str, Any]:
+        """What emits JAX's derivative, by argument of `custom_fn`; nothing where there is none, or RLX's own is the same."""
         name, taken, given = self._call.primitive.name, self._call.taken, self._call.given
         if not any(map(_is_inexact, taken)) or not any(map(_is_inexact, given)):
             return {}
@@ -305,11 +316,9 @@ class _Derived:
         try:
             rule: dict[str, Any] = {}
             if name in (*_BY_COTANGENTS, _SOLVE):
-                of_cotangents = _piece(self._pulled, [*taken, *given], self._depth + 1)
-                rule["vjp"] = lambda args, _, cotangents: tuple(of_cotangents(args[0].builder, (*args, *cotangents)))
+                rule["vjp"] = _piece(self._pulled, [*taken, *given], self._depth + 1)
             if name not in _BY_COTANGENTS:
-                of_tangents = _piece(self._pushed, [*taken, *taken], self._depth + 1)
-                rule["jvp"] = lambda args, tangents: tuple(of_tangents(args[0].builder, (*args, *tangents)))
+                rule["jvp"] = _piece(self._pushed, [*taken, *taken], self._depth + 1)
             return rule
         except Error as problem:
             if self._depth or isinstance(problem, UnsupportedError) or not name.startswith("custom_") or name == _SOLVE:
@@ -341,6 +350,10 @@ class _Derived:
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
         unmoved = [jax.numpy.zeros_like(a) if _is_inexact(a) else a for a in args[:count]]
         return [*unmoved, *(_or_value(a, c) for a, c in zip(args[count:], cotangents, strict=True))]
+
+
+def _expanded(g: Any, tensors: Sequence[Tensor], dims: Any) -> list[Tensor]:
+    return [g.expand(x, dims) for x in tensors]
 
 
 def _is_inexact(aval: Any) -> bool:
