@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.dtype import dtype
 from rlx.ir.graph.graph import Graph
 
 X = np.array([-2.0, -1.0, 0.0, 1e-30, 0.25, 1.0, 9.0])
@@ -92,3 +93,20 @@ def test_compiled() -> None:
     with np.errstate(all="ignore"):
         for found, expected in zip(compiled.values(), rlx.evaluate(reverse, values), strict=True):
             np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("taken", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("given", ["f16", "bf16", "f32", "f64"])
+def test_results_may_have_another_dtype_than_arguments(taken: str, given: str) -> None:
+    g = rlx.Graph("function")
+    x, w = g.input("x", (2,), taken), g.input("w", (2,), "f32")
+    g.set_outputs({"y": g.custom_fn(lambda x, w: g.where(x > 0.0, g.exp(g.cast(x, given)), g.cast(w, given)), x, w)})
+    both = rlx.jvp(rlx.vjp(g, ["x", "w"]), ["x", "w"])
+    dtypes = {"x": taken, "w": "f32", "cotangent_y": given, "tangent_x": taken, "tangent_w": "f32"}
+    values = {n: np.ones(2, dtype(d).numpy) for n, d in dtypes.items()}
+    y, dx, dw, ty, tx, tw = rlx.evaluate(both, values)
+    assert [a.dtype for a in (ty, tx, tw)] == [a.dtype for a in (y, dx, dw)]
+    assert [str(dx.dtype), str(dw.dtype)] == [str(values["x"].dtype), "float32"]
+    for a in (y, dx, ty, tx):
+        np.testing.assert_allclose(a.astype(np.float64), np.full(2, np.e), rtol=1e-2)
+    np.testing.assert_array_equal(dw, np.zeros(2))

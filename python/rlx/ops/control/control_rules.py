@@ -89,9 +89,10 @@ class CustomFnRules(Card):
         if rule is None and backward is None:
             if not _is_pointwise(forward.block):
                 return forward.run(inputs, input_tangents)
+            results = _emitted_again(b, inputs, regions)
             moving = [i for i, t in enumerate(input_tangents) if t is not None]
             terms = [input_tangents[i] * _partial(b, inputs, i, forward) for i in moving]
-            return _emitted_again(b, inputs, regions), [rules.total(b, terms)]
+            return results, [rules.total(b, [b.cast(t, results[0].dtype) for t in terms])]
         results = _emitted_again(b, inputs, regions)
         moved = [or_zeros(b, t, x.shape) for t, x in zip(input_tangents, inputs, strict=True)]
         if rule is not None:
@@ -109,9 +110,14 @@ class CustomFnRules(Card):
 
             def multiplied(cotangents: Sequence[Tensor | None]) -> list[Any]:
                 (c,) = cotangents
-                wanted = c is not None
-                pulled = [c * _partial(b, inputs, i, forward) if f and wanted else None for i, f in enumerate(flags)]
-                return [*pulled, *outside]
+
+                def pulled(position: int) -> Tensor | None:
+                    """The cotangent of an input, whose dtype may be another one than that of the result."""
+                    if c is None or not flags[position]:
+                        return None
+                    return b.cast(c * _partial(b, inputs, position, forward), inputs[position].dtype)
+
+                return [*map(pulled, range(len(inputs))), *outside]
 
             return _emitted_again(b, inputs, regions), multiplied
         if rule is None and backward is None:
