@@ -11,7 +11,7 @@ from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 
 _MOST_OPS = 256
-_MOST_LEAVES, _DEEPEST = 2, 4
+_MOST_LEAVES, _DEEPEST = 2, 6  # erfc and what is computed by it are up to six functions deep
 _COEFFICIENT = 0.676795274409476084995  # of exp(-|x|)·I0(x), in a series of Chebyshev polynomials
 # Ops without a derivative that may be infinite: zero times it is zero.
 _TAME = ("add", "sub", "mul", "max", "min")
