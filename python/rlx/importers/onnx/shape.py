@@ -224,6 +224,8 @@ def pad(
     is_computed = len(static) > 2 and isinstance(static[2], Unknown) and mode == "constant"
     constant_value = None if is_computed else elements(static, 2, "constant_value")
     filling = value if constant_value is None else constant_value.reshape(()).item()
+    if not filling and not x.dtype.has_zero:
+        filling = np.nan  # what a cast of 0 gives
     padding: list[Any] = [(0, 0)] * x.shape.rank
     for i, axis in enumerate(axes):
         padding[axis] = (given[i], given[i + len(axes)])
@@ -233,7 +235,7 @@ def pad(
     padding = [tuple(max(0, n) if isinstance(n, int) else n for n in pair) for pair in padding]
     if is_computed:
         inside = g.pad(g.ones(x.shape, dtype="bool"), padding, value=False)
-        return g.where(inside, g.pad(x, padding), g.reshape(fill, ()))
+        return g.where(inside, g.pad(x, padding, value=filling), g.reshape(fill, ()))
     if mode == "constant":
         return g.pad(x, padding, value=filling)
     for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
