@@ -19,7 +19,7 @@ def _activation(kind: str) -> Any:
 for _name in _SAME:
     says(_name)(_activation(_name))
 says("nn.functional.relu")(lambda g, x, inplace=False: g.relu(x))
-says("nn.functional.silu")(lambda g, x, inplace=False: g.silu(x))
+says("nn.functional.silu", "nn.functional.silu.complex")(lambda g, x, inplace=False: g.silu(x))
 says("nn.functional.gelu")(lambda g, x, approximate="none": g.gelu(x) if approximate == "none" else g.gelu_approx(x))
 says("positive", "clone", "contiguous", "resolve_conj", "resolve_neg", "alias_copy")(lambda g, x, **_: x)
 says("square")(lambda g, x: x * x)

@@ -15,7 +15,7 @@ _REASONS = {
         special.ndtr special.ndtri special.polygamma.special_polygamma_n_0 special.scaled_modified_bessel_k0
         special.scaled_modified_bessel_k1 special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
         special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0
-        special.zeta nn.functional.silu.complex
+        special.zeta
     """,
     "RLX has no division of integers, no remainders and no bit operations": """
         __rmod__ bitwise_left_shift bitwise_right_shift fmod gcd lcm remainder unravel_index

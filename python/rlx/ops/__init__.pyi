@@ -717,7 +717,7 @@ def log_softmax(x: TensorLike, axis: int = ...) -> Tensor:
     """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
 
 def logaddexp(lhs: TensorLike, rhs: TensorLike) -> Tensor:
-    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
 
 def logcumsumexp(x: TensorLike, axis: int = ...) -> Tensor:
     """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""

@@ -542,7 +542,7 @@ class TensorMethods(Operators):
         """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
 
     def logaddexp(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
 
     def logcumsumexp(self, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
@@ -1692,7 +1692,7 @@ class OpMethods:
         """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
 
     def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
 
     def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""

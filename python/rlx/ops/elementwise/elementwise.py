@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -51,6 +52,10 @@ class Activation(Card, op="activation"):
         if x.dtype.is_complex:
             if name in activation.COMPOSED:
                 return b.emit("complex_function", (x,), kind=name)
+            if name == "silu":
+                return x * b.sigmoid(x)
+            if name == "gelu_approx":
+                return 0.5 * x * (1.0 + b.tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)))
             if name == "round":
                 return b.complex(b.round(b.real(x)), b.round(b.imag(x)))
         return b.emit("activation", (x,), kind=name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise.numbers import real
-from rlx.ops.lift import axis_of, common, in_compute, inexact
+from rlx.ops.lift import axis_of, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
 # G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -17,35 +19,53 @@ def _float(b: Builder, x: Any) -> Tensor:
     return inexact(b, real(b, x))
 
 
+def _inexact(b: Builder, x: Any) -> Tensor:
+    """A float or complex tensor."""
+    return inexact(b, tensor_like(b, x, f32))
+
+
+def _principal(b: Builder, z: Tensor) -> Tensor:
+    """A logarithm with the imaginary part between -π and π; floats are left as they are."""
+    if not z.dtype.is_complex:
+        return z
+    turns = b.stop_gradient(b.round(b.imag(z) / (2 * math.pi)))  # the derivative of `round` is the identity
+    return b.complex(b.real(z), b.imag(z) - turns * (2 * math.pi))
+
+
+def _side(b: Builder, x: Tensor) -> Tensor:
+    """The tensor, or the real part of complex numbers, whose sign says which formula does not overflow."""
+    return b.real(x) if x.dtype.is_complex else x
+
+
 @helper
 @in_compute
 def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
     """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
-    x = _float(b, x)
+    x = _inexact(b, x)
     if beta != 1:
         return softplus(b, x * beta) / beta
     # One of two formulas that are smooth: with |x| and a maximum, the second derivative at 0 would be 0.
-    upper = x > 0.0
-    return b.where(upper, x, 0.0) + b.log1p(b.exp(b.where(upper, -x, x)))
+    upper = _side(b, x) > 0.0
+    return _principal(b, b.where(upper, x, 0.0) + b.log1p(b.exp(b.where(upper, -x, x))))
 
 
 @helper
 @in_compute
 def log_sigmoid(b: Builder, x: Any) -> Tensor:
     """`log(sigmoid(x)) = -softplus(-x)`."""
-    return -softplus(b, -_float(b, x))
+    return -softplus(b, -_inexact(b, x))
 
 
 @helper
 @in_compute
 def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats."""
-    lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
+    lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
     # Either formula is smooth where both are equal; with a maximum and |lhs - rhs|, second derivatives would be 0 there.
-    swapped = rhs > lhs
+    swapped = _side(b, rhs) > _side(b, lhs)
     gap = b.where(swapped, lhs, rhs) - b.where(swapped, rhs, lhs)
     same = (lhs == rhs) & b.isinf(lhs)  # inf - inf and -inf + inf have no difference
-    return b.where(swapped, rhs, lhs) + b.log1p(b.exp(b.where(same, 0.0, gap)))
+    return _principal(b, b.where(swapped, rhs, lhs) + b.log1p(b.exp(b.where(same, 0.0, gap))))
 
 
 @helper
@@ -114,7 +134,7 @@ def hard_swish(b: Builder, x: Any) -> Tensor:
 @in_compute
 def mish(b: Builder, x: Any) -> Tensor:
     """`x * tanh(softplus(x))`."""
-    x = _float(b, x)
+    x = _inexact(b, x)
     return x * b.tanh(softplus(b, x))
 
 
@@ -122,7 +142,7 @@ def mish(b: Builder, x: Any) -> Tensor:
 @in_compute
 def soft_sign(b: Builder, x: Any) -> Tensor:
     """`x / (1 + |x|)`."""
-    x = _float(b, x)
+    x = _inexact(b, x)
     return x / (b.abs(x) + 1.0)
 
 
@@ -130,7 +150,7 @@ def soft_sign(b: Builder, x: Any) -> Tensor:
 @in_compute
 def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
     """The first half along an axis, times the sigmoid of the second."""
-    x = _float(b, x)
+    x = _inexact(b, x)
     first, second = b.split(x, 2, axis_of(axis, x.rank))
     return first * b.sigmoid(second)
 
