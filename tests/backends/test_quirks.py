@@ -42,10 +42,10 @@ def floats(*shape: int) -> np.ndarray:
     return _RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def run(text: str, *arrays: np.ndarray, arch: str = "host") -> list[np.ndarray]:
+def run(text: str, *arrays: np.ndarray, name: str = "cpu", arch: str | None = None) -> list[np.ndarray]:
     """The results of a module, compiled at the first rung."""
-    cpu = target("cpu", arch)
-    compiled = compile_module(text, replace(cpu, ladder=cpu.ladder[:1]), timeout_s=60)
+    device = target(name, arch)
+    compiled = compile_module(text, replace(device, ladder=device.ladder[:1]), timeout_s=60)
     if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
         pytest.skip(lacks)
     return list(Executable(compiled.vmfb).function("main")(list(arrays)))
@@ -375,6 +375,23 @@ def _() -> bool:
       %c = arith.constant dense<[(1.0, 2.0), (3.0, 4.0)]> : tensor<2xcomplex<f64>>
       return %c : tensor<2xcomplex<f64>>
     }""")
+
+
+@probe("wide-registers")
+def _() -> bool:
+    text = """#i = affine_map<(i) -> (i)>
+    func.func @main(%x: tensor<4xi8>) -> tensor<4xi8> {
+      %c = arith.constant 1 : i8
+      %e = tensor.empty() : tensor<4xi8>
+      %z = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+          ins(%x : tensor<4xi8>) outs(%e : tensor<4xi8>) {
+      ^bb0(%a: i8, %o: i8):
+        %s = arith.shrui %a, %c : i8
+        linalg.yield %s : i8
+      } -> tensor<4xi8>
+      return %z : tensor<4xi8>
+    }"""
+    return run(text, np.full(4, -2, np.int8), name="vmvx")[0].tolist() != [127] * 4
 
 
 @pytest.mark.parametrize("name", _PROBES)

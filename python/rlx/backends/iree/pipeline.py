@@ -37,6 +37,8 @@ def lowering_passes(target: Target) -> str:
     ]
     if target.emulated:
         steps.append(Emulate(tuple(sorted(target.emulated))))
+    if target.wide_registers:
+        steps.append("rlx-iree-narrow-integers")
     if target.contracts_products:
         steps.append("rlx-iree-round-products")  # behind those that make products
     if target.fences_reductions:

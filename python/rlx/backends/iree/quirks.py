@@ -300,6 +300,12 @@ QUIRKS = (
         (f"{_PASSES}/wide_complex.py",),
     ),
     Quirk(
+        "wide-registers",
+        "on vmvx, comparisons, maxima, quotients, shifts to the right and indices read the upper bits of integers of 8 and 16 "
+        "bits, which are not defined; bits cannot be counted",
+        (f"{_PASSES}/narrow_integers.py", "backends/iree/targets.py"),
+    ),
+    Quirk(
         "long-blocks",
         "sorted blocks of 64 do not compile for Metal",
         ("lower/linalg/sorting.py",),

@@ -90,6 +90,7 @@ class Target:
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
         contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
             `contracted-products`.
+        wide_registers: Whether integers of 8 and 16 bits are held in 32, of which all count. Quirk: `wide-registers`.
         sums_in_order: Whether the elements of a sum are added one after the other. Quirk: `sums-in-order`.
         fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
         takes_empty: Whether tensors may have no elements.
@@ -116,6 +117,7 @@ class Target:
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
     contracts_products: bool = False
+    wide_registers: bool = False
     sums_in_order: bool = False
     fences_reductions: bool = False
     takes_empty: bool = True
@@ -319,6 +321,7 @@ _FAMILIES = {
             ("local-sync", "local-task"),
             (*_COMMON, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"),
             (("--iree-opt-level=O2",), _NO_OPTIMISATION),
+            wide_registers=True,  # quirk: `wide-registers`
             notes=(
                 "an interpreter: portable and slow",
                 "casts of floats to integers round, and what is NaN may be a number",

@@ -42,7 +42,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
             raise PassError(f"instructions are some of {', '.join(EMULATED)}, not {', '.join(unknown)}")
         rules = {signature: rule for name in self.instructions for signature, rule in EMULATED[name].items()}
         names = {name for name, *_ in rules}
-        for op in every(module, lambda op: op.name in names and _is_free(op)):
+        for op in every(module, lambda op: op.name in names and is_free(op)):
             rule = rules.get((op.name, str(op.operands[0].type), str(op.results[0].type)))
             if rule is not None:
                 with op.location, mlir.ir.InsertionPoint(op):
@@ -50,7 +50,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
                 op.erase()
 
 
-def _is_free(op: Any) -> bool:
+def is_free(op: Any) -> bool:
     """Whether an op may be replaced by several ops, which is not possible in the body of a named op of linalg."""
     parent = op.parent.name
     return parent == "linalg.generic" or not parent.startswith("linalg.")
