@@ -12,16 +12,16 @@ from rlx.ir.graph.evaluate import evaluate_function
 
 
 class Reference:
-    """A program with states by the evaluator."""
+    """A program with states by the evaluator, with the values of its parameters."""
 
-    def __init__(self, graph: rlx.Graph):
-        self.graph = graph
+    def __init__(self, graph: rlx.Graph, **params: np.ndarray):
+        self.graph, self.params = graph, params
         self.states = {
             a.name: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for a in graph.arguments if a.kind == "state"
         }
 
     def run(self, values: dict[str, np.ndarray]) -> list[np.ndarray]:
-        arrays = [{**values, **self.states}[a.name] for a in self.graph.arguments]
+        arrays = [{**values, **self.params, **self.states}[a.name] for a in self.graph.arguments]
         given = evaluate_function(self.graph.function, arrays, {})
         results = []
         for value, output in zip(given, self.graph.results, strict=True):

@@ -135,3 +135,47 @@ def test_a_constant_for_a_state_and_for_the_caller() -> None:
     g.set_outputs([zero, rows])
     steps = [{"x": np.full((4, 4), step, np.int64)} for step in range(_STEPS)]
     check_steps(rlx.Session().compile(g), Reference(g), steps)
+
+
+_W = np.arange(16, dtype=np.float32).reshape(4, 4)
+
+
+def _given_to_states(g: Any) -> list[list[Any]]:
+    """Results that are, or are made of, what states get too: arguments, parameters, other states, and parts of them."""
+    x, w, i = (
+        g.input("x", (4,)),
+        g.param("w", (4, 4), value=_W),
+        g.input("i", ()),
+    )
+    chosen = g.if_(i > 0.0, lambda: x, lambda: w[0])
+    other = g.if_(i > 0.0, lambda: x + 1.0, lambda: w[2])
+    new = [w[-1], x, chosen, other, g.transpose(w, (1, 0))[1]]
+    states = [g.state(f"s{n}", (4,), init=n) for n in range(len(new) + 1)]
+    for state, value in zip(states, [*new, states[0]], strict=True):
+        g.update(state, value)
+    return [
+        [w, *states],
+        [x, g.concat([chosen, x], 0)],
+        [chosen, g.concat([other, other], 0)],
+        [w * 1.0, x + states[1]],
+    ]
+
+
+@pytest.mark.parametrize("results", range(4))
+def test_states_that_get_what_is_given(results: int) -> None:
+    """The quirks `stored-results` and `parts-in-branches`."""
+    g: Any = rlx.Graph("states")
+    g.set_outputs(_given_to_states(g)[results])
+    steps = [{"x": np.full(4, step, np.float32), "i": np.float32(step % 2)} for step in range(_STEPS)]
+    check_steps(rlx.Session().compile(g), Reference(g, w=_W), steps)
+
+
+def test_parts_of_parameters_from_branches() -> None:
+    """The quirk `parts-in-branches`, without states. It depends on the order of the arguments."""
+    g: Any = rlx.Graph("main")
+    w, i, x = g.param("w", (4, 4), value=_W), g.input("i", ()), g.input("x", (4,))
+    g.set_outputs([g.concat([g.if_(i > 0.0, lambda: x, lambda: w[0]), x], 0)])
+    program = rlx.Session().compile(g)
+    for number in (0, 1):
+        inputs = {"x": np.full(4, 7, np.float32), "i": np.float32(number)}
+        np.testing.assert_array_equal(program.run(inputs)[0], rlx.evaluate(g, inputs)[0])

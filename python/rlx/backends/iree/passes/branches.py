@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, hidden
+from rlx.backends.iree.passes.base import IreePass, create, hidden, maker_of, source_of
+from rlx.backends.iree.passes.copies import copied
 from rlx.ir.op.signature import bodies
 
 _COUNT = "hal.devices.count"
@@ -158,10 +159,20 @@ def _if(op: Any, block: Any, inner: Sequence[Any], following_block: Any) -> None
             status = mlir.dialect("arith").index_cast(mlir.ir.IntegerType.get_signless(32), given)
             create("util.status.check_ok", [], [status], {"message": mlir.ir.StringAttr.get("no device")})
     for branch in inner:
-        _branch(branch, following_block, [*_end(branch), *number])
+        values = _end(branch)
+        with mlir.ir.InsertionPoint(branch):
+            # Quirk: `parts-in-branches`.
+            values = [copied(v) if _is_part_of_global(v) else v for v in values]
+        _branch(branch, following_block, [*values, *number])
     then, otherwise = (*inner, following_block)[:2]
     with mlir.ir.InsertionPoint(block):
         mlir.dialect("cf").CondBranchOp(op.operands[0], [], [], then, otherwise)
+
+
+def _is_part_of_global(value: Any) -> bool:
+    """Whether a value is a part of a parameter or state, or another view of it."""
+    maker = maker_of(source_of(value))
+    return source_of(value) != value and maker is not None and maker.name == "util.global.load"
 
 
 _REPLACED = {"scf.for": _for, "scf.while": _while, "scf.if": _if}

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
-from rlx.backends.iree.passes.base import IreePass, create, hidden
+from rlx.backends.iree.passes.base import IreePass, create, hidden, maker_of, source_of
 from rlx.backends.iree.passes.copies import copied
 from rlx.ir.dtype import from_mlir
 from rlx.ir.op.attributes import elements_to_mlir
@@ -135,10 +135,15 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     end = block.operations[len(block.operations) - 1].operation
     returned = list(end.operands)
     with end.location, ir.InsertionPoint(end):
+        in_states = set[Any]()
         for value, state in zip(returned, updates, strict=True):
-            if state is not None:
-                _store(symbol_of("state", state), value)
-        in_states = {value for value, state in zip(returned, updates, strict=True) if state is not None}
+            if state is None:
+                continue
+            symbol = symbol_of("state", state)
+            if _is_given(value, symbol):  # a copy of what is not computed: the quirk `stored-results`
+                value = copied(value)
+            in_states.add(value)
+            _store(symbol, value)
         given = _without(returned, [u is not None for u in updates])
         # A copy of what a state gets, too: the quirk `stored-results`.
         mlir.dialect("func").ReturnOp([copied(v) if v in in_states else v for v in given])
@@ -157,6 +162,18 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     ):  # this information is in the globals now
         if name in function.attributes:
             del function.attributes[name]
+
+
+def _is_given(value: Any, state: str) -> bool:
+    """Whether a new value of a state may be an argument, a parameter or another state, or a part of one."""
+    value = source_of(value)
+    maker = maker_of(value)
+    if maker is None:
+        return True
+    if maker.name == "scf.if":
+        ends = (region.blocks[0].operations[-1].operation for region in maker.regions)
+        return any(_is_given(end.operands[value.result_number], state) for end in ends)
+    return maker.name == "util.global.load" and maker.attributes["global"].value != state
 
 
 def _without(values: Iterable[Any], left_out: Iterable[bool]) -> list[Any]:
