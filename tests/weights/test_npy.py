@@ -234,7 +234,8 @@ def test_every_field_of_a_header_may_hold_anything(tmp_path: Path, value: str) -
                 continue
             assert all(type(size) is int for size in weight.shape)
             if weight.dtype.name not in ("bfloat16", "float8_e5m2"):  # which NumPy does not read as such
-                np.testing.assert_array_equal(found, np.load(tmp_path / "w.npy"), strict=True)
+                wanted = np.load(tmp_path / "w.npy")
+                np.testing.assert_array_equal(found, wanted.astype(wanted.dtype.newbyteorder("=")), strict=True)
 
 
 def test_an_archive_of_nothing(tmp_path: Path) -> None:
@@ -335,3 +336,18 @@ def test_the_name_of_float8_e5m2_is_read_in_the_header_alone(tmp_path: Path) -> 
         if stop < 132:
             with pytest.raises(rlx.Error, match=r"v\.npy"):
                 open_weights(tmp_path / "v.npy")["v"].numpy()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_the_other_byte_order(order: Any, tmp_path: Path) -> None:
+    kinds = [d for d in DTYPES if d.is_numpys_own and d.itemsize > 1]
+    arrays = {d.name: np.array(np.arange(6).reshape(2, 3), d.numpy, order=order) for d in kinds}
+    swapped: dict[str, Any] = {name: a.astype(a.dtype.newbyteorder()) for name, a in arrays.items()}
+    np.savez(tmp_path / "w.npz", **swapped)
+    g = rlx.Graph("main")
+    g.set_outputs([g.param(name, (2, 3), name)[1:] for name in arrays])
+    results = rlx.Session().compile(g, params=tmp_path / "w.npz").run({})
+    for weight, wanted, found in zip(open_weights(tmp_path / "w.npz").values(), arrays.values(), results, strict=True):
+        assert weight.dtype == weight.numpy().dtype == found.dtype == wanted.dtype and weight.dtype.isnative
+        np.testing.assert_array_equal(weight.numpy(), wanted)
+        np.testing.assert_array_equal(found, wanted[1:])

@@ -82,6 +82,22 @@ class Plain(Encoding):
 
 
 @dataclass(frozen=True)
+class Swapped(Plain):
+    """Elements whose bytes are in the order that this machine does not use. The values have its own order."""
+
+    @property
+    def name(self) -> str:
+        return "swapped"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.element.newbyteorder("=")
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return super().values(stored, shape).astype(self.dtype)
+
+
+@dataclass(frozen=True)
 class Packed(Encoding):
     """Elements of less than 8 bits, several in a byte, the first in its low bits.
 

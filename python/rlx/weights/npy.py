@@ -20,7 +20,7 @@ import numpy as np
 from rlx.ir.dtype import f8e5m2
 from rlx.support.errors import Error
 from rlx.support.packages import required
-from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
+from rlx.weights.encoding import Encoding, Plain, Swapped, Unreadable, Untyped
 from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights
 
@@ -191,4 +191,4 @@ def _encoding(kind: np.dtype, fortran: bool) -> Encoding:
         kind = np.dtype(required("ml_dtypes", "bf16").bfloat16)
     if kind.kind not in "biufc" and kind.name != "bfloat16":
         return Unreadable(str(kind), _NUMBERS)
-    return Plain(kind, order)
+    return Plain(kind, order) if kind.isnative else Swapped(kind, order)
