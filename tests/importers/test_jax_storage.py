@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import rlx
@@ -172,3 +173,20 @@ def test_compiled_functions_are_those_of_the_evaluator(kind: DType, level: str) 
     for got, wanted in zip(programs[0].run(list(arrays)), values(graph, *arrays), strict=True):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(numbers(got), numbers(wanted))
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in FLOATS if kind.bits == 8])
+def test_reduced_precision_is_jaxs(name: str) -> None:
+    """Small numbers too, which the format that JAX computes in may have."""
+    x = np.arange(256, dtype=np.uint8).view(rlx.dtype(name).numpy)
+    formats = ((5, 2), (4, 3), (8, 7), (5, 1), (4, 2), (3, 1), (5, 10), (2, 1), (3, 4))
+
+    def reduced(x: Any) -> Any:
+        return [lax.reduce_precision(x, exponent, mantissa) for exponent, mantissa in formats]
+
+    graph = rlx.from_jax(reduced, x)
+    found = rlx.evaluate(graph, {graph.arguments[0].name: x})
+    for got, wanted, layout in zip(found, jax.jit(reduced)(x), formats, strict=True):
+        np.testing.assert_array_equal(
+            got.astype(np.float64), np.asarray(wanted).astype(np.float64), err_msg=str(layout)
+        )

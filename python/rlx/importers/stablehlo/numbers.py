@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx.importers.stablehlo.elementwise import method
 from rlx.importers.stablehlo.rules import imports
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import DType, dtype, f16
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
@@ -61,8 +61,13 @@ def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
 @imports("reduce_precision")
 def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
     """To the nearest float of fewer bits. The derivative is rounded in the same way, as in JAX."""
+    # XLA computes in f16, which has their small numbers, with f8e5m2 and f8e5m2fnuz, and in f32 with other storage floats.
+    layout = x.dtype.float_format
+    in_half = x.dtype.storage and layout is not None and layout.exponent == 5
 
     def reduced(value: Tensor) -> Tensor:
+        if in_half:
+            return g.cast(_reduced(g, g.cast(value, f16), exponent_bits, mantissa_bits), value.dtype)
         return _reduced(g, value, exponent_bits, mantissa_bits)
 
     return g.custom_fn(
