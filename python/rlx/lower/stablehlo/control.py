@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.dtype import DType, dtype, i32
+from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, Region, lowers
@@ -89,7 +89,7 @@ def _stacked_as(kind: DType) -> DType:
     XLA (jaxlib 0.10.2) converts rows of floats that a CPU lacks to f16 on the way, and gives other numbers for small ones of
     f8e5m2fnuz.
     """
-    return dtype(f"u{kind.bits}") if kind.storage and kind.is_float else kind
+    return kind.unsigned_word if kind.storage and kind.is_float else kind
 
 
 def _with_bits_of(emit: Emitter, x: Lowered, kind: DType) -> Lowered:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.ir.dtype import f32, i8, i32
 from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
+from rlx.passes.dtypes.quantize_insert import LARGEST_BIAS
+from rlx.passes.integer.operands import constant
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer, rewrite
 from rlx.passes.simplification.invariants import depends_on_weights
 from rlx.passes.simplification.simplify_rules import splat
@@ -79,6 +83,8 @@ def requantised(op: views.Quantize, rewriter: Rewriter) -> Any:
         if bias is None:
             return None
     assert product is not None
+    if bias is not None and _is_too_large(product, bias):
+        return None
     return _requantised(op, product, bias, int(zero), rewriter)
 
 
@@ -92,6 +98,15 @@ def _is_bias(product: views.QMatmul | views.QConv2d, value: mlir.Value) -> bool:
     dims, channels = shape_of(value).dims, shape_of(product.result).dims
     expected = (channels[-1],) if isinstance(product, views.QMatmul) else (channels[1], 1, 1)
     return dims == expected and depends_on_weights(value)
+
+
+def _is_too_large(product: views.QMatmul | views.QConv2d, bias: mlir.Value) -> bool:
+    """Whether a bias is known to have no place in i32, in steps of tiny weights. `rlx-quantize-insert` makes none of these."""
+    assert product.multiplier is not None  # of a product in f32
+    number, step = constant(bias), constant(product.multiplier)
+    if number is None or step is None:
+        return False
+    return bool((np.abs(number.reshape(-1)) > step.reshape(-1).astype(np.float64) * LARGEST_BIAS).any())
 
 
 def _requantised(

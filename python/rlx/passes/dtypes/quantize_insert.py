@@ -10,19 +10,25 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op import opview
+from rlx.ir.op import opview, views
 from rlx.ir.op.signature import functions
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
 from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
 from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.pattern import has_one_use
 from rlx.passes.rewrite import builder_before, erase_dead
+from rlx.passes.simplification.invariants import depends_on_weights
 from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
 # Gives what is used of a product, of rounded operands and as it was.
 Select = Callable[[Builder, Site, Tensor, Tensor], Tensor]
+
+
+# A bias is added to a sum of products in i32, whose other half is left to the sum.
+LARGEST_BIAS = 2.0**30
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,16 @@ class _Group:
             return x
         return _eight_bits(b, x if x.rank == 2 else b.reshape(x, (-1, x.shape.dims[-1])), 0)
 
+    def _least_scales(self, b: Builder, site: Site) -> Tensor | None:
+        """The scales below which a bias has no place in the i32 that sums up products of bytes; None if there is no bias."""
+        if self.scheme.activations != "int8" or self.scheme.weights != "int8":
+            return None
+        entry = self.entries[site.name]
+        bounds = entry.range if not self.scheme.smooth or site.is_convolution else entry.smoothed(self.scheme.smooth)[1]
+        scale, _ = scale_of(*bounds, symmetric=self.scheme.symmetric)
+        bias = _bias_of(site)
+        return None if bias is None else b.abs(b.reshape(b.tensor(bias), (-1,))) / (scale * LARGEST_BIAS)
+
     def _product(self, site: Site, x: Tensor, rounded: Tensor, factors: np.ndarray | None) -> None:
         b = builder_before(site.op, QuantizeInsert.name)
         w = b.tensor(site.op.operands[1])
@@ -150,7 +166,7 @@ class _Group:
         low = (
             _four_bits(b, to_round, self.scheme.group)
             if self.scheme.weights == "int4"
-            else _eight_bits(b, to_round, channel)
+            else _eight_bits(b, to_round, channel, self._least_scales(b, site))
         )
         operands = [Tensor(b, rounded.value), low]
         if site.is_convolution:
@@ -170,9 +186,23 @@ def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
     return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
 
 
-def _eight_bits(b: Builder, w: Tensor, channel: int) -> Tensor:
-    """Numbers rounded to 8 bits, with a scale for each channel."""
+def _bias_of(site: Site) -> mlir.Value | None:
+    """What is added to each channel of a product, if it is the same in every run."""
+    (result,) = site.op.results
+    adds = [op for use in result.uses if (op := use.owner.operation).name == "rlx.binary"]
+    if len(adds) != 1 or not has_one_use(result) or views.Binary(adds[0]).kind != "add":
+        return None
+    other = next((value for value in adds[0].operands if value != result), None)
+    channels = shape_of(result).dims[1 if site.is_convolution else -1]
+    if other is None or shape_of(other).num_elements != channels or not depends_on_weights(other):
+        return None
+    return other
+
+
+def _eight_bits(b: Builder, w: Tensor, channel: int, least: Tensor | None = None) -> Tensor:
+    """Numbers rounded to 8 bits, with a scale for each channel, which is not below `least`."""
     scales = _scales(b, b.max(b.abs(w), [i for i in range(w.rank) if i != channel]), 127)
+    scales = scales if least is None else b.maximum(scales, least)
     return b.dequantize(b.quantize(w, scales, 0, axis=channel), scales, 0, axis=channel)
 
 
