@@ -215,3 +215,21 @@ def test_wide_numbers_are_rounded_once(level: str) -> None:
             assert np.isnan(beyond).all()
         signed = inside & ((codes != 0) | (layout.special != "fnuz"))
         assert (np.signbit(got.astype(np.float64)) == (array < 0))[signed].all()
+
+
+@pytest.mark.parametrize("device", ["cpu", "xla"])
+def test_reductions_of_nothing(device: str) -> None:
+    """Compilers fold them to constants, by conversions of their own."""
+    graph, arrays, results = rlx.Graph("main"), dict[str, np.ndarray](), []
+    for kind in (kind for kind in DTYPES if not kind.is_bool):
+        name, shape = kind.name, (0, 3)
+        x, arrays[name] = graph.input(name, shape, kind), np.zeros(shape, kind.numpy)
+        for found in (graph.sum(x, 0), graph.prod(x, 0)):
+            results += [found, graph.cast(found, "c128" if kind.is_complex else "f64")]
+        joined = graph.concat([x, graph.cast(graph.zeros((1, 3)), kind)], 0)
+        results += [joined, graph.cast(joined, "c64" if kind.is_complex else "f32")]
+    graph.set_outputs(results)
+    expected = rlx.evaluate(graph, arrays)
+    for got, wanted in zip(rlx.Session(device).compile(graph)(arrays), expected, strict=True):
+        assert got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got.astype(np.complex128), wanted.astype(np.complex128))

@@ -28,7 +28,7 @@ def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
         x = emit.elementwise("real", x, kind=x.dtype.part)
     given = x
     if x.dtype.storage:
-        x = emit.convert(x, x.dtype.compute)
+        x = _widened(emit, x)
     if x.dtype.is_float and kind.is_integer:
         return emit.convert(_saturated(emit, x, kind), kind)
     layout = kind.float_format
@@ -41,7 +41,21 @@ def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
         x = _without_nan(emit, x, given)
         # XLA makes 0 of an infinity where it folds constants.
         x = emit.min(emit.max(x, float(kind.min)), float(kind.max))
-    return emit.convert(x, kind)
+    found = emit.convert(x, kind)
+    if layout.has_zero:
+        return found
+    # XLA makes the least number of a 0 where it folds constants, such as the sum of no numbers.
+    return emit.select(emit.compare("eq", x, 0), emit.like(found, math.nan), found)
+
+
+def _widened(emit: Emitter, x: Lowered) -> Lowered:
+    """Numbers of a storage dtype in the dtype of its arithmetic."""
+    layout, wide = x.dtype.float_format, emit.convert(x, x.dtype.compute)
+    if layout is None or layout.has_zero:
+        return wide
+    # XLA makes infinity of NaN where it folds constants.
+    is_nan = emit.compare("eq", emit.bitcast(x, x.dtype.unsigned_word), layout.nan_code)
+    return emit.select(is_nan, emit.like(wide, math.nan), wide)
 
 
 def _as_f64(emit: Emitter, x: Lowered) -> Lowered:
