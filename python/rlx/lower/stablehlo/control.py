@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.ir.dtype import DType, i32
+from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, Region, lowers
@@ -53,18 +53,14 @@ def scan(
     num_checkpoints: int | None,
     regions: Sequence[Region],
 ) -> tuple[Lowered, ...]:
-    size, xs = length[0], [_with_bits_of(emit, x, _stacked_as(x.dtype)) for x in inputs[num_carries:]]
+    size, xs = length[0], inputs[num_carries:]
+    stacks = [emit.full(s.static, s.dtype, 0) for s in results[num_carries:]]
     if not size:
-        return (*inputs[:num_carries], *(emit.full(s.static, s.dtype, 0) for s in results[num_carries:]))
-    stacks = [emit.full(s.static, _stacked_as(s.dtype), 0) for s in results[num_carries:]]
+        return (*inputs[:num_carries], *stacks)
 
     def step(count: Lowered, *state: Lowered) -> list[Lowered]:
         position = emit.sub(emit.like(count, size - 1), count) if reverse else count
-        rows = (
-            _with_bits_of(emit, _row(emit, x, position), given.dtype)
-            for x, given in zip(xs, inputs[num_carries:], strict=True)
-        )
-        yielded = regions[0](*state[:num_carries], *rows)
+        yielded = regions[0](*state[:num_carries], *(_row(emit, x, position) for x in xs))
         stacked = [
             _with_row(emit, row, stack, position)
             for row, stack in zip(yielded[num_carries:], state[num_carries:], strict=True)
@@ -77,23 +73,7 @@ def scan(
         return emit.compare("lt", count, size)
 
     loop = emit.while_([first, *inputs[:num_carries], *stacks], goes_on, step)
-    rows = (
-        _with_bits_of(emit, x, s.dtype) for x, s in zip(loop[1 + num_carries :], results[num_carries:], strict=True)
-    )
-    return (*loop[1 : 1 + num_carries], *rows)
-
-
-def _stacked_as(kind: DType) -> DType:
-    """The dtype in which a loop takes and stacks rows: integers with the bits of storage floats.
-
-    XLA (jaxlib 0.10.2) converts rows of floats that a CPU lacks to f16 on the way, and gives other numbers for small ones of
-    f8e5m2fnuz.
-    """
-    return kind.unsigned_word if kind.storage and kind.is_float else kind
-
-
-def _with_bits_of(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
-    return x if x.dtype is kind else emit.bitcast(x, kind)
+    return loop[1:]
 
 
 def _starts(emit: Emitter, position: Lowered, rank: int) -> list[Any]:
@@ -108,5 +88,5 @@ def _row(emit: Emitter, x: Lowered, position: Lowered) -> Lowered:
 
 def _with_row(emit: Emitter, row: Lowered, into: Lowered, position: Lowered) -> Lowered:
     """`into` with `into[position] = row`."""
-    part = emit.reshape(_with_bits_of(emit, row, into.dtype), [1, *row.dims])
+    part = emit.reshape(row, [1, *row.dims])
     return emit.dynamic_update_slice(into, part, _starts(emit, position, into.rank))

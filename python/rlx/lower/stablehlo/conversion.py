@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 
-from rlx.ir.dtype import DType, f32, f64, u8, u32, u64
+from rlx.ir.dtype import DType, f32, f64, u8, u32
 from rlx.lower.stablehlo.contraction import accumulator
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
-
-# Bits of f64.
-_MANTISSA, _BIAS, _INFINITY = 52, 1023, 0x7FF << 52
 
 
 def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
@@ -34,18 +31,15 @@ def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     layout = kind.float_format
     if layout is None or kind in (f32, f64):
         return emit.convert(x, kind)
-    if not layout.mantissa and x.dtype.bits >= 32 and x.dtype is not f32:
-        return _exponents(emit, _as_f64(emit, x), kind)
-    x = _rounded_to_odd(emit, _as_f64(emit, x)) if x.dtype.bits >= 32 and x.dtype is not f32 else x
+    is_wide = x.dtype.bits >= 32 and x.dtype is not f32
+    if not layout.mantissa:
+        return _exponents(emit, _as_f64(emit, x) if is_wide else emit.convert(x, f32), kind)
+    x = _rounded_to_odd(emit, _as_f64(emit, x)) if is_wide else x
     if layout.special == "finite" and x.dtype.is_float:
         x = _without_nan(emit, x, given)
         # XLA makes 0 of an infinity where it folds constants.
         x = emit.min(emit.max(x, float(kind.min)), float(kind.max))
-    found = emit.convert(x, kind)
-    if layout.has_zero:
-        return found
-    # XLA makes the least number of a 0 where it folds constants, such as the sum of no numbers.
-    return emit.select(emit.compare("eq", x, 0), emit.like(found, math.nan), found)
+    return emit.convert(x, kind)
 
 
 def _widened(emit: Emitter, x: Lowered) -> Lowered:
@@ -84,22 +78,24 @@ def _rounded_to_odd(emit: Emitter, x: Lowered) -> Lowered:
 
 
 def _exponents(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
-    """f64 as the nearest power of two, the larger one at a tie, in a dtype that has the exponent alone.
+    """f32 or f64 as the nearest power of two, the larger one at a tie, in a dtype that has the exponent alone.
 
-    What is not positive or too large is NaN. The least powers are denormal in f32, which XLA takes for 0.
+    What is not positive or too large is NaN. XLA takes the least powers, which are denormal in f32, for 0; and where it folds
+    constants, such as the sum of no numbers, it makes the least power of a 0.
     """
-    layout = kind.float_format
-    assert layout is not None
-    bits = emit.bitcast(x, u64)
-    exponent = emit.elementwise("shift_right_logical", bits, _MANTISSA)
-    fraction = emit.both(bits, 2**_MANTISSA - 1)
-    lowest = _BIAS - layout.bias
-    is_up = emit.compare("ge", fraction, 2 ** (_MANTISSA - 1))
-    # ml_dtypes, and so the evaluator, gives the second power for all that lies between the first two.
-    is_up = emit.either(is_up, emit.both(emit.compare("eq", exponent, lowest), emit.compare("ne", fraction, 0)))
+    layout, wide, word = kind.float_format, x.dtype.float_format, x.dtype.unsigned_word
+    assert layout is not None and wide is not None
+    bits = emit.bitcast(x, word)
+    exponent = emit.elementwise("shift_right_logical", bits, wide.mantissa)
+    fraction, half = emit.both(bits, 2**wide.mantissa - 1), 2 ** (wide.mantissa - 1)
+    lowest = wide.bias - layout.bias
+    is_least, is_up = emit.compare("eq", exponent, lowest), emit.compare("ge", fraction, half)
+    # ml_dtypes, and so the evaluator, gives the second power for all that lies between the first two. In f32 the first one is
+    # half of the least number that is not denormal.
+    is_up = emit.select(is_least, emit.compare("gt", fraction, 0 if lowest else half), is_up)
     nan = layout.nan_code
-    code = emit.sub(emit.max(emit.add(exponent, emit.convert(is_up, u64)), lowest), lowest)
-    is_number = emit.both(emit.compare("ne", bits, 0), emit.compare("lt", bits, _INFINITY))
+    code = emit.sub(emit.max(emit.add(exponent, emit.convert(is_up, word)), lowest), lowest)
+    is_number = emit.both(emit.compare("ne", bits, 0), emit.compare("lt", bits, wide.infinity_code))
     code = emit.select(is_number, emit.min(code, nan), nan)
     return emit.bitcast(emit.convert(code, u8), kind)
 

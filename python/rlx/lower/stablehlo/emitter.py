@@ -287,11 +287,15 @@ class Emitter:
 
     def dynamic_slice(self, x: Lowered, starts: Sequence[Lowered], dims: Sequence[int]) -> Lowered:
         """A part of x of the given sizes, from integer scalars on, which are clamped so that it fits."""
-        return self.one("dynamic_slice", [x, *starts], dims, x.dtype, {"slice_sizes": sizes(dims)})
+        kind = _moved_as(x.dtype)
+        part = self.one("dynamic_slice", [self.bitcast(x, kind), *starts], dims, kind, {"slice_sizes": sizes(dims)})
+        return self.bitcast(part, x.dtype)
 
     def dynamic_update_slice(self, x: Lowered, part: Lowered, starts: Sequence[Lowered]) -> Lowered:
         """With a part of x replaced, from integer scalars on, which are clamped so that it fits."""
-        return self.one("dynamic_update_slice", [x, part, *starts], x.dims, x.dtype)
+        kind = _moved_as(x.dtype)
+        bits, new = self.bitcast(x, kind), self.bitcast(part, kind)
+        return self.bitcast(self.one("dynamic_update_slice", [bits, new, *starts], x.dims, kind), x.dtype)
 
     # --- reductions and order -----------------------------------------------------------------------
 
@@ -381,7 +385,8 @@ class Emitter:
             f"start_index_map = {list(start_index_map)}, index_vector_dim = {indices.rank - 1}>"
         )
         attributes = {"dimension_numbers": attribute(numbers), "slice_sizes": sizes(slice_sizes)}
-        return self.one("gather", [x, indices], dims, x.dtype, attributes)
+        kind = _moved_as(x.dtype)
+        return self.bitcast(self.one("gather", [self.bitcast(x, kind), indices], dims, kind, attributes), x.dtype)
 
     def scatter(self, table: Lowered, targets: Lowered, rows: Lowered, name: str) -> Lowered:
         """Rows joined into a table, in no order; see `reduce` for the names.
@@ -425,6 +430,11 @@ class Emitter:
 def full_precision() -> mlir.Attribute:
     """`precision_config` for products that devices (TPUs) would otherwise compute in fewer bits."""
     return attribute("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]")
+
+
+def _moved_as(kind: DType) -> DType:
+    """Integers with the bits of storage floats, whose small numbers XLA (jaxlib 0.10.2) changes where loops move parts."""
+    return kind.unsigned_word if kind.storage and kind.is_float else kind
 
 
 def _element(kind: DType, value: Any) -> Any:
