@@ -114,6 +114,19 @@ def test_no_output_is_written_over_another(
     assert [np.load(name)[0] for name in "fgh"] == [1, 1, 2]
 
 
+def test_no_output_is_written_where_one_has_too_long_a_name(command: Command, tmp_path: Path) -> None:
+    """It is said before the program runs, with the option that gives another name."""
+    g: Any = rlx.Graph("two")
+    x = g.input("x", (2,))
+    g.set_outputs({"a": x, "n" * 300: x + 1.0})
+    (tmp_path / "m.mlir").write_text(str(g))
+    call = ("run", tmp_path / "m.mlir", "--evaluate", "--input=x=2xf32=0")
+    for options in (f"--output-dir={tmp_path / 'all'}", f"--save={'n' * 300}={tmp_path / ('m' * 300)}"):
+        message = command.error(*call, options, f"--save=a={tmp_path / 'a.npy'}")
+        assert "a file name has at most 255 bytes, and this one has 30" in message and "--save=NAME=FILE.npy" in message
+    assert [p.name for p in tmp_path.iterdir()] == ["m.mlir"]
+
+
 def test_symbols_take_the_sizes_that_come(command: Command, tmp_path: Path) -> None:
     g = rlx.Graph("double")
     x = g.input("x", ("n",), "i32")

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 import rlx
-from rlx.support.files import check_folder_writable, read_bytes, read_json, replacing, write_atomically, write_folder
+from rlx.support.files import (
+    check_folder_writable,
+    check_writable,
+    read_bytes,
+    read_json,
+    replacing,
+    write_atomically,
+    write_folder,
+)
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs permissions, locks and special files")
 
@@ -203,6 +211,11 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     for name in ("..", "a/b", "", "a\0"):
         with pytest.raises(rlx.Error, match="not the name of a file"):
             write_folder(folder, {"a": b"1", name: b"2"})
+    with pytest.raises(rlx.Error, match="at most 255 bytes, and this one has 256"):
+        write_folder(folder, {"a": b"1", "ä" * 128: b"2", "b": b"3"})
+    for check, place in ((check_folder_writable, tmp_path / ("n" * 300)), (check_writable, tmp_path / ("n" * 300))):
+        with pytest.raises(rlx.Error, match="at most 255 bytes, and this one has 300"):
+            check(place)
     assert not folder.exists()
     write_folder(folder, {"a": b"1", "b": b"2"})
     (folder / "mine").write_bytes(b"3")

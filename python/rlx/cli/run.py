@@ -166,21 +166,23 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
     if arguments.output_dir is not None:
         for name in names:
             files[name].append(os.path.join(arguments.output_dir, _SEPARATORS.sub("_", name) + ".npy"))
-    _check_differ(files)
+    _check_paths(files)
     return files
 
 
-def _check_differ(files: Mapping[str, Sequence[str]]) -> None:
-    """No file is to hold two outputs.
+def _check_paths(files: Mapping[str, Sequence[str]]) -> None:
+    """No file is to hold two outputs, and none has a name that is too long.
 
     Raises:
-        Error: One is.
+        Error: One does.
     """
     from rlx.support.errors import Error
+    from rlx.support.files import check_length
 
     outputs: dict[str, str] = {}
     for name, paths in files.items():
         for path in paths:
+            check_length(path, hint="name the file yourself: --save=NAME=FILE.npy for each output")
             other = outputs.setdefault(os.path.realpath(path), name)
             if other != name:
                 raise Error(

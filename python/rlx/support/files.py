@@ -26,6 +26,7 @@ _LARGEST_JSON = 64 << 20
 _CHUNK = 1 << 20
 _POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
 _PARTIAL = ".rlx-partial"
+_LONGEST_NAME = 255  # bytes of the name of a file on Linux, macOS and Windows
 _LONGEST_PREFIX = 200  # bytes of a file's name that are repeated in the name of its temporary file
 
 
@@ -54,6 +55,18 @@ def _can_be_encoded(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_length(path: str, hint: str | None = None) -> None:
+    """Check that file systems accept the last component of a path.
+
+    Raises:
+        Error: It is too long, with the hint.
+    """
+    length = len(os.fsencode(os.path.basename(path)))
+    if length > _LONGEST_NAME:
+        problem = f"a file name has at most {_LONGEST_NAME} bytes, and this one has {length}"
+        raise Error(f"cannot write {shown(path)}: {problem}", hint=hint)
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
@@ -189,6 +202,7 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> No
     for name in files:
         if name in ("", ".", "..") or name != os.path.basename(name) or "\0" in name:
             raise Error(f"cannot write {folder}: {shown(name)} is not the name of a file in it")
+        check_length(os.path.join(folder, name))
     with contextlib.ExitStack() as stack:
         try:
             if not os.path.isdir(folder):
@@ -212,6 +226,7 @@ def check_folder_writable(path: str | os.PathLike[str]) -> None:
         Error: It is a file, cannot be written, or the folder that it is to be in is not there or cannot be written.
     """
     name = file_name(path, "a folder")
+    check_length(name.rstrip(os.sep))
     parent = os.path.dirname(os.path.realpath(name))
     if os.path.isdir(name):
         problem = 0 if os.access(name, os.W_OK) else errno.EACCES
@@ -229,9 +244,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Check, before work whose result goes to a file, that the file can be written. Nothing is changed.
 
     Raises:
-        Error: It is a folder, or its folder is not there or cannot be written.
+        Error: It is a folder, its name is too long, or its folder is not there or cannot be written.
     """
     name = file_name(path)
+    check_length(name)
     folder = os.path.dirname(os.path.realpath(name))
     if os.path.isdir(name):
         problem = errno.EISDIR
