@@ -240,6 +240,39 @@ def test_weights_are_finite(name: str, number: float, message: str) -> None:
         rlx.integer_only(graph, ranges, params=params | {name: array})
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_constants_beside_values_may_have_no_integer(number: float) -> None:
+    """A parameter that became NaN or infinite after the ranges were observed is named by the op that reads it."""
+    ops: dict[str, Any] = {
+        "sum": lambda g, x, b: x + b,
+        "bias": lambda g, x, b: x @ np.eye(4, dtype=np.float32) + b,
+        "max": lambda g, x, b: g.maximum(x, b),
+        "concat": lambda g, x, b: g.concat([x, b], axis=0),
+    }
+    for name, op in ops.items():
+        g: Any = rlx.Graph(name)
+        g.set_outputs([op(g, g.relu(g.input("x", (2, 4))), g.param("b", (1, 4)))])
+        ranges = rlx.observe_ranges(g, batches(g, 2, 0), params={"b": np.ones((1, 4), np.float32)}, device=None)
+        params = {"b": np.array([[number, 1, 2, 3]], np.float32)}
+        if number == np.inf and name in ("max", "concat"):
+            rlx.integer_only(g, ranges, params=params)
+            continue
+        with pytest.raises(rlx.UnsupportedError, match="finite constants"):
+            rlx.integer_only(g, ranges, params=params)
+
+
+def test_quantisation_of_arrays_is_that_of_the_op() -> None:
+    """Also where a float has no integer, without a warning of NumPy."""
+    quantization = rlx.quantizations(integer_network("convolution"))["x"]
+    x = np.array([np.nan, np.inf, -np.inf, 1e38, -1e38, 0.5, 0.0], np.float32)
+    g: Any = rlx.Graph("op")
+    g.set_outputs([g.quantize(g.input("x", x.shape), quantization.scale, quantization.zero_point)])
+    np.testing.assert_array_equal(quantization.quantize(x), rlx.evaluate(g, {"x": x})[0])
+    assert quantization.quantize(np.nan) == quantization.zero_point and quantization.quantize(1e300) == 127
+    with pytest.raises(rlx.Error, match="dequantize takes integers, got float64"):
+        quantization.dequantize(np.nan)
+
+
 def test_only_what_the_user_wrote_is_listed() -> None:
     g = rlx.Graph("sorted")
     g.set_outputs([g.sort(g.input("x", (4,)))])

@@ -190,13 +190,21 @@ class Quantization:
     zero_point: int
 
     def quantize(self, x: Any) -> np.ndarray:
-        """Floats as i8, rounded half to even and saturated."""
-        steps = np.rint(np.asarray(x, np.float32) / np.float32(self.scale)) + self.zero_point
-        return np.clip(steps, -128, 127).astype(np.int8)
+        """Floats as i8, rounded half to even and saturated; NaN becomes the zero point, as in the op `quantize`."""
+        with np.errstate(over="ignore"):  # beyond f32: saturated as well
+            steps = np.rint(np.asarray(x, np.float32) / np.float32(self.scale)) + self.zero_point
+        return np.clip(np.where(np.isnan(steps), self.zero_point, steps), -128, 127).astype(np.int8)
 
     def dequantize(self, x: Any) -> np.ndarray:
-        """The floats, f32, that integers stand for."""
-        return ((np.asarray(x).astype(np.int32) - self.zero_point) * np.float32(self.scale)).astype(np.float32)
+        """The floats, f32, that integers stand for.
+
+        Raises:
+            Error: There are other numbers than integers.
+        """
+        array = np.asarray(x)
+        if array.dtype.kind not in "iu":
+            raise Error(f"dequantize takes integers, got {array.dtype}", hint="the results of the program are integers")
+        return ((array.astype(np.int32) - self.zero_point) * np.float32(self.scale)).astype(np.float32)
 
 
 @answered
@@ -221,5 +229,5 @@ def _refused(left: list[mlir.Operation]) -> UnsupportedError:
     lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
     return UnsupportedError(
         "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),
-        hint="allow_float=True leaves them in f32; products need weights, sums and norms constants beside them",
+        hint="allow_float=True leaves them in f32; products need weights, sums and norms finite constants beside them",
     )

@@ -13,7 +13,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import opview, views
 from rlx.ir.shape import shape_of
 from rlx.ops.convolution.pool import window_counts
-from rlx.passes.integer.operands import Goal, Integers, constant, in_range
+from rlx.passes.integer.operands import Goal, Integers, constant, finite_constant, in_range
 from rlx.passes.integer.quantize_values import maker_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
@@ -32,7 +32,7 @@ def sum_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
     if found is None or found[1].kind not in ("add", "sub"):
         return None
     goal, total = found
-    terms = [(Integers.of(v), constant(v)) for v in (total.lhs, total.rhs)]
+    terms = [(Integers.of(v), finite_constant(v)) for v in (total.lhs, total.rhs)]
     if any(x is None and known is None for x, known in terms) or all(x is None for x, _ in terms):
         return None
     reach = max(float(x.scale) if x is not None else _largest(k) / 255 for x, k in terms)

@@ -62,6 +62,8 @@ def _with_scale(b: Builder, value: Any, goal: Goal) -> Tensor | None:
     """Integers that stand for a value with the scale of a result; None where they are not known."""
     known, x = constant(value), Integers.of(value)
     if known is not None:
+        if np.isnan(known).any():  # no integer stands for it
+            return None
         steps = np.rint(known.astype(np.float64) / goal.scale) + goal.zero
         return b.constant(np.clip(steps, -128, 127).astype(np.int8))
     if x is None:

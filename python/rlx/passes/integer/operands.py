@@ -23,6 +23,12 @@ def constant(value: mlir.Value) -> np.ndarray | None:
     return _Constants().read(value)
 
 
+def finite_constant(value: mlir.Value) -> np.ndarray | None:
+    """The same where all of its numbers are finite; None for all else."""
+    known = constant(value)
+    return known if known is not None and np.isfinite(known).all() else None
+
+
 class _Constants:
     """Values that are evaluated when they are asked for."""
 

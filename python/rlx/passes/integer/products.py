@@ -12,7 +12,7 @@ from rlx.ir.op import views
 from rlx.ir.shape import shape_of
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
 from rlx.passes.integer.fold_affine import is_per_channel
-from rlx.passes.integer.operands import Goal, Integers, constant, in_range, spread
+from rlx.passes.integer.operands import Goal, Integers, constant, finite_constant, in_range, spread
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 
 _Product = views.Conv | views.Matmul | views.DotGeneral
@@ -34,7 +34,8 @@ def product_with_weights(op: views.Quantize, rewriter: Rewriter) -> Any:
         if total is None or total.kind != "add":
             return None
         for value, other in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
-            known, feeding = constant(other), _product(value) if feeder(total, value, views.View) is not None else None
+            known = finite_constant(other)
+            feeding = _product(value) if feeder(total, value, views.View) is not None else None
             if known is not None and feeding is not None and is_per_channel(feeding, other):
                 product, offset = feeding, known
         if product is None:
