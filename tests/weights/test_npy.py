@@ -109,6 +109,9 @@ def test_a_member_that_is_damaged(tmp_path: Path, data: bytes, message: str, met
 def test_an_archive_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(rlx.Error, match=r"holds 'manifest\.json', which is no array"):
         open_weights(archive(tmp_path / "w.npz", ("manifest.json", b"{}")))
+    for members in (("two/data.pkl", b"."), ("two/version", b"3")), (("w.npy", ONES), ("archive/data.pkl", b".")):
+        with pytest.raises(rlx.Error, match=r"file of PyTorch(?s:.)*torch\.load\(file, weights_only=True\)"):
+            open_weights(archive(tmp_path / "two.pt", *members))
     with pytest.warns(UserWarning, match="Duplicate name"):
         twice = archive(tmp_path / "w.npz", ("w.npy", ONES), ("w.npy", ONES))
     with pytest.raises(rlx.Error, match="has two tensors called 'w'"):

@@ -115,6 +115,40 @@ def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
         open_weights(written(tmp_path / "w.safetensors", *DAMAGED[name]))
 
 
+def test_a_file_that_is_cut_off_is_fetched_again(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    write(path, {"w": np.ones((4, 4), np.float32), "v": np.ones(3, np.int8)})
+    whole = path.read_bytes()
+    for missing in (1, 40, 67):
+        path.write_bytes(whole[:-missing])
+        message = f"it is cut off: it has {len(whole) - missing} bytes of {len(whole)}(?s:.)*fetch it again"
+        with pytest.raises(rlx.Error, match=message):
+            open_weights(path)
+    path.write_bytes(whole[:70])
+    with pytest.raises(rlx.Error, match="ends before its header does: fetch it again"):
+        open_weights(path)
+
+
+def test_what_is_written_is_a_mapping_of_names_to_arrays(tmp_path: Path) -> None:
+    """Metadata may be left out; a tensor is anything that is an array."""
+    path = tmp_path / "w.safetensors"
+    write(path, {"w": np.ones(2, np.float32)})
+    write(path, {"again": open_weights(path)["w"]}, {"by": "rlx"})
+    assert open_weights(path)["again"].numpy().tolist() == [1, 1] and b'"by":"rlx"' in path.read_bytes()
+    for tensors, metadata, message in (
+        ([np.ones(2)], None, "tensors must be a mapping of names to arrays"),
+        ({1: np.ones(2)}, None, "tensors must be a mapping of names to arrays"),
+        ({"w": [1.0]}, None, "tensor 'w' must be an array"),
+        ({"w": np.array(["a"])}, None, "is not one of the dtypes"),
+        ({"w": np.ones(2)}, {"epoch": 1}, "metadata must be a mapping of text to text"),
+        ({"w": np.ones(2)}, "epoch", "metadata must be a mapping of text to text"),
+        ({"__metadata__": np.ones(2)}, None, "keeps the name '__metadata__' for itself"),
+    ):
+        with pytest.raises(rlx.Error, match=message):
+            write(path, tensors, metadata)  # type: ignore[arg-type]
+    assert list(open_weights(path)) == ["again"]
+
+
 @pytest.mark.parametrize("shape", [(HUGE, 0), (1,) * 100])
 def test_shapes_beyond_numpys_are_refused_when_they_are_used(shape: tuple[int, ...], tmp_path: Path) -> None:
     size = 0 if 0 in shape else 4

@@ -311,7 +311,7 @@ def _write_params(path: str, graph: Graph, params: Mapping[str, Any]) -> None:
     from rlx.weights.safetensors import write
 
     values = {a.name: np.asarray(graph.weights.get(a.name, params.get(a.name))) for a in graph.params}
-    write(path, values, {})
+    write(path, values)
 
 
 def _summary(graph: Graph) -> str:

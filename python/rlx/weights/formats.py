@@ -69,7 +69,7 @@ def holds_weights(path: str) -> bool:
     except OSError:
         return False
     if start.startswith(_ARCHIVE):  # a compiled program is an archive as well
-        return start[30 : 30 + int.from_bytes(start[26:28], "little")].endswith(b".npy")
+        return start[30 : 30 + int.from_bytes(start[26:28], "little")].endswith((b".npy", b"/data.pkl"))
     if any(start.startswith(beginning) for beginning in _BY_BEGINNING):
         return True
     return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= os.path.getsize(path) - 8

@@ -30,6 +30,10 @@ _UNNAMED = (
     "NumPy's format does not say which dtype of ml_dtypes an element of one byte has: name it, weight.of_dtype('f8e4m3fn'), "
     "or write the array as safetensors; a tensor for an argument of such a dtype has that of the argument"
 )
+_FROM_TORCH = (
+    "load it and give the state dict, params=torch.load(file, weights_only=True), or save that as safetensors: "
+    "safetensors.torch.save_file(state_dict, 'model.safetensors')"
+)
 # What NumPy writes for ml_dtypes' float8_e5m2 and does not read, and what it does read in as many bytes.
 _E5M2, _BYTE = b"'<f1'", b"'|V1'"
 _LONGEST_HEADER = 10_000  # of an array, as NumPy has it
@@ -86,6 +90,8 @@ def _members(content: Content, name: str) -> list[Weight]:
     # The package looks in front of the end of an archive for more; a map raises another error than a file if nothing is there.
     is_short = isinstance(content, bytes) or len(content) < _SHORT
     with zipfile.ZipFile(io.BytesIO(content[:]) if is_short else content) as archive:  # type: ignore[arg-type]
+        if any(entry.filename.endswith("/data.pkl") for entry in archive.infolist()):
+            raise Error("it is a file of PyTorch, whose pickled objects may run code", hint=_FROM_TORCH)
         return [_member(entry, content, name) for entry in archive.infolist()]
 
 

@@ -12,18 +12,20 @@ import json
 import math
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array
 from rlx.ir.dtype import DTYPES, DType, dtype
 from rlx.ir.packing import packed
 from rlx.support import garbage
 from rlx.support.errors import Error
 from rlx.support.files import file_name, parsed_json, replacing, unique_names
 from rlx.support.packages import required
+from rlx.support.short import shown
 from rlx.weights.encoding import Encoding, Unreadable, encoding_of
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
@@ -73,9 +75,10 @@ def read_content(content: Content, name: str, what: str = "") -> Weights:
         tensors = [_weight(key, entry, described.get(key), content, 8 + length, name) for key, entry in header.items()]
     # The last three exceptions occur only if another process changes the file at the same time.
     except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
+        cut_off = _cut_off(content)
         raise Error(
-            f"cannot read {what}{name}: {problem}",
-            hint=_expected(content, name),
+            f"cannot read {what}{name}: {cut_off or problem}",
+            hint="fetch it again" if cut_off else _expected(content, name),
         ) from None
     return Weights(tensors, name)
 
@@ -88,10 +91,29 @@ def _expected(content: Content, name: str) -> str:
     if content[:1] == b"\x80" or name.endswith((".pt", ".pth", ".bin", ".pkl", ".ckpt")):
         save = "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
         return f"a file of pickled objects may run code, and is not read: write its tensors with {save}; {_TAKEN}"
-    length = int.from_bytes(content[:8], "little")
-    if content[8:9] == b"{" and length + 8 > len(content):
+    if _header_length(content) > len(content) - 8:
         return f"it ends before its header does: fetch it again; {_TAKEN}"
     return _TAKEN
+
+
+def _header_length(content: Content) -> int:
+    """The length of the header that a file claims to have; 0 for what does not begin like a file of the format."""
+    return int.from_bytes(content[:8], "little") if content[8:9] == b"{" else 0
+
+
+def _cut_off(content: Content) -> str | None:
+    """How much of a file is missing after its header, which is complete; None if nothing is, or the header is damaged."""
+    length = _header_length(content)
+    if not length or length > len(content) - 8:
+        return None
+    try:
+        header = json.loads(content[8 : 8 + length])
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != _METADATA]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None
+    if not ends or not all(type(end) is int for end in ends) or 8 + length + max(ends) <= len(content):
+        return None
+    return f"it is cut off: it has {len(content)} bytes of {8 + length + max(ends)}"
 
 
 def _weight(
@@ -164,19 +186,27 @@ def read_index(content: Content, path: str) -> Weights:
     return Weights((files[file][name] for name, file in places.items()), path)
 
 
-def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a file, which replaces a file of the same name once it is complete and on the disk.
 
     The package of the format would write its own temporary file, which would be left behind if the process is killed.
 
+    Args:
+        path: The file.
+        tensors: Arrays by name, of any dtype of RLX: anything with `__array__` or `__dlpack__`, such as a `Weight`.
+        metadata: Text by name, which the file holds beside the tensors.
+
     Raises:
-        Error: The file cannot be written, a dtype is not one of RLX, or a tensor has the name of the metadata.
+        Error: The file cannot be written, a value is not an array of a dtype of RLX, a name or the metadata is not text, or a
+            tensor has the name of the metadata.
     """
-    if _METADATA in tensors:
-        raise Error(f"{os.fspath(path)}: safetensors keeps the name '{_METADATA}' for itself, and a tensor has it")
+    name = file_name(path)
+    arrays = _named_arrays(tensors, name)
+    if not isinstance(metadata, (Mapping, type(None))) or not _are_text(metadata or {}, (metadata or {}).values()):
+        raise Error(f"{name}: metadata must be a mapping of text to text, got {shown(metadata)}")
     # Tensors with larger elements come first, so that all are aligned to the size of their elements.
-    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
-    header: dict[str, Any] = {_METADATA: dict(metadata)}
+    ordered = sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {_METADATA: dict(metadata or {})}
     described: dict[str, Any] = {}
     end = 0
     for name, array in ordered:
@@ -195,3 +225,16 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metad
         file.write(struct.pack("<Q", len(text)) + text)
         for _, array in ordered:
             file.write(packed(array).data)
+
+
+def _named_arrays(tensors: Any, file: str) -> dict[str, np.ndarray]:
+    """The tensors as arrays; see `write`."""
+    if not isinstance(tensors, Mapping) or not _are_text(tensors):
+        raise Error(f"{file}: tensors must be a mapping of names to arrays, got {shown(tensors)}")
+    if _METADATA in tensors:
+        raise Error(f"{file}: safetensors keeps the name '{_METADATA}' for itself, and a tensor has it")
+    return {name: as_array(value, f"tensor '{name}'") for name, value in tensors.items()}
+
+
+def _are_text(*collections: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for values in collections for value in values)

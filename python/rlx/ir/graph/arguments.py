@@ -64,7 +64,10 @@ class CarriesValues:
 
     @property
     def weights(self) -> Mapping[str, Any]:
-        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them."""
+        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them.
+
+        Each is what the graph was given: an array, or a `Weight` of a file. `numpy.asarray` gives the array of either.
+        """
         return MappingProxyType(self._weights)
 
     def take_weights(self: Any, source: Graph) -> None:
