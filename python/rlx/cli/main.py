@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
+from rlx.cli.parser import Parser
 from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
 from rlx.report.text import table
 from rlx.version import __version__
@@ -63,7 +64,7 @@ def _run(argv: Sequence[str]) -> int:
         parser.print_help()
         return 0
     module = importlib.import_module(f"rlx.cli.{command}")
-    chosen = argparse.ArgumentParser(
+    chosen = Parser(
         prog=f"rlx {command}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -89,7 +90,7 @@ def _run(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     commands = "\n".join(table(list(COMMANDS.items()), indent="  "))
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlx",
         usage="rlx [-h] [--version] COMMAND …",
         description="RLX compiles tensor programs for CPUs and GPUs.",
