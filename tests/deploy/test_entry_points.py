@@ -125,7 +125,7 @@ def test_the_command_line(cpu_programs: rlx.Programs, tmp_path: Path, capsys: py
     assert "state own: f32[]" in shown and "parameters with values: 2" in shown
     assert "own: f32[]\n0.5" in command.output("run", path, "--entry=decode", "--input=t=1x4xf32=7")
     for options, message in (
-        ([], "has several entry points: 'prefill', 'decode'"),
+        ([], "has several entry points: 'prefill', 'decode'\n  hint: name one: --entry='prefill'"),
         (["--entry=decod"], "has no entry point 'decod' (did you mean 'decode'?); it has 'prefill', 'decode'"),
         (["--entry=decode", "--param=x=1xf32=1"], "there is no param 'x'"),
     ):

@@ -88,7 +88,8 @@ class Bundle(Written):
         """
         known = ", ".join(map(ascii, self.entries))
         if name is None:
-            raise Error(f"{self.name} has several entry points: {known}", hint=f"say which, such as {known[:60]}")
+            first = next(iter(self.entries))
+            raise Error(f"{self.name} has several entry points: {known}", hint=f"name one: --entry={first!a:.60}")
         if name not in self.entries:
             raise Error(f"{self.name} has no entry point {name!a:.60}{suggestion(name, self.entries)}; it has {known}")
         archive, values = self.entries[name], self.parameters
