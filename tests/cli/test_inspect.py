@@ -116,6 +116,8 @@ def test_an_artifact(command: Command, hello_artifact: Path) -> None:
     assert out.startswith("@hello compiled for cpu (host), ")
     assert "    input x: f32[1, 4]\n    param w: f32[4, 2]\n    output y: f32[1, 2]\n" in out
     assert "flags: --iree" in out and "  cpu:\n    architecture: " in out
+    assert "\n  reads inputs in the caller's memory: yes\n" in out and "borrow" not in out
+    assert "\n  requirements: none\n" in out and "True" not in out
     assert max(map(len, out.splitlines())) <= 100
     assert "need MLIR text" in command.error("inspect", hello_artifact, "--stage=mir")
 

@@ -184,6 +184,10 @@ def _archive_text(archive: Archive) -> str:
     return "\n".join(lines)
 
 
+# Facts whose names in files say too little.
+_IN_WORDS = {"borrow": "reads inputs in the caller's memory", "host": "of the machine with the hash"}
+
+
 def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
     """Each entry on one line or more; the entries of a nested mapping are indented."""
     for name, value in info.items():
@@ -191,8 +195,15 @@ def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _facts(value, indent + "  ")
         else:
-            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield wrapped(f"{indent}{name}: {text}".rstrip(), indent=indent + "    ")
+            yield wrapped(f"{indent}{_IN_WORDS.get(name, name)}: {_fact(value)}".rstrip(), indent=indent + "    ")
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 def _weights_text(weights: Weights) -> str:
