@@ -105,6 +105,38 @@ def test_a_cast_loses_no_magnitude_and_no_shape(compiled: Any) -> None:
         compiled.set_param("w", np.zeros(2), cast="f32")
 
 
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("float8_e4m3fn", "u1"), ("float8_e5m2", "u1"), ("float4_e2m1fn", "u1"), ("bfloat16", "u2")],
+)
+def test_bytes_of_a_float_are_viewed_and_numbers_cast(name: str, stored: str) -> None:
+    """For unsigned integers of the same size the hint has both: a cast of bytes would destroy them."""
+    kind = getattr(ml_dtypes, name)
+    g: Any = rlx.Graph("stored")
+    g.set_outputs([g.param("w", (2,), kind) + 0.0])
+    values = np.array([0.5, 1.0], kind)
+    cast = rf"\.astype\(ml_dtypes\.{name}\)"
+    for take in (lambda w: rlx.evaluate(g, {"w": w}), lambda w: g.param("v", (2,), kind, value=w)):
+        with pytest.raises(rlx.Error, match=rf"(?s)bytes of {name}, use \.view\(ml_dtypes\.{name}\).*{cast}"):
+            take(values.view(stored))
+        with pytest.raises(rlx.Error, match=rf"hint: cast it with {cast}"):
+            take(values.astype(np.float32))
+    assert rlx.evaluate(g, {"w": values.view(stored).view(kind)})[0].tolist() == [0.5, 1.0]
+
+
+def test_a_number_that_masks_is_one_of_the_dtype() -> None:
+    g: Any = rlx.Graph("mask")
+    mask = g.input("mask", (2,), "bool")
+    for kind, number, hint in (
+        ("f16", -1e9, "or, to mask, -65504.0 or -inf"),
+        ("f16", 1e9, "or, to mask, 65504.0 or inf"),
+        ("f8e4m3fn", -1e9, "or, to mask, -448.0$"),
+    ):
+        x = g.input(f"x_{len(g.inputs)}", (2,), kind)
+        with pytest.raises(rlx.Error, match=hint):
+            g.where(mask, x, number)
+
+
 def test_buckets_and_models_take_lists_too() -> None:
     g = rlx.Graph("padded")
     g.set_outputs([g.input("x", ("n",)) * g.param("w", ())])

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.ir.dims.bounds import Bounds
 from rlx.ir.dims.dim import Bindings, DimExpr, parse
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import DType, dtype, family
 from rlx.ir.fitting import fitted
 from rlx.ir.given import cast_array, given_array
 from rlx.ir.shape import Shape
@@ -152,7 +152,11 @@ def check_argument(argument: Argument, array: Described) -> None:
     if array.dtype != expected.dtype.numpy:
         raise ShapeError(
             f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=_conversion_hint(argument.kind, array.dtype, expected.dtype.numpy),
+            hint=conversion_hint(
+                array.dtype,
+                expected.dtype.numpy,
+                ", or give cast=True with the parameters" if argument.kind == "param" else "",
+            ),
         )
     fits = len(array.shape) == expected.rank and all(
         type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
@@ -161,14 +165,24 @@ def check_argument(argument: Argument, array: Described) -> None:
         raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
 
 
-def _conversion_hint(kind: str, actual: np.dtype, expected: np.dtype) -> str:
+def conversion_hint(actual: np.dtype, expected: np.dtype, option: str = "") -> str:
+    """What to do with an array of another dtype than the expected one.
+
+    Args:
+        actual: The dtype of the array.
+        expected: The other one.
+        option: An option that converts as well.
+    """
     if not actual.isnative:
         return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
     if actual.kind in "OSUTMm" or actual.names:
         return f"make it an array of numbers, of dtype {expected}"
-    module = "ml_dtypes" if expected.kind == "V" else "numpy"
-    by_option = ", or give cast=True with the parameters" if kind == "param" else ""
-    return f"cast it with .astype({module}.{expected}){by_option}"
+    is_numpys_own = dtype(expected).is_numpys_own
+    name = f"{'numpy' if is_numpys_own else 'ml_dtypes'}.{expected}"
+    cast = f"cast it with .astype({name}){option}"
+    if is_numpys_own or actual.kind != "u" or actual.itemsize != expected.itemsize or family(expected) != "float":
+        return cast
+    return f"if its elements are the bytes of {expected}, use .view({name}); if they are numbers, {cast}"
 
 
 def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:

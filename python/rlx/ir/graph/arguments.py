@@ -7,11 +7,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rlx.ir.interface import Argument
+import numpy as np
+
+from rlx.ir.interface import Argument, conversion_hint
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.sharding import Mesh, check_sharding, sharding_of
-from rlx.support.errors import Error
+from rlx.support.errors import Error, ShapeError
 
 if TYPE_CHECKING:
     from rlx.ir.graph.graph import Graph
@@ -55,6 +57,23 @@ def fits(argument: Argument, value: Any) -> bool:
     if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
         return False
     return all(type(d) is not int or d == size for d, size in zip(dims, sizes, strict=True))
+
+
+def check_fits(argument: Argument, value: Any) -> None:
+    """Check that a value `fits`.
+
+    Raises:
+        ShapeError: It does not; the error has the caller's line.
+    """
+    if fits(argument, value):
+        return
+    kind, expected = getattr(value, "dtype", None), argument.shape.dtype.numpy
+    described = f"{type(value).__name__ if kind is None else kind}{list(getattr(value, 'shape', ()))}"
+    raise ShapeError(
+        f"param '{argument.name}' is {argument.shape}, its value {described}",
+        location=describe(caller_location()),
+        hint=conversion_hint(kind, expected) if isinstance(kind, np.dtype) and kind != expected else None,
+    )
 
 
 class CarriesValues:

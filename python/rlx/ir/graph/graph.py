@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rlx import mlir
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.given import with_dtype
-from rlx.ir.graph.arguments import CarriesValues, declared, fits, parameter
+from rlx.ir.graph.arguments import CarriesValues, check_fits, declared, parameter
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.exports import Exports
 from rlx.ir.interface import Argument, Output
@@ -190,11 +190,8 @@ class Graph(Exports, CarriesValues, Builder):
         """
         argument = parameter(declared("param", name, shape, dtype, sharding, self.mesh), trainable)
         value = with_dtype(value, argument.shape.dtype)
-        if value is not None and not fits(argument, value):
-            described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
-            raise ShapeError(
-                f"param '{name}' is {argument.shape}, its value {described}", location=describe(caller_location())
-            )
+        if value is not None:
+            check_fits(argument, value)
         tensor = self.add_argument(argument)
         if value is not None:
             self._weights[name] = value
