@@ -90,8 +90,15 @@ def _fitting_hint(value: Any, kind: DType) -> str:
         return "give dtype='c64' or 'c128'"
     if kind.is_integer and not whole and np.trunc(np.float64(value)) != np.float64(value):
         return "round it first, or give a float dtype"
-    return (
-        f"it holds {kind.min} to {kind.max}: use a wider dtype"
-        if not kind.is_complex
-        else f"its parts are {kind.part.name}"
-    )
+    if kind.is_complex:
+        return f"its parts are {kind.part.name}"
+    return f"it holds {kind.min} to {kind.max}: use a wider dtype{_for_a_mask(value, kind)}"
+
+
+def _for_a_mask(value: Any, kind: DType) -> str:
+    """The numbers of a float dtype that mask as a number does which is too large for it."""
+    if kind.float_format is None:
+        return ""
+    sign = "-" if value < 0 else ""
+    infinity = f" or {sign}inf" if kind.float_format.special == "ieee" else ""
+    return f", or, to mask, {kind.min if sign else kind.max}{infinity}"
