@@ -32,6 +32,10 @@ _BRANCHES = ("if", "while", "scan")
 _WITHOUT_BRANCHES = (
     'compile(…, passes="rlx-lower-control-flow"), or --passes=rlx-lower-control-flow, leaves no branches'
 )
+_WITHOUT_OPS = (
+    "write them as ops that the target has, or leave them out of the graph and compute them outside of the program, from its "
+    "outputs; an op of your own needs a decomposition, or a rule of the target's lowering"
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
             usual = "cast to a dtype that it has, outside of the program; leave out empty tensors"
             if refused:
                 branches = any(opview.name_of(op) in _BRANCHES for op in refused)
-                usual = _WITHOUT_BRANCHES if branches else "give it a decomposition, or a rule of the target's lowering"
+                usual = _WITHOUT_BRANCHES if branches else _WITHOUT_OPS
             raise UnsupportedError("\n".join(messages), hint=self._hint(usual))
         set_stage(module, "lir")
 

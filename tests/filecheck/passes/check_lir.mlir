@@ -14,6 +14,7 @@
 // OPS-NEXT: check_lir.mlir:{{[0-9]+}}:{{[0-9]+}}: rlx.activation
 // OPS-NEXT: check_lir.mlir:{{[0-9]+}}:{{[0-9]+}}: rlx.conv
 // OPS-NEXT: check_lir.mlir:{{[0-9]+}}:{{[0-9]+}}: rlx.conv
+// OPS: write them as ops that the target has, or leave them out of the graph and compute them outside of the program
 // DTYPES: target toy does not support some dtypes or ops:
 // DTYPES-NEXT: input 'arg0' is f64
 // DTYPES-NEXT: input 'arg1' is f64
