@@ -177,7 +177,7 @@ def test_what_has_no_form_in_integers_is_listed() -> None:
     ("options", "message"),
     [
         ({"bits": 3}, "weights have 8, 4 or 2 bits, not 3"),
-        ({"layers": {"fd": 4}}, "there is no product 'fd'"),
+        ({"layers": {"fd": 4}}, r"there is no product 'fd'\n  hint: products: c1, c2, fc"),
         ({"layers": {"fc": 5}}, "weights have 8, 4 or 2 bits, not 5"),
         ({"mode": "triple"}, "mode must be one of double, single, short, got 'triple'"),
         ({"layers": ["fc"]}, "layers is a mapping of names to bits, got list"),

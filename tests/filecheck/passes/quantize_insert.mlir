@@ -5,6 +5,7 @@
 
 // RECORD: the scales of int8 activations come from a record
 // UNKNOWN: there is no product 'v'
+// UNKNOWN: products: w
 
 // Rows of activations and columns of weights have scales of their own.
 // CHECK: [[X:%.+]] = rlx.quantize(%arg0, {{.+}}) {axis = 0, dtype = i8}

@@ -8,6 +8,7 @@
 
 // NONE: the scales of values come from a file
 // UNKNOWN: there is no product 'v'
+// UNKNOWN: products: w
 // BITS: weights have 8, 4 or 2 bits, not 3
 // OTHER: the ranges have a 'matmul' where the graph has a 'activation'
 

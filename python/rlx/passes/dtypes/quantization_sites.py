@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
@@ -14,6 +14,9 @@ from rlx.ir.op import opview, views
 from rlx.ir.op.signature import read_arguments
 from rlx.ir.shape import shape_of
 from rlx.passes.simplification.invariants import WeightValues
+from rlx.support.errors import PassError
+from rlx.support.short import listed
+from rlx.support.suggestions import suggestion
 
 
 @dataclass(frozen=True)
@@ -90,3 +93,15 @@ def _forms(op: mlir.Operation, ranks: Collection[int]) -> Iterator[tuple[mlir.Va
         conv = views.Conv(op)
         if shape_of(conv.x).rank in ranks:
             yield conv.x, conv.w, 1, 1, 0
+
+
+def check_products(pass_name: str, given: Iterable[str], names: Collection[str]) -> None:
+    """Check that names are those of products of a graph.
+
+    Raises:
+        PassError: One is not; the hint lists the products.
+    """
+    for name in given:
+        if name not in names:
+            hint = f"products: {listed(names)}" if names else "the graph has no products of activations with weights"
+            raise PassError(f"{pass_name}: there is no product '{name}'{suggestion(name, names)}", hint=hint)

@@ -16,7 +16,7 @@ from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
 from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
-from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.dtypes.quantization_sites import Site, check_products, sites
 from rlx.passes.pattern import has_one_use
 from rlx.passes.rewrite import builder_before, erase_dead
 from rlx.passes.simplification.invariants import depends_on_weights
@@ -88,9 +88,7 @@ def insert(
     """
     known = sites(function)
     names = [site.name for site in known]
-    for name in keep:
-        if name not in names:
-            raise PassError(f"{QuantizeInsert.name}: there is no product '{name}'{suggestion(name, names)}")
+    check_products(QuantizeInsert.name, keep, names)
     chosen = [site for site in known if site.name not in keep]
     if scheme.activations == "int8" or record is not None:
         _check_record(record, chosen)

@@ -18,7 +18,7 @@ from rlx.ir.op.signature import bodies, read_arguments
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import scale_of
-from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.dtypes.quantization_sites import Site, check_products, sites
 from rlx.passes.integer.choices import parts_of_choices
 from rlx.passes.integer.fold_affine import is_per_channel, product_of
 from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
@@ -27,7 +27,6 @@ from rlx.passes.rewrite import builder_before
 from rlx.passes.simplification.invariants import WeightValues, depends_on_weights
 from rlx.passes.simplification.simplify_rules import splat
 from rlx.support.errors import PassError
-from rlx.support.suggestions import suggestion
 
 # The scale and the zero point of what lies in a known interval, whatever calibration has seen: [0, 1) and [-1, 1).
 _FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}
@@ -291,9 +290,7 @@ def _scaled(b: Builder, w: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor
 
 
 def _check_bits(names: Sequence[str], bits: int, layers: Mapping[str, int]) -> None:
-    for name in layers:
-        if name not in names:
-            raise PassError(f"{QuantizeValues.name}: there is no product '{name}'{suggestion(name, names)}")
+    check_products(QuantizeValues.name, layers, names)
     for given in (bits, *layers.values()):
         if given not in _BITS:
             raise PassError(f"{QuantizeValues.name}: weights have 8, 4 or 2 bits, not {given!r:.60}")
