@@ -199,7 +199,14 @@ NO_FUNCTION: Any = 5
         (lambda: rlx.from_jax(NO_FUNCTION), "expected a function, got int"),
         (lambda: rlx.from_jax(lambda x: x @ x, f(2, 3)), "JAX cannot trace the function: TypeError: dot_general"),
         (lambda: rlx.from_jax(lambda x: x + "a", f(2)), "JAX cannot trace the function"),
-        (lambda: rlx.from_jax(lambda x: x, "text"), "JAX cannot trace the function"),
+        (
+            lambda: rlx.from_jax(lambda x, mode: x, f(2), "text"),
+            "(?s)from_jax: 'arg1' is 'text', .*static_argnums=1 makes it a Python value for the trace.*functools.partial",
+        ),
+        (
+            lambda: rlx.from_jax(lambda x: x, {"a": f}),
+            r"(?s)'arg0\[\"a\"\]' is <function.*makes all of argument 0 a Python",
+        ),
         (lambda: rlx.from_jax(lambda x: x, f(2), static_argnums=4), "name no argument"),
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=1), "param_argnums 1 name no argument"),
         (lambda: rlx.from_jax(lambda x: x, f(2), param_argnums=0, static_argnums=0), "name the same argument"),

@@ -19,6 +19,7 @@ from rlx.ir.op.calls import answered
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_integer
 from rlx.support.packages import required
+from rlx.support.short import shown
 
 
 @answered
@@ -72,6 +73,7 @@ def from_jax(
         _check_static(name, leaf)
     values = {name: leaf for name, (n, leaf) in zip(names, leaves, strict=True) if n in params}
     known = {name: _value(jax, leaf) for name, leaf in values.items()}
+    _check_traceable(names, leaves)
     return traced(of_dynamic, dynamic, names, known if params else None)[0]
 
 
@@ -142,6 +144,23 @@ def _positions(argnums: int | Sequence[int], what: str, args: Sequence[Any]) -> 
     if any(not 0 <= n < len(args) for n in positions):
         raise Error(f"{what} {argnums!r} name no argument: there are {len(args)}")
     return positions
+
+
+def _check_traceable(names: Sequence[str], leaves: Sequence[tuple[int, Any]]) -> None:
+    """Check that leaves of arguments, each with the position of its argument, are values that JAX traces.
+
+    Raises:
+        Error: One is text, a function or another object.
+    """
+    for name, (position, leaf) in zip(names, leaves, strict=True):
+        if hasattr(leaf, "dtype") or hasattr(leaf, "__jax_array__") or isinstance(leaf, (bool, int, float, complex)):
+            continue
+        what = "it" if re.fullmatch(r"arg\d+", name) else f"all of argument {position}"
+        raise Error(
+            f"from_jax: '{name}' is {shown(leaf)}, and arguments of the graph are arrays and numbers",
+            hint=f"static_argnums={position} makes {what} a Python value for the trace; or close over it, "
+            "by functools.partial(function, name=value) or a lambda",
+        )
 
 
 def _is_key(jax: Any, leaf: Any) -> bool:

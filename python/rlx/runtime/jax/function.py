@@ -24,6 +24,7 @@ from rlx.support.packages import required
 from rlx.transforms.call import call
 
 _PURPOSE = "rlx.jax_function"
+_STATIC = 'static= names the arguments that are Python values, such as text: rlx.jax_function(function, static="mode")'
 
 
 class JaxFunction:
@@ -106,7 +107,12 @@ class JaxFunction:
                     if isinstance(leaf, NUMBERS)
                     else leaf
                 )
-            leaf = as_array(leaf, f"{self._what}: an argument")
+            try:
+                leaf = as_array(leaf, f"{self._what}: an argument")
+            except Error as problem:
+                raise Error(
+                    problem.message, location=describe(caller_location()), hint=problem.hint or _STATIC
+                ) from None
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         if not leaf.shape.is_static:
             hint = 'bind its symbols before: rlx.passes.run(g, "rlx-bind{batch=8}"), or build the graph with sizes'
