@@ -34,6 +34,16 @@ def test_runs_as_the_evaluator(compiled: Any, linear_graph: Any, arrays: Any) ->
     assert list(compiled.run_named({"x": arrays["x"]})) == ["y", "same"]
 
 
+def test_arguments_and_outputs_are_described(session: Any) -> None:
+    """In graphs, programs and programs with buckets alike."""
+    g: Any = rlx.Graph("described")
+    g.set_outputs({"best": g.argmax(g.input("x", ("n", 4), "f16"), axis=-1)})
+    for holder in (g, session.compile(g), session.compile(g, buckets={"n": [2]})):
+        (x,), (best,) = holder.inputs, holder.outputs
+        assert (x.name, x.rank, x.dims[1], x.dtype, x.shape) == ("x", 2, 4, rlx.f16, ("n", 4))
+        assert (best.name, best.rank, best.dims, best.dtype.numpy) == ("best", 1, x.dims[:1], np.int32)
+
+
 def test_outputs_own_their_memory_and_inputs_stay(compiled: Any, arrays: Any) -> None:
     compiled.set_param("w", arrays["w"])
     x = arrays["x"].copy()

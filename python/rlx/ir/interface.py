@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlx.ir.dims.bounds import Bounds
-from rlx.ir.dims.dim import Bindings, DimExpr, parse
+from rlx.ir.dims.dim import Bindings, Dim, DimExpr, parse
 from rlx.ir.dtype import DType, dtype, family
 from rlx.ir.fitting import fitted
 from rlx.ir.given import cast_array, given_array
@@ -23,8 +23,29 @@ from rlx.support.guards import is_array, is_real, is_truth_value
 KINDS = ("input", "param", "state")
 
 
+class OfShape:
+    """The parts of the shape of an argument or an output."""
+
+    shape: Shape
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The sizes: integers, or expressions of symbols."""
+        return self.shape.dims
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return self.shape.rank
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the elements; `dtype.numpy` is that of the array."""
+        return self.shape.dtype
+
+
 @dataclass(frozen=True)
-class Argument:
+class Argument(OfShape):
     """An argument of the graph's function: an input, a parameter (weight) or a state.
 
     A parameter that is not `trainable` is trained only where it is named.
@@ -45,7 +66,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(OfShape):
     """A result of the graph's function; `updates` names the state that it is written back to."""
 
     name: str

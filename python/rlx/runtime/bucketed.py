@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.ir.dims.dim import DimExpr
 from rlx.ir.graph.graph import Graph
-from rlx.ir.interface import Argument, argument_array, bind_symbols
+from rlx.ir.interface import Argument, Output, argument_array, bind_symbols
 from rlx.ir.shape import Shape
 from rlx.runtime.arguments import checked_cast, missing_input, unknown_input
 from rlx.runtime.compiled import CompiledGraph
@@ -53,6 +53,11 @@ class BucketedGraph:
     def inputs(self) -> tuple[Argument, ...]:
         """The inputs, in order, with their symbols."""
         return self._inputs
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs, in order."""
+        return self._outputs
 
     @property
     def output_names(self) -> list[str]:

@@ -14,7 +14,7 @@ from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.given import given_array
-from rlx.ir.interface import Argument, Requirement, argument_array, bind_symbols, check_argument
+from rlx.ir.interface import Argument, Output, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.parameters import unknown_parameter
 from rlx.runtime.arguments import (
     checked_threads,
@@ -77,6 +77,11 @@ class CompiledGraph(Saved):
     def inputs(self) -> tuple[Argument, ...]:
         """The inputs, in order."""
         return self._inputs
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs, in order."""
+        return self.artifact.signature.outputs
 
     @property
     def output_names(self) -> list[str]:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rlx.ir.interface import Argument, conversion_hint
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike
@@ -72,7 +70,7 @@ def check_fits(argument: Argument, value: Any) -> None:
     raise ShapeError(
         f"param '{argument.name}' is {argument.shape}, its value {described}",
         location=describe(caller_location()),
-        hint=conversion_hint(kind, expected) if isinstance(kind, np.dtype) and kind != expected else None,
+        hint=conversion_hint(kind, expected) if hasattr(kind, "isnative") and kind != expected else None,
     )
 
 
