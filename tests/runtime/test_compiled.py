@@ -44,6 +44,23 @@ def test_arguments_and_outputs_are_described(session: Any) -> None:
         assert (best.name, best.rank, best.dims, best.dtype.numpy) == ("best", 1, x.dims[:1], np.int32)
 
 
+@pytest.mark.parametrize("device", ["cpu", "xla"])
+def test_names_may_be_longer_than_those_of_files(device: str, tmp_path: Path) -> None:
+    """IREE's files for the linker begin with the name of the graph; two graphs differ in what follows 255 characters."""
+    x = np.ones(2, np.float32)
+    for number in (1.0, 2.0):
+        g: Any = rlx.Graph("g" * 300 + str(int(number)))
+        value, state = g.input("x" * 300, (2,)), g.state("s" * 300, (2,))
+        g.update(state, state + value)
+        g.set_outputs({"y" * 300: value * g.param("w" * 300, (2,)) + state + number})
+        program = rlx.Session(device, threads=1).compile(g, params={"w" * 300: x * 3})
+        program.save(tmp_path / "long.rlxa", params=True)
+        loaded: Any = rlx.load(tmp_path / "long.rlxa")
+        for each in (program, loaded):
+            assert each.run({"x" * 300: x})[0].tolist() == [number + 3] * 2
+            assert each.run({"x" * 300: x})[0].tolist() == [number + 4] * 2
+
+
 def test_outputs_own_their_memory_and_inputs_stay(compiled: Any, arrays: Any) -> None:
     compiled.set_param("w", arrays["w"])
     x = arrays["x"].copy()

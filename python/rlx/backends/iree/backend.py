@@ -16,6 +16,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.iree import targets
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.backends.iree.cpu import Cpu
+from rlx.backends.iree.names import exported
 from rlx.backends.iree.passes.quantised_products import has_unsigned_products
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.program import DESCRIPTION_KEY, description, info_fields
@@ -89,16 +90,26 @@ def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
     """The module that IREE compiles, and the target with the flags that it needs."""
     lowered = lir.clone().module
     lower(lowered, target)
+    _rename(lowered, lir.name_symbol, exported(lir.name_symbol))
     if has_unsigned_products(lowered):
         target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
     return lowered, target
+
+
+def _rename(lowered: Any, old: str, new: str) -> None:
+    with mlir.entered():
+        for op in lowered.body.operations:
+            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == old:
+                op.operation.attributes["sym_name"] = mlir.ir.StringAttr.get(new)
 
 
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
     """Store the hash of the description in the program: with another description it is refused when it is loaded."""
     with mlir.entered():
         for op in lowered.body.operations:
-            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == signature.name:
+            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == exported(
+                signature.name
+            ):
                 note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
                 op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 

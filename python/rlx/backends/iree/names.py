@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from rlx.backends.hashes import fingerprint
+
 PARAMETER_SCOPE = "model"
 GETTER, SETTER = "rlx.get.", "rlx.set."
+# IREE's files for the linker begin with the name of the function. With "_dispatch_…" they have to fit into 255 bytes.
+_LONGEST = 128
+
+
+def exported(name: str) -> str:
+    """The function of a program in IREE: it has the name of the graph, of which the end is a hash where it is long."""
+    if len(name.encode()) <= _LONGEST:
+        return name
+    return f"{name.encode()[: _LONGEST // 2].decode(errors='ignore')}.{fingerprint(name)[:16]}"
 
 
 def symbol_of(kind: str, name: str) -> str:

@@ -30,7 +30,7 @@ from rlx.backends.iree.backend import compiler_input, estimated_flops, leveled, 
 from rlx.backends.iree.compiler import compile_module, ir_after
 from rlx.backends.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.backends.iree.memory import allocator_environment
-from rlx.backends.iree.names import PARAMETER_SCOPE
+from rlx.backends.iree.names import PARAMETER_SCOPE, exported
 from rlx.backends.iree.program import choose_driver
 from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
@@ -63,7 +63,7 @@ def profile(
     threads: int | None = None,
 ) -> Measurement:
     """Measure the kernels of a program: see `protocol.Profiler`."""
-    target, name = leveled(compilation), compilation.signature.name
+    target, name = leveled(compilation), exported(compilation.signature.name)
     driver = choose_driver(target, estimated_flops(compilation.lir.module), threads)
     if driver not in LOCAL_DRIVERS:
         raise ExecutionError(

@@ -18,7 +18,7 @@ from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.devices import check_features, device, devices
 from rlx.backends.iree.executable import Executable, Function
-from rlx.backends.iree.names import state_getter, state_setter
+from rlx.backends.iree.names import exported, state_getter, state_setter
 from rlx.backends.iree.targets import Target, device_names, target
 from rlx.backends.signature import Signature
 from rlx.ir.interface import Argument
@@ -74,14 +74,16 @@ class Program:
         )
         self.in_host_memory = self.executable.local  # see `protocol.KeepingResults`
         borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
-        if self.executable.note(signature.name, DESCRIPTION_KEY) != description(signature, borrow, requirements):
+        if self.executable.note(exported(signature.name), DESCRIPTION_KEY) != description(
+            signature, borrow, requirements
+        ):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
         self._getters: dict[str, Function] = {}  # made when they are needed
         self._setters: dict[str, Function] = {}
         # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
-            signature.name,
+            exported(signature.name),
             [_argument_type(a, borrow) for a in signature.of_kind("input")],
             [_tensor_type(o.shape) for o in signature.outputs],
             copy_results=bool(self.states),

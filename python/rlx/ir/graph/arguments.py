@@ -65,12 +65,13 @@ def check_fits(argument: Argument, value: Any) -> None:
     """
     if fits(argument, value):
         return
-    kind, expected = getattr(value, "dtype", None), argument.shape.dtype.numpy
+    kind = getattr(value, "dtype", None)
+    expected = argument.shape.dtype.numpy
     described = f"{type(value).__name__ if kind is None else kind}{list(getattr(value, 'shape', ()))}"
     raise ShapeError(
         f"param '{argument.name}' is {argument.shape}, its value {described}",
         location=describe(caller_location()),
-        hint=conversion_hint(kind, expected) if hasattr(kind, "isnative") and kind != expected else None,
+        hint=conversion_hint(value.dtype, expected) if hasattr(kind, "isnative") and kind != expected else None,
     )
 
 
