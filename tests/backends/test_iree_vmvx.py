@@ -50,3 +50,14 @@ def test_upper_bits_are_not_read(kind: DType) -> None:
     found = rlx.Session("vmvx").compile(g).run(arrays)
     for name, got, wanted in zip(results, found, rlx.evaluate(g, arrays), strict=True):
         np.testing.assert_array_equal(np.asarray(got), wanted, err_msg=name)
+
+
+def test_floats_become_integers_toward_zero() -> None:
+    numbers = np.array([0.5, -0.5, 1.75, -1.75, 2.5, -3.5, 127.9, -128.9, 300, -300, 1e9, -1e9, 0, -0.0], np.float32)
+    kinds = [kind for kind in DTYPES if kind.is_integer and kind.name != "u64"]
+    g: Any = rlx.Graph("main")
+    x = g.input("x", numbers.shape)
+    g.set_outputs([g.cast(x, kind) for kind in kinds])
+    found = rlx.Session("vmvx").compile(g).run({"x": numbers})
+    for kind, got, wanted in zip(kinds, found, rlx.evaluate(g, {"x": numbers}), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), wanted, err_msg=kind.name)

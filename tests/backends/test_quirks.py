@@ -377,6 +377,22 @@ def _() -> bool:
     }""")
 
 
+@probe("nearest-integers")
+def _() -> bool:
+    text = """#i = affine_map<(i) -> (i)>
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xi32> {
+      %e = tensor.empty() : tensor<4xi32>
+      %z = linalg.generic {indexing_maps = [#i, #i], iterator_types = ["parallel"]}
+          ins(%x : tensor<4xf32>) outs(%e : tensor<4xi32>) {
+      ^bb0(%a: f32, %o: i32):
+        %s = arith.fptosi %a : f32 to i32
+        linalg.yield %s : i32
+      } -> tensor<4xi32>
+      return %z : tensor<4xi32>
+    }"""
+    return run(text, np.full(4, 2.75, np.float32), name="vmvx")[0].tolist() != [2] * 4
+
+
 @probe("wide-registers")
 def _() -> bool:
     text = """#i = affine_map<(i) -> (i)>

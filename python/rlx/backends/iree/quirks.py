@@ -270,6 +270,11 @@ QUIRKS = (
     ),
     Quirk("unfused-fma", "without FMA, f64's fused multiply-add rounds the product", (f"{_PASSES}/emulate.py",)),
     Quirk(
+        "nearest-integers",
+        "on vmvx, f32 becomes the nearest integer where it should lose its digits",
+        (f"{_PASSES}/emulate.py", "backends/iree/targets.py"),
+    ),
+    Quirk(
         "constants-evaluated",
         "constants are computed by running the program inside of the compiler, which hangs if the program writes out of bounds",
         ("backends/iree/targets.py",),

@@ -322,9 +322,10 @@ _FAMILIES = {
             (*_COMMON, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"),
             (("--iree-opt-level=O2",), _NO_OPTIMISATION),
             wide_registers=True,  # quirk: `wide-registers`
+            emulated=frozenset({"truncation"}),  # quirk: `nearest-integers`
             notes=(
                 "an interpreter: portable and slow",
-                "casts of floats to integers round, and what is NaN may be a number",
+                "what is NaN may be a number",
                 "long sums of f32 lose digits: a million times 0.1 is 100,958",
             ),
         ),
@@ -384,7 +385,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",
         host_features=host_features() if name == "cpu" and chosen == "host" else "",
-        emulated=_emulated(chosen, extra_flags) if name == "cpu" else frozenset(),
+        emulated=_emulated(chosen, extra_flags) if name == "cpu" else base.emulated,
         has_byte_products=name == "cpu"
         and chosen == "host"
         and not any(flag.startswith(_TARGET_FLAG) for flag in extra_flags)

@@ -4,13 +4,15 @@ On a CPU without instructions for f16, IREE calls its own function to round to f
 smaller than the normal numbers of f16; and LLVM compares converted f16 in f16, with such a rounding after each conversion.
 Without an instruction for the fused multiply-add of f64, IREE rounds the product. RLX's lowerings need correct results of
 both. On every CPU, IREE drops the rounding of an f32 to bf16 inside of a kernel whose next op widens the result again, so that
-`(x + 3) - 3` would not be rounded: RLX rounds on bits. Quirks: `small-halves`, `unfused-fma`, `dropped-rounding`.
+`(x + 3) - 3` would not be rounded: RLX rounds on bits. IREE's VM rounds floats to the nearest integer where `arith.fptosi`
+cuts digits off. Quirks: `small-halves`, `unfused-fma`, `dropped-rounding`, `nearest-integers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rlx import mlir
@@ -34,7 +36,9 @@ _SMALLEST_SPLIT = 2.0**-900
 class Emulate(Pass, name="rlx-iree-emulate"):
     """Emulate arithmetic on scalars for which a CPU has no instructions, or that IREE drops."""
 
-    instructions: tuple[str, ...] = option((), "what is emulated: bf16 (rounding to it), f16 (conversions), fma")
+    instructions: tuple[str, ...] = option(
+        (), "what is emulated: bf16 (rounding to it), f16 (conversions), fma, truncation"
+    )
 
     def run(self, module: Any) -> None:
         unknown = sorted({*self.instructions} - {*EMULATED})
@@ -169,9 +173,21 @@ def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
     return arith.bitcast(e.f64, arith.select(arith.andi(even, inexact), neighbour, bits))
 
 
+def _truncated(kind: str, width: int, e: _Emitter, x: Any) -> Any:
+    """An f32 as an integer, toward zero."""
+    is_negative = e.arith.cmpf(e.arith.CmpFPredicate.OLT, x, e.number(e.f32, 0.0))
+    whole = e.arith.select(is_negative, e.math.ceil(x), e.math.floor(x))
+    return getattr(e.arith, kind)(e.ir.IntegerType.get_signless(width), whole)
+
+
 # By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
 EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
     "bf16": {("arith.truncf", "f32", "bf16"): _rounded_to_bf16},
     "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
     "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},
+    "truncation": {
+        (f"arith.{kind}", "f32", f"i{width}"): partial(_truncated, kind, width)
+        for kind in ("fptosi", "fptoui")
+        for width in (32, 64)
+    },
 }
