@@ -14,6 +14,7 @@ from rlx.ir import dlpack
 from rlx.ir.dtype import DTYPES, DType
 from rlx.ir.packing import packed, unpacked
 from tests.conformance.levels import at_any_level
+from tests.drawing import drawn
 
 STORAGE_FLOATS = [kind for kind in DTYPES if kind.storage and kind.is_float]
 PACKED = [kind for kind in DTYPES if kind.packed]
@@ -48,7 +49,7 @@ def _stored(shape: tuple[int, ...]) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
 
 
 @at_any_level()
-@pytest.mark.parametrize("shape", [(3, 5), (4, 16)])
+@drawn("shape", [(3, 5), (4, 16)])
 def test_stored(shape: tuple[int, ...], level: str, tmp_path: Path) -> None:
     graph, arrays = _stored(shape)
     expected = [(a.dtype, a.shape, a.tobytes()) for a in rlx.evaluate(graph, arrays)]

@@ -33,7 +33,7 @@ def _ops(g: Any, t: Any, y: Any) -> dict[str, Any]:
     }
 
 
-@drawn("kind", _INTEGERS, of_each=4, ids=str)
+@drawn("kind", _INTEGERS, of_each=2, ids=str)
 def test_upper_bits_are_not_read(kind: DType) -> None:
     values = _values(kind)
     arrays = {"x": values, "y": values[::-1].copy()}

@@ -14,6 +14,7 @@ from jax import lax
 
 import rlx
 from rlx.importers.jax.primitives import OF_COMPLEX
+from tests.drawing import drawn
 from tests.importers.modules import values
 
 KINDS = ("c64", "c128")
@@ -95,7 +96,7 @@ def test_whole_powers_are_those_of_jax(exponent: int, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("shape", [(3,), (3, 5), (16,), (2, 33)])
+@drawn("shape", [(3,), (3, 5), (16,), (2, 33)])
 def test_running_logarithms_of_sums(shape: tuple[int, ...], reverse: bool, kind: str) -> None:
     """A window with several paddings was NaN: the function that joins two elements is, of minus infinity twice."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -47,7 +48,7 @@ backwards.defvjp(
 
 
 @pytest.mark.parametrize("function", [forwards, backwards], ids=["custom_jvp", "custom_vjp"])
-@pytest.mark.parametrize("impl", ["threefry2x32", "rbg", None])
+@drawn("impl", ["threefry2x32", "rbg", None])
 def test_integers_booleans_and_keys_have_no_derivative(function: Any, impl: str | None) -> None:
     key = jax.random.PRNGKey(3) if impl is None else jax.random.key(3, impl=impl)
 

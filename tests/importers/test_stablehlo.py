@@ -19,6 +19,7 @@ from rlx.importers.stablehlo import imports
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.text.modules import print_op
 from rlx.lower.stablehlo import lower_module
+from tests.drawing import drawn
 from tests.importers.modules import ELEMENTS, values
 
 RANDOM = np.random.default_rng(3)
@@ -77,7 +78,7 @@ def step(g: Any, a: Any, b: Any, rng: random.Random) -> Any:
     return None
 
 
-@pytest.mark.parametrize("seed", range(25))
+@drawn("seed", range(25), of_each=8)
 def test_random_graphs_come_back(seed: int) -> None:
     rng = random.Random(seed)
     g: Any = rlx.Graph("random")

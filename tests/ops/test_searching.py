@@ -144,7 +144,7 @@ def test_gives_what_numpy_gives(name: str) -> None:
     _check(built(call, *operands), call(np, *operands))
 
 
-@pytest.mark.parametrize("name", JAX)
+@drawn("name", JAX, of_each=4)
 def test_gives_what_jax_gives(name: str) -> None:
     call, operands = JAX[name]
     _check(built(call, *operands), call(jnp, *map(jnp.asarray, operands)))

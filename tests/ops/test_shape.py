@@ -52,7 +52,7 @@ def test_unary(op: str, shape: tuple[int, ...], attributes: dict[str, Any], refe
         same_bits(run(op, x, **attributes), in_jax(reference, x))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=8)
 def test_concat(name: str) -> None:
     x, y = special_array(name, (2, 3)), special_array(name, (2, 4))
     aborts = dtype(name).bits == 2  # XLA's CPU client aborts the process
@@ -110,7 +110,7 @@ def test_gathering_nothing() -> None:
 # --- leaves -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [d.name for d in DTYPES if not d.is_bool and not d.is_complex])
+@drawn("name", [d.name for d in DTYPES if not d.is_bool and not d.is_complex], of_each=8)
 def test_iota(name: str) -> None:
     for shape, axis in (((3, 4), 1), ((300,), 0), ((2, 3, 2), 1), ((0, 2), 0)):
         got = run("iota", shape=shape, axis=axis, dtype=name)

@@ -104,7 +104,7 @@ def test_an_integer_is_rounded_once(name: str, to: str) -> None:
     check([to], rlx.evaluate(g, {"x": x}), [exact], x)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@drawn("name", NAMES, of_each=8)
 def test_chains_of_casts_are_simplified_to_the_same_bits(name: str) -> None:
     g, x, pairs = chains(rlx.dtype(name))
     check(pairs, rlx.evaluate(simplified(g), {"x": x}), rlx.evaluate(g, {"x": x}), x)

@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx.plan import MemoryPlan, plan_memory, plan_of
 from rlx.plan.execute import execute
-from tests.drawing import graph_seed
+from tests.drawing import drawn, graph_seed
 from tests.passes.test_random_graphs import inputs, with_regions
 
 _GRAPHS = 12
@@ -39,7 +39,7 @@ def test_plans_survive_text(number: int, seed: int) -> None:
         assert got.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.parametrize("number", range(_GRAPHS))
+@drawn("number", range(_GRAPHS), of_each=5)
 def test_changed_plans_are_refused_or_right(number: int, seed: int) -> None:
     """One number or one word of a plan is another: then the plan is refused, or the function gives what it gave."""
     graph = with_regions(graph_seed(seed, number))

@@ -11,9 +11,8 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 import rlx
+from tests.drawing import drawn
 from tools.fuzz import frame
 from tools.fuzz.mutators import Mutator, damaged_bytes, tokens
 
@@ -61,7 +60,7 @@ def test_the_frame_sees_exceptions_crashes_and_hangs(tmp_path: Path) -> None:
     assert f"{len(kinds)} inputs" in run.report()
 
 
-@pytest.mark.parametrize("kind", SAMPLES)
+@drawn("kind", SAMPLES, of_each=2)
 def test_a_sample_finds_nothing(kind: str, tmp_path: Path) -> None:
     run = frame.Run(kind, 0, tmp_path)
     run.go(0, SAMPLES[kind])

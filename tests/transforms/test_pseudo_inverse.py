@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
@@ -24,7 +25,7 @@ MATRICES = {
 }
 
 
-@pytest.mark.parametrize("name", MATRICES)
+@drawn("name", MATRICES, of_each=3)
 def test_first_and_second_derivatives_are_jaxs(name: str) -> None:
     a = MATRICES[name]
     weights = RANDOM.standard_normal(np.swapaxes(a, -1, -2).shape)
