@@ -18,7 +18,7 @@ from rlx.ir.op.calls import CallError
 
 FILE = Path(__file__).parent / "calls_as_typed.txt"
 INDENT = "    "
-ANSWERS = ("hint: (.*)", "(instead: .*)", "(did you mean .*)")
+_ANSWERS = ("hint: (.*)", "(instead: .*)", "(did you mean .*)")
 REFUSALS = (rlx.Error, AttributeError, TypeError, ImportError)
 
 
@@ -35,6 +35,12 @@ def _names() -> dict[str, Any]:
     return names | {"g": g, "np": np, "rlx": rlx, "mask": g.input("mask", (3, 4), dtype="bool")}
 
 
+def answer_in(message: str) -> str:
+    """What a message says to do; empty if it says nothing."""
+    found = next((m for m in (re.search(pattern, message, re.S) for pattern in _ANSWERS) if m), None)
+    return " ".join(found[1].split()) if found else ""
+
+
 def _refusal(call: str) -> Exception | None:
     """The error of a call; None if the call works."""
     try:
@@ -49,9 +55,9 @@ def _answer(call: str) -> str:
     problem = _refusal(call)
     if problem is None:
         return ""
-    found = next((m for m in (re.search(pattern, str(problem), re.S) for pattern in ANSWERS) if m), None)
-    assert found, f"{call}: {problem}"
-    return " ".join(found[1].split())
+    answer = answer_in(str(problem))
+    assert answer, f"{call}: {problem}"
+    return answer
 
 
 def _recorded() -> dict[str, str]:

@@ -18,7 +18,7 @@ from rlx.ir.op.calls import ADVICE, CallError
 from rlx.ops import other_modules, other_names
 from rlx.ops.vocabulary import objects, spaces, table
 from tests.ops.peer_names import SPACES, WITHOUT_MEANING, names_of, owner_of
-from tests.ops.test_calls_as_typed import ANSWERS
+from tests.ops.test_calls_as_typed import answer_in
 
 TABLES: dict[str, Mapping[str, str]] = {
     "calls": other_names.CALLS,
@@ -106,7 +106,7 @@ def test_an_option_of_a_peer_is_taken_or_answered() -> None:
             try:
                 ours(**{option.name: 1})
             except CallError as problem:
-                if not any(answer in str(problem) for answer in ANSWERS):
+                if not answer_in(str(problem)):
                     missing.append(f"{name}: {problem}")
             except (rlx.Error, TypeError, ValueError, AttributeError):
                 pass  # its value is not one

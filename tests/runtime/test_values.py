@@ -170,7 +170,7 @@ MESSAGES = [
     (lambda g, x: rlx.Session("mps"), r"'mps' is no device: rlx.Session\('metal'\)"),
     (
         lambda g, x: rlx.Session().compile(sums(), params={"W": [0, 0]}),
-        r"no parameter 'W' \(did you mean 'w'\?\); .* has w",
+        r"no parameter 'W' \(did you mean 'w'\?\); there are w",
     ),
 ]
 

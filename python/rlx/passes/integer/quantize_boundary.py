@@ -21,8 +21,9 @@ QUANTIZATION = "rlx.quantized"
 
 @dataclass(frozen=True)
 class QuantizeBoundary(Pass, name="rlx-quantize-boundary", idempotent=True):
-    """Take inputs that are only quantised as i8, integers that are cast to floats first as well, and give outputs that are
-    only dequantised as i8.
+    """Take inputs that are only quantised as i8, and give outputs that are only dequantised as i8.
+
+    So it does with inputs of integers that are cast to floats before they are quantised.
 
     What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantized`.
     """

@@ -136,11 +136,13 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     returned = list(end.operands)
     with end.location, ir.InsertionPoint(end):
         in_states = set[Any]()
+        results = {source_of(value) for value, state in zip(returned, updates, strict=True) if state is None}
         for value, state in zip(returned, updates, strict=True):
             if state is None:
                 continue
             symbol = symbol_of("state", state)
-            if _is_given(value, symbol):  # a copy of what is not computed: the quirk `stored-results`
+            # A copy of what is a result, too, and not computed: the quirk `stored-results`.
+            if source_of(value) in results and _is_given(value, symbol):
                 value = copied(value)
             in_states.add(value)
             _store(symbol, value)
