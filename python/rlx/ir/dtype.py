@@ -232,7 +232,7 @@ ARITHMETIC = (*NUMBERS, "bool")
 EVERY = (*ARITHMETIC, *STORAGE)
 WITH_ZERO = tuple(name for name in EVERY if _BY_NAME[name].has_zero)
 
-WIDE = frozenset({f64, i64, u64, c128})  # numbers of which f32 loses digits that a wider float keeps
+WIDE = frozenset({f64, i64, u64, c128})  # their numbers need more digits than f32 has
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 _ABSTRACT: tuple[type, ...] = (
     np.generic,

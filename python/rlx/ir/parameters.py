@@ -13,7 +13,7 @@ _COUNT = "num_batches_tracked"  # the number of batches that a batch norm of PyT
 
 
 def named_values(values: Mapping[Any, Any], known: Collection[str], what: str = "") -> dict[str, Any]:
-    """Values by name, all of which are names of a graph.
+    """Values by name, after a check that the graph has each name.
 
     The counts in the state dict of a PyTorch model with batch norms are left out: nothing computes with them.
 
@@ -37,7 +37,7 @@ def is_count(name: object) -> bool:
 
 
 def unknown_parameter(name: object, known: Collection[str], what: str = "") -> Error:
-    """The error that there is no parameter of a name."""
+    """The error for a name that no parameter has."""
     return Error(
         f"{what}there is no parameter '{name!s:.60}'{suggestion(str(name), known)}; there are {listed(known) or 'none'}",
         hint="to take from a mapping what there is and leave the rest: rlx.weights.Weights.of(mapping)",

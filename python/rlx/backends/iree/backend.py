@@ -90,28 +90,24 @@ def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
     """The module that IREE compiles, and the target with the flags that it needs."""
     lowered = lir.clone().module
     lower(lowered, target)
-    _rename(lowered, lir.name_symbol, exported(lir.name_symbol))
+    with mlir.entered():
+        name = mlir.ir.StringAttr.get(exported(lir.name_symbol))
+        _function(lowered, lir.name_symbol).attributes["sym_name"] = name
     if has_unsigned_products(lowered):
         target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
     return lowered, target
 
 
-def _rename(lowered: Any, old: str, new: str) -> None:
-    with mlir.entered():
-        for op in lowered.body.operations:
-            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == old:
-                op.operation.attributes["sym_name"] = mlir.ir.StringAttr.get(new)
+def _function(lowered: Any, name: str) -> Any:
+    functions = (op.operation for op in lowered.body.operations if op.operation.name == "func.func")
+    return next(function for function in functions if function.attributes["sym_name"].value == name)
 
 
 def _seal(lowered: Any, signature: Signature, description: str) -> None:
     """Store the hash of the description in the program: with another description it is refused when it is loaded."""
     with mlir.entered():
-        for op in lowered.body.operations:
-            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == exported(
-                signature.name
-            ):
-                note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
-                op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
+        note = {DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
+        _function(lowered, exported(signature.name)).attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, compilation: Compilation) -> str | bytes | None:

@@ -11,7 +11,7 @@ _LONGEST = 128
 
 
 def exported(name: str) -> str:
-    """The function of a program in IREE: it has the name of the graph, of which the end is a hash where it is long."""
+    """The name that a program's function has in IREE: that of the graph, with a hash in place of its end if it is long."""
     if len(name.encode()) <= _LONGEST:
         return name
     return f"{name.encode()[: _LONGEST // 2].decode(errors='ignore')}.{fingerprint(name)[:16]}"

@@ -126,36 +126,26 @@ class _Group:
         first = self.sites[0]
         b = builder_before(first.op, QuantizeInsert.name)
         x = b.tensor(first.op.operands[0])  # which the product before may have replaced
-        factors, rounded = None, x
+        factors, rounded, scale = None, x, None
         if self.scheme.activations != "none":
             entry = self.entries.get(first.name)
             bounds = entry.range if entry is not None else (0.0, 0.0)
             if entry is not None and self.scheme.smooth and not first.is_convolution:
                 factors, bounds = entry.smoothed(self.scheme.smooth)
-            rounded = self._rounded(b, x if factors is None else x * factors, bounds)
+            rounded, scale = self._rounded(b, x if factors is None else x * factors, bounds)
         for site in self.sites:
-            self._product(site, x, rounded, factors)
+            self._product(site, x, rounded, factors, scale)
 
-    def _rounded(self, b: Builder, x: Tensor, bounds: tuple[float, float]) -> Tensor:
-        """Activations rounded to 8 bits: all with the scale of a range, or rows with their own."""
+    def _rounded(self, b: Builder, x: Tensor, bounds: tuple[float, float]) -> tuple[Tensor, float | None]:
+        """Activations rounded to 8 bits: all with the scale of a range, or rows with their own; and the scale of all."""
         if self.scheme.activations == "int8":
             scale, zero = scale_of(*bounds, symmetric=self.scheme.symmetric)
-            return b.dequantize(b.quantize(x, scale, zero), scale, zero)
+            return b.dequantize(b.quantize(x, scale, zero), scale, zero), scale
         if self.sites[0].is_convolution:
-            return x
-        return _eight_bits(b, x if x.rank == 2 else b.reshape(x, (-1, x.shape.dims[-1])), 0)
+            return x, None
+        return _eight_bits(b, x if x.rank == 2 else b.reshape(x, (-1, x.shape.dims[-1])), 0), None
 
-    def _least_scales(self, b: Builder, site: Site) -> Tensor | None:
-        """The scales below which a bias has no place in the i32 that sums up products of bytes; None if there is no bias."""
-        if self.scheme.activations != "int8" or self.scheme.weights != "int8":
-            return None
-        entry = self.entries[site.name]
-        bounds = entry.range if not self.scheme.smooth or site.is_convolution else entry.smoothed(self.scheme.smooth)[1]
-        scale, _ = scale_of(*bounds, symmetric=self.scheme.symmetric)
-        bias = _bias_of(site)
-        return None if bias is None else b.abs(b.reshape(b.tensor(bias), (-1,))) / (scale * LARGEST_BIAS)
-
-    def _product(self, site: Site, x: Tensor, rounded: Tensor, factors: np.ndarray | None) -> None:
+    def _product(self, site: Site, x: Tensor, rounded: Tensor, factors: np.ndarray | None, scale: float | None) -> None:
         b = builder_before(site.op, QuantizeInsert.name)
         w = b.tensor(site.op.operands[1])
         as_matrix = b.transpose(w) if site.weight_axis and not site.is_convolution else w
@@ -164,7 +154,7 @@ class _Group:
         low = (
             _four_bits(b, to_round, self.scheme.group)
             if self.scheme.weights == "int4"
-            else _eight_bits(b, to_round, channel, self._least_scales(b, site))
+            else _eight_bits(b, to_round, channel, _least_scales(b, site, scale))
         )
         operands = [Tensor(b, rounded.value), low]
         if site.is_convolution:
@@ -182,6 +172,16 @@ class _Group:
 def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
     """Scales by which the largest magnitudes become `most`; 1 where all is 0."""
     return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
+
+
+def _least_scales(b: Builder, site: Site, scale: float | None) -> Tensor | None:
+    """The scales of weights below which a bias does not fit into the i32 in which products of bytes are added up.
+
+    None if there is no bias, or if activations have no scale that is known, so that sums are floats.
+    """
+    if scale is None or (bias := _bias_of(site)) is None:
+        return None
+    return b.abs(b.reshape(b.tensor(bias), (-1,))) / (scale * LARGEST_BIAS)
 
 
 def _bias_of(site: Site) -> mlir.Value | None:

@@ -72,7 +72,7 @@ def product_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
             factor = known.astype(np.float64) if product.kind == "mul" else 1 / known.astype(np.float64)
         if not np.isfinite(factor).all():
             return None
-        if goal.stands_for(x, factor):
+        if goal.is_multiple(x, factor):
             return goal.bounded(b, b.tensor(x.value)).value
         most = float(np.abs(factor).max(initial=0)) or 1.0
         whole = b.constant(np.rint(factor / most * _FACTOR).astype(np.int32))
@@ -88,7 +88,7 @@ def scaled_anew(op: views.Quantize, rewriter: Rewriter) -> Any:
     if goal is None or x is None:
         return None
     b = rewriter.builder
-    if goal.stands_for(x):
+    if (float(x.scale), x.zero) == (goal.scale, goal.zero):
         return goal.bounded(b, b.tensor(x.value)).value
     return goal.reached(rewriter, x.centred(b), x.scale)
 

@@ -131,9 +131,9 @@ class Goal:
             core = inner
         return Goal(core, by, middle, low, high)
 
-    def stands_for(self, x: Integers, factor: np.ndarray | float = 1.0) -> bool:
-        """Whether the integers of a tensor are those of the goal for a multiple of what they stand for."""
-        return x.zero == self.zero and np.size(factor) > 0 and np.allclose(x.scale * factor, self.scale, 1e-6, 0.0)
+    def is_multiple(self, x: Integers, factor: np.ndarray) -> bool:
+        """Whether the goal for a multiple of a tensor has the tensor's own integers; scales are rounded to f32."""
+        return x.zero == self.zero and factor.size > 0 and np.allclose(x.scale * factor, self.scale, 1e-6, 0.0)
 
     @classmethod
     def behind(cls, op: views.Quantize, view: type[ViewT]) -> tuple[Goal, ViewT] | None:

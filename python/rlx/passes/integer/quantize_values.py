@@ -147,7 +147,8 @@ def _plan(function: mlir.FuncOp) -> list[_Entry]:
     for value, after in found:
         if value not in parts and _is_rounded(value):
             source, factor = _multiple(value)
-            source, factor = (source, factor) if source in plan else (_source(value), 1.0)
+            if source not in plan:
+                source, factor = _source(value), 1.0
             plan[value] = _Entry(value, after, source, _fixed(value), factor)
     return [*plan.values()]
 
@@ -200,9 +201,9 @@ def _source(value: mlir.Value) -> mlir.Value | None:
 
 
 def _multiple(value: mlir.Value) -> tuple[mlir.Value | None, float]:
-    """The value of which another is a positive multiple, and the factor; None if there is none.
+    """The operand and the factor of a product with a positive number; None for all else.
 
-    The same integers stand for both, with another scale.
+    The same integers stand for the operand and for the product, with another scale.
     """
     product = producer(value, views.Binary)
     if product is None or product.kind not in ("mul", "div"):

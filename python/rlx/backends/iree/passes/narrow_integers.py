@@ -18,7 +18,7 @@ from rlx.passes.base import Pass
 
 _UNSIGNED = ("shrui", "divui", "remui", "ceildivui")
 _SIGNED = ("shrsi", "divsi", "remsi", "ceildivsi", "floordivsi")
-# The comparison of which the first operand is chosen.
+# The comparison that is true if the result is the first operand.
 _CHOICES = {"arith.maxsi": "sgt", "arith.minsi": "slt", "arith.maxui": "ugt", "arith.minui": "ult"}
 _EXTENSIONS = {f"arith.{n}": "extui" for n in _UNSIGNED} | {f"arith.{n}": "extsi" for n in _SIGNED}
 # To i64: MLIR joins this and the conversion of an index that may follow, which takes a register as it is.
