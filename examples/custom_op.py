@@ -15,8 +15,8 @@ import numpy as np
 
 import rlx
 from rlx import mlir
-from rlx.lower import linalg
 from rlx.ops import rules
+from rlx.targets import linalg
 
 
 class Swish(rlx.CustomOp, name="example.swish"):

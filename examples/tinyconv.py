@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 import rlx
-from rlx.backends.c import emulate
-from rlx.lower.c.program import Program as Source
+from rlx.targets.c import emulate
+from rlx.targets.c.lower.program import Program as Source
 
 BATCH = 32
 CLASSES = 10

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 import rlx
-from rlx.backends.artifact import Artifact
-from rlx.backends.compilation import Compilation
-from rlx.backends.protocol import Compiled, DeviceInfo
-from rlx.backends.stages import to_lir
 from rlx.ir.location import describe
 from rlx.ir.op import opview
 from rlx.passes.check_lir import CheckLir
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.compilation import Compilation
+from rlx.targets.protocol import Compiled, DeviceInfo
+from rlx.targets.stages import to_lir
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     **{kind: getattr(np, kind) for kind in ("abs", "cos", "exp", "log", "sin", "sqrt", "tan", "tanh")},

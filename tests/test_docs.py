@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 # Pages whose blocks are run elsewhere, or are parts of something.
 NOT_RUN = {
-    "docs/backends.md": "a file, which tests/backends/test_registry.py writes and uses",
+    "docs/backends.md": "a file, which tests/targets/test_registry.py writes and uses",
     "CONTRIBUTING.md": "a rule of an importer",
 }
 

@@ -27,6 +27,7 @@ ORDER = (
         "ir.op",
         "ir.text",
         "ir.graph",
+        "numerics",
         "ops",
         "array_api",
         "blocks",
@@ -36,9 +37,12 @@ ORDER = (
         "passes",
         "transforms",
         "plan",
-        "lower",
+        "targets.lowering",
+        "targets.linalg",
+        "targets.stablehlo",
+        "targets",
     ),
-    *("backends", "report", "runtime", "deploy", "quantization", "train", "models", "cli"),
+    *("report", "runtime", "deploy", "quantization", "train", "models", "cli"),
 )
 # Modules of no package, which import nothing of ours, and may be imported by all.
 FREE = ("version", "native", "tick", "parts")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.iree.memory import empty_aligned
+from rlx.targets.iree.memory import empty_aligned
 from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, median_ratio, worker
 
 PEERS = ("rlx", "jax")

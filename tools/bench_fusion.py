@@ -221,9 +221,9 @@ def compare(index: int, target: str, rounds: int) -> str:
 def _predicted(workload: Workload, graph: Any, target: str) -> str:
     """The ratio of times that the cost model predicts, of the ops that change; nothing for fusions that are not weighed."""
     import rlx
-    from rlx.backends.registry import target_of
     from rlx.passes.fusion.base import matches
     from rlx.passes.fusion.fuse import FUSIONS
+    from rlx.targets.registry import target_of
 
     fusion, costs = FUSIONS.get(workload.name), target_of(target).costs
     if fusion is None or not fusion.weighed or costs is None:

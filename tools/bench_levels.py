@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import rlx
-from rlx.backends.cache import DiskCache
+from rlx.targets.cache import DiskCache
 from tools.bench_common import ONE_THREAD, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, blocks, call_of, workloads
 

@@ -146,7 +146,7 @@ def _rlx(model: TrainingModel, params: Any, inputs: Any, device: str) -> tuple[d
 
 
 def _iree_peak() -> int:
-    from rlx.backends.iree.devices import device
+    from rlx.targets.iree.devices import device
 
     return device("local-sync", 1).allocator.statistics["device_bytes_peak"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import rlx
-from rlx.backends.cache import DiskCache
 from rlx.runtime import tuning
 from rlx.runtime.tuning import Request
+from rlx.targets.cache import DiskCache
 from tools.bench_common import ONE_THREAD, cpu_seconds, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, call_of, workloads
 

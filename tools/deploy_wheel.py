@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "python"
 PROJECT = ROOT / "packaging" / "deploy"
 # What is imported by name, or when it is needed.
-LATER = ("rlx.version", "rlx.backends.iree.targets", "rlx.backends.iree.program", "rlx.runtime.shown")
+LATER = ("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.shown")
 
 
 def module_file(name: str) -> Path | None:

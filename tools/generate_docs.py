@@ -8,14 +8,14 @@ from __future__ import annotations
 import inspect
 
 from rlx import ops
-from rlx.backends.registry import backends
-from rlx.backends.stages import check_of
 from rlx.dialect.dtypes import grouped
 from rlx.ir.dtype import COMPLEXES, FLOATS
 from rlx.ir.op import registry
 from rlx.ir.op.card import Card
-from rlx.lower import linalg, stablehlo
 from rlx.ops import surface
+from rlx.targets import linalg, stablehlo
+from rlx.targets.registry import backends
+from rlx.targets.stages import check_of
 from tools import dtypes_page, generated, onnx_coverage
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"

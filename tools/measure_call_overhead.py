@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from rlx.backends.iree.abi import Access, ArgumentType
-from rlx.backends.iree.compiler import compile_module
-from rlx.backends.iree.executable import Executable
-from rlx.backends.iree.memory import empty_aligned
-from rlx.backends.iree.targets import target
+from rlx.targets.iree.abi import Access, ArgumentType
+from rlx.targets.iree.compiler import compile_module
+from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.memory import empty_aligned
+from rlx.targets.iree.targets import target
 
 SIZES = (4, 1024, 32 * 1024, 64 * 1024, 1024 * 1024)
 ACCESSES: tuple[Access, ...] = ("copy", "borrow", "donate")

@@ -49,7 +49,7 @@ _HOMES = {
     "from_onnx": "rlx.importers.onnx",
     "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
-    "KernelDispatchPolicy": "rlx.backends.dispatch",
+    "KernelDispatchPolicy": "rlx.targets.dispatch",
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
     "DeviceArray": "rlx.runtime.device_array",

@@ -12,7 +12,6 @@ from rlx import passes as passes
 from rlx import plan as plan
 from rlx import train as train
 from rlx import weights as weights
-from rlx.backends.dispatch import KernelDispatchPolicy as KernelDispatchPolicy
 from rlx.blocks.graph_module import GraphModule as GraphModule
 from rlx.deploy import load as load
 from rlx.importers.jax import from_jax as from_jax
@@ -96,6 +95,7 @@ from rlx.support.errors import ShapeError as ShapeError
 from rlx.support.errors import StageError as StageError
 from rlx.support.errors import UnsupportedError as UnsupportedError
 from rlx.support.errors import VerificationError as VerificationError
+from rlx.targets.dispatch import KernelDispatchPolicy as KernelDispatchPolicy
 from rlx.tick import Tick as Tick
 from rlx.transforms.call import call as call
 from rlx.transforms.checkpoint import checkpoint as checkpoint

@@ -25,9 +25,10 @@ JAX = "rlx.runtime.jax"
 PASSES = (
     "rlx.passes",
     *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "integer", "checking")),
-    *("rlx.transforms", "rlx.plan.passes", "rlx.lower"),
+    *("rlx.transforms", "rlx.plan.passes"),
+    *("rlx.targets.linalg", "rlx.targets.stablehlo", "rlx.targets.c"),
 )
 # Each package in it is a back end: `rlx-iree-scatter` is the pass of `iree/passes/scatter.py`.
-BACKENDS = "rlx.backends"
+BACKENDS = "rlx.targets"
 # What knows the targets of all back ends by name.
-TARGETS = "rlx.backends.registry"
+TARGETS = "rlx.targets.registry"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.artifact import Artifact
-from rlx.backends.iree.cpu import machine
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.iree.cpu import machine
 from tests.cli.calling import HELLO, Command, W, X
 
 SYMBOLIC = """\

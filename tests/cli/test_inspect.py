@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import target_of
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.graph.listing_diff import inspect_diff
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
 from tests.cli.calling import Command
 from tests.models.tiny_bert import encoder
 from tests.report.pages import Page

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx.backends.artifact import Artifact
+from rlx.targets.artifacts.artifact import Artifact
 from tests.cli.calling import HELLO
 from tests.drawing import drawn
 

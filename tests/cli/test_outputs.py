@@ -144,8 +144,8 @@ def _save(file: Path, out: Path) -> int:
 
 
 def _artifact(file: Path, out: Path) -> int:
-    from rlx.backends.artifact import Artifact
-    from rlx.backends.signature import Signature
+    from rlx.targets.artifacts.artifact import Artifact
+    from rlx.targets.artifacts.signature import Signature
 
     try:
         Artifact("cpu", "any", Signature.of(rlx.parse(file)), b"program").save(out)
@@ -204,7 +204,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
         monkeypatch.setattr(os, "replace", full)
     elif disk == "full":
         monkeypatch.setattr(Path, "write_bytes", half)
-        for module in ("rlx.weights.safetensors", "rlx.backends.archive"):
+        for module in ("rlx.weights.safetensors", "rlx.targets.artifacts.archive"):
             monkeypatch.setattr(f"{module}.open", lambda path, _: Full(path), raising=False)
     else:
         real = os.open

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import rlx
-from rlx.backends.flags import declared
-from rlx.backends.registry import target_names, target_of
 from rlx.cli.main import main
+from rlx.targets.flags import declared
+from rlx.targets.registry import target_names, target_of
 
 VALUES = {
     **{"--preset": "latency", "--part": "ecp5-25k", "--freq": "50", "--parallel": "2", "--lanes": "2"},

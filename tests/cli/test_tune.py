@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlx.backends.artifact import Artifact
 from rlx.runtime import tuning
+from rlx.targets.artifacts.artifact import Artifact
 from tests.cli.calling import HELLO, Command, W, X
 
 

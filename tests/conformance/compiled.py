@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.iree.abi import ArgumentType, TensorType
-from rlx.backends.iree.backend import module_text
-from rlx.backends.iree.compiler import ModuleCompileError, compile_module
-from rlx.backends.iree.executable import Executable
-from rlx.backends.iree.memory import ALIGNMENT
-from rlx.backends.iree.pipeline import lower
-from rlx.backends.iree.targets import Target, target
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.signature import functions
 from rlx.ir.shape import Shape
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.support.errors import Error
+from rlx.targets.iree.abi import ArgumentType, TensorType
+from rlx.targets.iree.backend import module_text
+from rlx.targets.iree.compiler import ModuleCompileError, compile_module
+from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.memory import ALIGNMENT
+from rlx.targets.iree.pipeline import lower
+from rlx.targets.iree.targets import Target, target
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 

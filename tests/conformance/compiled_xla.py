@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.compilation import Compilation
-from rlx.backends.xla import backend, client
-from rlx.backends.xla.portable import to_portable
 from rlx.ir.graph.graph import Graph
-from rlx.lower.stablehlo import lower_module
 from rlx.support.errors import Error
+from rlx.targets.compilation import Compilation
+from rlx.targets.stablehlo import lower_module
+from rlx.targets.xla import backend, client
+from rlx.targets.xla.portable import to_portable
 from tests.conformance.compiled import Program
 from tests.conformance.functions import merged
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlx.backends.iree import transfer
-from rlx.lower.linalg import claimed_ops
+from rlx.targets.iree import transfer
+from rlx.targets.linalg import claimed_ops
 from tests.conformance.cases import Bindings, Case, case_shares, cases, composite_groups, op_shares
 from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
 from tests.conformance.failures import Failures

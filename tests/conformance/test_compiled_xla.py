@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlx.lower.stablehlo import claimed_ops
+from rlx.targets.stablehlo import claimed_ops
 from tests.conformance.cases import Case, case_shares, composite_groups, op_shares
 from tests.conformance.compiled import contiguous
 from tests.conformance.compiled_xla import Joint

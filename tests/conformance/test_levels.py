@@ -11,16 +11,16 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.backends.iree.backend import module_text
-from rlx.backends.iree.compiler import ModuleCompileError, compile_module
-from rlx.backends.iree.executable import Executable
-from rlx.backends.iree.passes.emulate import EMULATED, Emulate
-from rlx.backends.iree.targets import target
 from rlx.dialect.dtypes import GROUPS
 from rlx.ir.dtype import dtype
 from rlx.ir.graph.evaluate import evaluate
 from rlx.native import native
 from rlx.passes.runner import run_on_module
+from rlx.targets.iree.backend import module_text
+from rlx.targets.iree.compiler import ModuleCompileError, compile_module
+from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.passes.emulate import EMULATED, Emulate
+from rlx.targets.iree.targets import target
 from tests.conformance.compiled import compile_graphs, cpu
 from tests.conformance.elf import shared_objects, undefined_symbols
 from tests.conformance.failures import Failures

@@ -21,8 +21,8 @@ from tools.deploy_wheel import PROJECT, ROOT, build, imported, module_file, modu
 
 # What functions of the distribution import that it does not have, and why none of these is called to run a program.
 LATER_ALONE = {
-    ("rlx.backends.iree.targets", "rlx.backends.stages"): "the pipeline of a target",
-    ("rlx.backends.iree.targets", "rlx.passes.check_lir"): "the pipeline of a target",
+    ("rlx.targets.iree.targets", "rlx.targets.stages"): "the pipeline of a target",
+    ("rlx.targets.iree.targets", "rlx.passes.check_lir"): "the pipeline of a target",
     ("rlx.ir.checks", "rlx.ir.location"): "names in a graph",
     ("rlx.ir.shape", "rlx.mlir"): "types of MLIR",
     ("rlx.runtime.compiled", "rlx.ir.graph.listing"): "a program that was compiled here",
@@ -40,7 +40,7 @@ BLOCKED = (
     "iree.compiler",
     "rlx.mlir",
     "rlx.passes",
-    "rlx.lower",
+    "rlx.targets.lowering",
 )
 BLOCKER = f"""
 import sys

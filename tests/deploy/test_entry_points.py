@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends import bundle
-from rlx.backends.archive import MANIFEST, Archive
-from rlx.backends.container import packed
+from rlx.targets.artifacts import bundle
+from rlx.targets.artifacts.archive import MANIFEST, Archive
+from rlx.targets.artifacts.container import packed
 from tests.cli.calling import Command
 from tests.runtime.test_programs import DECODE, GRAPHS, PARAMS, PREFILL, Meaning, same
 from tools.fuzz.kinds import artifacts as fuzzed

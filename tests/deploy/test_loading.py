@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.archive import MANIFEST, PARAMETERS, Archive
-from rlx.backends.container import packed
-from rlx.backends.iree import cpu
 from rlx.ir.dtype import DTYPES
+from rlx.targets.artifacts.archive import MANIFEST, PARAMETERS, Archive
+from rlx.targets.artifacts.container import packed
+from rlx.targets.iree import cpu
 from tests.drawing import drawn
 from tools.fuzz.kinds import artifacts as fuzzed
 
@@ -147,7 +147,7 @@ def test_the_program_for_a_machine(
     if level == "" and not (cpu.host_cpu() or frozenset()) >= cpu._features_of("x86-64-v2"):
         pytest.skip("this machine's CPU is of the first level")
     monkeypatch.setenv("RLX_CPU_LEVEL", level)
-    monkeypatch.setattr("rlx.backends.iree.program.device", absent)
+    monkeypatch.setattr("rlx.targets.iree.program.device", absent)
     names = ("cuda", "x86-64", "aarch64", "x86-64-v2", "vmvx")
     first, *others = (programs[name] for name in names)
     first.set_params({"w": W})

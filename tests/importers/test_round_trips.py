@@ -6,7 +6,7 @@ import pytest
 
 import rlx
 from rlx.ir.op import registry
-from rlx.lower.stablehlo import claimed_ops, lower_module
+from rlx.targets.stablehlo import claimed_ops, lower_module
 from tests.conformance.cases import case_shares, op_names, op_shares
 from tests.conformance.compiled import Program
 from tests.conformance.compiled_xla import legalised, with_entry

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import target_of
-from rlx.backends.xla.portable import to_portable
 from rlx.importers.stablehlo import imports
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.text.modules import print_op
-from rlx.lower.stablehlo import lower_module
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
+from rlx.targets.stablehlo import lower_module
+from rlx.targets.xla.portable import to_portable
 from tests.drawing import drawn
 from tests.importers.modules import ELEMENTS, values
 

@@ -17,16 +17,16 @@ import pytest
 
 import rlx
 from rlx.cli.display import Steps
-from rlx.lower.c import names as c_names
-from rlx.lower.c.writer import Writer, commented
-from rlx.lower.fpga import names as verilog_names
-from rlx.lower.names import Names
 from rlx.report.progress import progress, waiting
 from rlx.report.text import markup
 from rlx.report.text import table as text_table
 from rlx.support.markdown import markdown, table
 from rlx.support.printable import printable, printable_lines
 from rlx.support.short import cut
+from rlx.targets.c.lower import names as c_names
+from rlx.targets.c.lower.writer import Writer, commented
+from rlx.targets.fpga.lower import names as verilog_names
+from rlx.targets.lowering.names import Names
 from rlx.train.loggers import CSVLogger
 from rlx.train.loop import _Progress
 from rlx.weights import safetensors

@@ -17,12 +17,12 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.backends.c import emulate, toolchain
-from rlx.backends.c.host import SOURCE, harness
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import RLX, backend_of, backends, target_of
-from rlx.lower.c.files import HEADER, files_of
-from rlx.lower.c.program import Program
+from rlx.targets.c import emulate, toolchain
+from rlx.targets.c.host import SOURCE, harness
+from rlx.targets.c.lower.files import HEADER, files_of
+from rlx.targets.c.lower.program import Program
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import RLX, backend_of, backends, target_of
 from tests.drawing import drawn
 from tests.names import readers
 from tests.names.hostile import BENIGN, KINDS, LONG, NAMES, arrays_of, graph_of, is_harmless
@@ -273,7 +273,7 @@ def test_hardware_with_hostile_names_runs_and_is_read_by_other_tools(share: int,
 
 @pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
 def test_designs_have_names_that_verilog_takes(tmp_path: Path) -> None:
-    from rlx.lower.fpga.design import Design, Network
+    from rlx.targets.fpga.lower.design import Design, Network
 
     tops = sorted({Design(Network(name, {})).top for name in NAMES})
     (tmp_path / "a.sv").write_text("".join(f"module {top};\nendmodule\n" for top in tops))

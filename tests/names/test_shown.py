@@ -14,15 +14,11 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree.compiler import Diagnostic
-from rlx.backends.protocol import KernelEvent, Measurement
-from rlx.backends.registry import Problem
 from rlx.cli.common import Diagnostic as Printed
 from rlx.cli.common import Place
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.graph.listing_diff import inspect_diff
 from rlx.ir.op import views
-from rlx.lower.fpga.recognise import network_of
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
 from rlx.report.profile import ProfileReport
@@ -30,6 +26,10 @@ from rlx.report.roofline import Machine
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.jax import programs as jax_programs
 from rlx.support import errors
+from rlx.targets.fpga.lower.recognise import network_of
+from rlx.targets.iree.compiler import Diagnostic
+from rlx.targets.protocol import KernelEvent, Measurement
+from rlx.targets.registry import Problem
 from rlx.train.layout import compile_training
 from tests.names import readers
 from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of, is_harmless
@@ -42,23 +42,25 @@ _CLOSED = "no names but those of RLX"
 _PYTHON = "names of the user's own Python code"
 _PARSED = "text that is parsed again, whose names are identifiers or the user's own words"
 OTHERS = {
-    **dict.fromkeys(["lower.c.writer:Writer", "lower.c.values:Affine", "lower.fpga.hdl:Module"], _CODE),
+    **dict.fromkeys(
+        ["targets.c.lower.writer:Writer", "targets.c.lower.values:Affine", "targets.fpga.lower.hdl:Module"], _CODE
+    ),
     **dict.fromkeys(
         [
             *(
-                "backends.archive:Stored",
-                "backends.iree.abi:TensorType",
-                "backends.iree.cpu:Cpu",
-                "backends.private:UnsafeFolder",
+                "targets.artifacts.archive:Stored",
+                "targets.iree.abi:TensorType",
+                "targets.iree.cpu:Cpu",
+                "targets.private:UnsafeFolder",
             ),
             *(
-                "backends.registry:Registered",
+                "targets.registry:Registered",
                 "dialect.spec:_Required",
                 "ir.dtype:DType",
                 "ir.graph.eager:EagerTensor",
                 "tick:Tick",
             ),
-            *("lower.fpga.layer:Layer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
+            *("targets.fpga.lower.layer:Layer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
             *("passes.instruments:Timing", "report.roofline:Machine", "runtime.session:Session"),
         ],
         _CLOSED,
@@ -83,7 +85,7 @@ OTHERS = {
     **dict.fromkeys(
         [
             *(
-                "backends.dispatch:KernelDispatchPolicy",
+                "targets.dispatch:KernelDispatchPolicy",
                 "ir.dims.bounds:Bound",
                 "ir.dims.expr:Call",
                 "ir.dims.expr:DimExpr",

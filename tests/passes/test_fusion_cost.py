@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.backends.registry import target_of
 from rlx.ir.op.costs import Costs
 from rlx.passes import run
 from rlx.passes.fusion import base
 from rlx.passes.fusion.base import matches
 from rlx.passes.fusion.fuse import FUSIONS
 from rlx.report.fusion import analyse_fusion
+from rlx.targets.registry import target_of
 
 _WEIGHED = [fusion for fusion in FUSIONS.values() if fusion.weighed]
 # Where kernels cost most, joining pays; where moving bytes does, it does not.

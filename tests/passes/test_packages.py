@@ -39,10 +39,10 @@ def test_a_pass_of_another_package_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_pass_of_a_back_end_is_in_its_folder() -> None:
-    assert packages.name_of("rlx.backends.iree.passes.scatter") == "rlx-iree-scatter"
-    assert packages.name_of("rlx.backends.iree.pipeline") is None
+    assert packages.name_of("rlx.targets.iree.passes.scatter") == "rlx-iree-scatter"
+    assert packages.name_of("rlx.targets.iree.pipeline") is None
     assert packages.name_of("rlx.plan.passes.plan_memory") == "rlx-plan-memory"
     found = base.find("rlx-iree-scatter")
-    assert found is not None and found.__module__ == "rlx.backends.iree.passes.scatter"
+    assert found is not None and found.__module__ == "rlx.targets.iree.passes.scatter"
     assert base.find("rlx-xla-scatter") is None
     assert "rlx-iree-scatter" in {p.name for p in rlx.passes.list()}

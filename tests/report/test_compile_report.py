@@ -11,9 +11,6 @@ from xml.etree import ElementTree
 import pytest
 
 import rlx
-from rlx.backends.compilation import Compilation
-from rlx.backends.protocol import KernelEvent, Measurement
-from rlx.backends.registry import target_of
 from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.report import palette
 from rlx.report.collapse import GROUP, MOST, Overview, overview
@@ -21,6 +18,9 @@ from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine
+from rlx.targets.compilation import Compilation
+from rlx.targets.protocol import KernelEvent, Measurement
+from rlx.targets.registry import target_of
 from tests.models.tiny_bert import encoder
 from tests.report.pages import Page
 

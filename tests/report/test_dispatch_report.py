@@ -9,8 +9,8 @@ import pytest
 
 import rlx
 from rlx.ir.op import registry
-from rlx.lower.linalg import claimed_ops
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.targets.linalg import claimed_ops
 from tests.conformance.cases import cases, op_names
 
 # What a small target might claim.

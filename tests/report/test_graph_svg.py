@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import rlx
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import target_of
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.op import registry
 from rlx.report import palette
 from rlx.report.graph_svg import drawing
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
 from tests.models.tiny_bert import encoder
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends import compilation
-from rlx.backends.iree import backend, compiler
-from rlx.backends.worker.process import Reply, WorkerDied
+from rlx.targets import compilation
+from rlx.targets.iree import backend, compiler
+from rlx.targets.worker.process import Reply, WorkerDied
 from tests.drawing import drawn
 
 Inject = Callable[..., None]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree import transfer
+from rlx.targets.iree import transfer
 
 SIZE = 300 * 1024  # beyond what is copied because that is faster
 DEVICES = [rlx.Device.CPU, rlx.Device.XLA]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree import transfer
+from rlx.targets.iree import transfer
 from tests.conformance.failures import Failures
 from tests.runtime.foreign_arrays import KINDS, Arrayed, Kind, Lent
 

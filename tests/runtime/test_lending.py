@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.artifact import Artifact
-from rlx.backends.iree.memory import empty_aligned
 from rlx.runtime.compiled import CompiledGraph
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.iree.memory import empty_aligned
 from rlx.weights.arrays import keep
 
 SIZES = (4, 1 << 16)  # below and above what IREE is given as a copy in any case

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree import backend
 from rlx.runtime.tuning import check_seconds
+from rlx.targets.iree import backend
 from tests.conformance.failures import Failures
 
 

@@ -98,7 +98,7 @@ def test_copies_of_programs_have_their_own_states(copied: Any) -> None:
 def test_a_pickled_program_says_what_a_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one of a file: it is refused when it is loaded, before it runs."""
     data = pickle.dumps(rlx.Session(threads=1).compile(summed()))
-    from rlx.backends.iree import cpu
+    from rlx.targets.iree import cpu
 
     monkeypatch.setattr(cpu, "host_features", lambda: "another CPU")
     monkeypatch.setattr(cpu, "host_cpu", lambda: frozenset())

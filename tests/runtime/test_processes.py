@@ -30,13 +30,13 @@ def graph():
     return g
 
 def jax():
-    from rlx.backends.xla import client
+    from rlx.targets.xla import client
     client.to_host(client.to_device([np.ones(3, np.float32)])[0])
 
 USES = {
     **{name: module(name) for name in (
         "rlx.ops", "rlx.blocks", "rlx.train", "rlx.passes", "rlx.models.embedder", "rlx.runtime.session", "rlx.mlir",
-        "rlx.backends.iree.backend", "rlx.backends.xla.backend", "rlx.lower.linalg", "rlx.lower.stablehlo",
+        "rlx.targets.iree.backend", "rlx.targets.xla.backend", "rlx.targets.linalg", "rlx.targets.stablehlo",
     )},
     **{name: attribute(name) for name in ("Graph", "model", "CustomOp", "grad", "Session", "parse", "evaluate", "vmap")},
     "graph": graph,
@@ -44,7 +44,7 @@ USES = {
     "pass": lambda: module("rlx.passes")().run(graph(), "builtin.module(rlx-decompose,cse)"),
     "derivative": lambda: attribute("nth_order_grad"),
     "compile": lambda: attribute("Session")()(threads=1).compile(graph()).run({"x": np.ones(3, np.float32)}),
-    "device": lambda: importlib.import_module("rlx.backends.iree.devices").device("local-sync"),
+    "device": lambda: importlib.import_module("rlx.targets.iree.devices").device("local-sync"),
 }
 if sys.argv[2] == "jax":
     uses = [("jax", jax)] * 8

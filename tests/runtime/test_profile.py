@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.dims.dim import evaluate
 from rlx.ir.graph.listing import inspect_graph
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine, Work, this_machine
 from rlx.runtime import profiling
+from rlx.targets.protocol import KernelEvent, Measurement
 from tests.drawing import drawn
 
 pytestmark = pytest.mark.usefixtures("machine")

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree import executable
-from rlx.backends.xla import backend as xla
 from rlx.ir.graph.evaluate import evaluate_function
 from rlx.runtime import compiled, programs, shared_states
 from rlx.support import locks
+from rlx.targets.iree import executable
+from rlx.targets.xla import backend as xla
 from rlx.weights import arrays as weight_arrays
 from tests.drawing import drawn
 from tests.interrupts import Interrupts

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.artifact import Artifact
-from rlx.backends.cache import DiskCache
 from rlx.runtime.compiled import CompiledGraph
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.cache import DiskCache
 from tests.drawing import drawn
 
 

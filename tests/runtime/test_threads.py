@@ -14,11 +14,11 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.backends.artifact import Artifact
-from rlx.backends.cache import DiskCache
-from rlx.backends.registry import runtime_of
 from rlx.runtime.compiled import CompiledGraph
 from rlx.support import locks
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.cache import DiskCache
+from rlx.targets.registry import runtime_of
 from tests.interrupts import Interrupts
 
 COUNT = 8
@@ -148,10 +148,10 @@ def test_weights_and_states_change_in_turn(artifact: Artifact) -> None:
 
 
 def test_an_interrupt_at_any_step_of_a_run_leaves_a_program_that_runs(artifact: Artifact) -> None:
-    from rlx.backends.iree import executable, transfer
-    from rlx.backends.xla import backend as xla
-    from rlx.backends.xla import client
     from rlx.runtime import compiled
+    from rlx.targets.iree import executable, transfer
+    from rlx.targets.xla import backend as xla
+    from rlx.targets.xla import client
     from rlx.weights import arrays
 
     interrupts = Interrupts([compiled, arrays, locks, executable, transfer, xla, client])

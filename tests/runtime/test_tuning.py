@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.cache import DiskCache
 from rlx.report.tuning import TuningReport
 from rlx.runtime import tuning
 from rlx.runtime.tuner import Candidate, Choice, Search
 from rlx.runtime.tuning import Request, choices_of, tuned
+from rlx.targets.cache import DiskCache
 
 GIVEN, GIVEN_ONE_THREAD = Choice("cpu"), Choice("cpu", threads=1)
 TILING = "--iree-dispatch-creation-data-tiling=false"
@@ -286,7 +286,7 @@ def test_what_other_back_ends_gave_is_kept_only_with_them(cache: DiskCache, monk
     def absent() -> Any:
         raise rlx.Error("JAX is not installed")
 
-    monkeypatch.setattr("rlx.backends.xla.client.client", absent)
+    monkeypatch.setattr("rlx.targets.xla.client.client", absent)
     report = tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning
     assert report is not None and not report.kept_before and report.chosen == "as given"
     assert [t.outcome for t in report.trials] == ["kept", "failed"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import rlx
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import target_of
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
 from rlx.train.program import training_graph
 from tests.drawing import drawn
 

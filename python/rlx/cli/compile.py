@@ -17,16 +17,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.backends.flags import declared
 from rlx.cli.display import Steps
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 from rlx.cli.streams import say, write
+from rlx.targets.flags import declared
 
 if TYPE_CHECKING:
-    from rlx.backends.artifact import Artifact
-    from rlx.backends.compilation import Compilation
     from rlx.ir.graph.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
+    from rlx.targets.artifacts.artifact import Artifact
+    from rlx.targets.compilation import Compilation
 
 # What compiles to code; all other kinds of `--emit` are text, but for two that are bytes.
 _CODE = ("artifact", "program")
@@ -176,9 +176,9 @@ def _ask_for_report(arguments: argparse.Namespace) -> None:
     Raises:
         Error: It has no reports, or no program is made.
     """
-    from rlx.backends.protocol import Reporting
-    from rlx.backends.registry import backend_of
     from rlx.support.errors import Error
+    from rlx.targets.protocol import Reporting
+    from rlx.targets.registry import backend_of
 
     if not isinstance(backend_of(arguments.target).compiler, Reporting):
         raise Error(f"--report: target {arguments.target} has no report", hint="--target=fpga has one")
@@ -213,8 +213,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
     Raises:
         Error: That is not what is written.
     """
-    from rlx.backends.registry import device_names
     from rlx.support.errors import Error
+    from rlx.targets.registry import device_names
 
     for option in ("also", "params", "params_file"):
         if option == "params" and arguments.emit == _JAX:
@@ -231,8 +231,8 @@ def _check_additions(arguments: argparse.Namespace) -> None:
 
 def _is_folder(arguments: argparse.Namespace) -> bool:
     """Whether what is asked for is several files."""
-    from rlx.backends.protocol import FileSet
-    from rlx.backends.registry import backend_of, device_names
+    from rlx.targets.protocol import FileSet
+    from rlx.targets.registry import backend_of, device_names
 
     if arguments.emit not in _CODE or not isinstance(backend_of(arguments.target).compiler, FileSet):
         return False
@@ -243,8 +243,8 @@ def compilation_of(
     graph: Graph, target: str, arguments: argparse.Namespace, other: tuple[str | None] | None = None
 ) -> Compilation:
     """A graph on its way to a target as the options say; for `other`, an architecture, without the flags of the first."""
-    from rlx.backends.compilation import Compilation
-    from rlx.backends.registry import target_of
+    from rlx.targets.compilation import Compilation
+    from rlx.targets.registry import target_of
 
     return Compilation(
         graph,
@@ -261,8 +261,8 @@ def compilation_of(
 
 def _write_code(compilation: Compilation, arguments: argparse.Namespace, started: float) -> None:
     """Compile, write the program, and say what it is and takes."""
-    from rlx.backends.cache import DiskCache
-    from rlx.backends.contract import calling
+    from rlx.targets.cache import DiskCache
+    from rlx.targets.contract import calling
 
     target = compilation.target
     with Steps(only_terminal=True)(f"compile {compilation.given.name} for {target.name}"):
@@ -277,12 +277,12 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
 
 def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
     """Write a program, and say what it is."""
-    from rlx.backends.contract import calling
-    from rlx.backends.registry import backend_of, device_names
     from rlx.cli.files import write_output
     from rlx.report.text import bytes_text
     from rlx.support.files import write_folder
     from rlx.support.printable import printable
+    from rlx.targets.contract import calling
+    from rlx.targets.registry import backend_of, device_names
 
     target = compilation.target
     artifacts = [artifact, *_others(compilation, arguments)]
@@ -312,7 +312,7 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
 
 def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Artifact]:
     """The programs for other targets that go into the same file."""
-    from rlx.backends.cache import DiskCache
+    from rlx.targets.cache import DiskCache
 
     found = []
     for words in arguments.also:
@@ -327,8 +327,8 @@ def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Art
 
 def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace) -> bytes:
     """The file of some programs, and of weights."""
-    from rlx.backends.archive import Archive, with_parameters
     from rlx.ir.interface import argument_array
+    from rlx.targets.artifacts.archive import Archive, with_parameters
     from rlx.weights import open as open_weights
 
     archive = Archive.of(artifacts)
@@ -375,8 +375,8 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
 
 def _text(compilation: Compilation, kind: str) -> str | bytes:
     """The module at one of its last steps, for people to read."""
-    from rlx.backends.contract import calling
     from rlx.support.errors import Error
+    from rlx.targets.contract import calling
 
     if kind == "lir":
         return str(compilation.lir)

@@ -11,8 +11,8 @@ from rlx.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlx.backends.protocol import DeviceInfo
-    from rlx.backends.registry import Registered
+    from rlx.targets.protocol import DeviceInfo
+    from rlx.targets.registry import Registered
 
 _FIELDS = ("driver", "uri", "name", "available", "reason")
 
@@ -45,13 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def devices() -> list[DeviceInfo]:
     """The devices of all back ends."""
-    from rlx.backends.registry import backends
+    from rlx.targets.registry import backends
 
     return [device for backend in backends() for device in _devices_of(backend)]
 
 
 def _devices_of(backend: Registered) -> Sequence[DeviceInfo]:
-    from rlx.backends.protocol import DeviceInfo
+    from rlx.targets.protocol import DeviceInfo
 
     if backend.runtime is None:
         return ()

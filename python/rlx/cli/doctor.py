@@ -94,8 +94,8 @@ def _iree() -> str:
 
 
 def _cpu() -> str:
-    from rlx.backends.host import usable_cpus
-    from rlx.backends.iree.cpu import Cpu, host_cpu, machine
+    from rlx.targets.host import usable_cpus
+    from rlx.targets.iree.cpu import Cpu, host_cpu, machine
 
     features = host_cpu()
     description = "of unknown features" if features is None else Cpu(machine(), "host", features)
@@ -110,8 +110,8 @@ def _native() -> str:
 
 
 def _cache() -> str:
-    from rlx.backends.cache import DiskCache
-    from rlx.backends.hashes import fingerprint
+    from rlx.targets.cache import DiskCache
+    from rlx.targets.hashes import fingerprint
 
     cache = DiskCache()
     if problem := cache.problem():
@@ -123,7 +123,7 @@ def _cache() -> str:
 
 
 def _back_ends() -> str:
-    from rlx.backends.registry import RLX, backends, problems, target_of
+    from rlx.targets.registry import RLX, backends, problems, target_of
 
     if left_out := problems():
         raise RuntimeError("\n".join(map(str, left_out)))
@@ -176,7 +176,7 @@ def _xla() -> str:
             metadata.version(name)
         except metadata.PackageNotFoundError:
             return f"not installed: {name}, for the device xla (pip install 'rlx[jax]')"
-    from rlx.backends.xla import soundness
+    from rlx.targets.xla import soundness
 
     if problem := soundness.refusal(soundness.found(again=True)):
         raise problem
@@ -185,7 +185,7 @@ def _xla() -> str:
 
 def _checks_of_others() -> dict[str, Callable[[], str]]:
     """A check for each device of other packages."""
-    from rlx.backends.registry import RLX, backends
+    from rlx.targets.registry import RLX, backends
 
     others = [backend for backend in backends() if backend.origin != RLX]
     return {f"device {name}": partial(_try, name) for backend in others for name in backend.devices}

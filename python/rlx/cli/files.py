@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rlx.cli.streams import standard_input, write
 
 if TYPE_CHECKING:
-    from rlx.backends.archive import Archive
-    from rlx.backends.bundle import Bundle
     from rlx.ir.graph.graph import Graph
+    from rlx.targets.artifacts.archive import Archive
+    from rlx.targets.artifacts.bundle import Bundle
 
 _ZIP = b"PK\x03\x04"
 _PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text begins with this character
@@ -30,8 +30,8 @@ def read_program(
     Raises:
         Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of programs.
     """
-    from rlx.backends import bundle
-    from rlx.backends.hashes import check_sha256
+    from rlx.targets.artifacts import bundle
+    from rlx.targets.hashes import check_sha256
     from rlx.weights.mapped import content_of
 
     data = standard_input().buffer.read() if path == "-" else content_of(path)

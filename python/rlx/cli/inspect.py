@@ -17,12 +17,12 @@ from rlx.report.text import wrapped
 from rlx.support.printable import printable
 
 if TYPE_CHECKING:
-    from rlx.backends.archive import Archive
-    from rlx.backends.bundle import Bundle
-    from rlx.backends.compilation import Compilation
-    from rlx.backends.parameters import Parameters
     from rlx.ir.graph.graph import Graph
     from rlx.ir.graph.listing import GraphReport
+    from rlx.targets.artifacts.archive import Archive
+    from rlx.targets.artifacts.bundle import Bundle
+    from rlx.targets.artifacts.parameters import Parameters
+    from rlx.targets.compilation import Compilation
     from rlx.weights import Weights
 
 
@@ -87,12 +87,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
-    from rlx.backends.compilation import Compilation
-    from rlx.backends.registry import target_of
-    from rlx.backends.stages import prepared
     from rlx.ir.graph.listing import inspect_graph
     from rlx.ir.graph.listing_diff import inspect_diff
     from rlx.ir.op.signature import STAGES
+    from rlx.targets.compilation import Compilation
+    from rlx.targets.registry import target_of
+    from rlx.targets.stages import prepared
 
     graph = prepared(graph, bindings(arguments.bind), None)
     options = {"policy": arguments.policy, "opt": arguments.opt, "fast_math": arguments.fast_math}
@@ -147,7 +147,7 @@ def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _file_text(file: Archive | Bundle) -> str:
-    from rlx.backends.bundle import Bundle
+    from rlx.targets.artifacts.bundle import Bundle
 
     if not isinstance(file, Bundle):
         return _archive_text(file)

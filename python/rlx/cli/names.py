@@ -25,13 +25,13 @@ class _Names(Collection[str]):
 
 
 def _targets() -> list[str]:
-    from rlx.backends.registry import target_names
+    from rlx.targets.registry import target_names
 
     return target_names()
 
 
 def _devices() -> list[str]:
-    from rlx.backends.registry import device_names
+    from rlx.targets.registry import device_names
 
     return device_names()
 

@@ -104,11 +104,11 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.backends.stages import prepared
     from rlx.cli.compile import bindings
     from rlx.cli.files import read_graph, write_output
     from rlx.quantization.quantize import quantize
     from rlx.support.errors import Error
+    from rlx.targets.stages import prepared
     from rlx.weights import open as open_weights
 
     _check(arguments)

@@ -23,11 +23,11 @@ from rlx.cli.names import DEVICES
 from rlx.cli.streams import say, standard_output
 
 if TYPE_CHECKING:
-    from rlx.backends.archive import Archive
-    from rlx.backends.bundle import Bundle
     from rlx.ir.graph.graph import Graph
     from rlx.ir.interface import Argument, Output
     from rlx.runtime.compiled import CompiledGraph
+    from rlx.targets.artifacts.archive import Archive
+    from rlx.targets.artifacts.bundle import Bundle
 
 Arrays = dict[str, np.ndarray]
 # What a name may not have that becomes the name of a file in a folder; a drive or a stream begins behind a colon.
@@ -123,8 +123,8 @@ def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> 
     Raises:
         Error: It has several entry points and none is named, has no such entry point, or has none at all.
     """
-    from rlx.backends.bundle import Bundle
     from rlx.support.errors import Error
+    from rlx.targets.artifacts.bundle import Bundle
 
     if isinstance(program, Bundle):
         return program.entry(arguments.entry)

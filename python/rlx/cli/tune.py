@@ -46,11 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.backends.cache import DiskCache
     from rlx.cli.files import read_graph, write_output
     from rlx.cli.values import named_arrays
     from rlx.runtime.session import Session
     from rlx.runtime.tuning import Request, check_seconds, tuned
+    from rlx.targets.cache import DiskCache
 
     seconds = check_seconds(_number(arguments.seconds))
     session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlx.backends import bundle
-from rlx.backends.bundle import Bundle
 from rlx.ir.checks import check_string
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
+from rlx.targets.artifacts import bundle
+from rlx.targets.artifacts.bundle import Bundle
 from rlx.weights import opened
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.stages import graph_of
 from rlx.ir.dtype import family
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
@@ -21,6 +20,7 @@ from rlx.report.progress import progress as shown
 from rlx.report.text import bytes_text, table
 from rlx.support.errors import Error
 from rlx.support.guards import is_integer, is_real
+from rlx.targets.stages import graph_of
 
 Arrays = dict[str, np.ndarray]
 # Of the outputs of each batch, by name, as floats: larger is better.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.stages import graph_of
 from rlx.ir.dtype import family
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.evaluate import evaluate, evaluate_op
@@ -23,6 +22,7 @@ from rlx.report.progress import progress as shown
 from rlx.runtime.session import Session
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
+from rlx.targets.stages import graph_of
 
 Runner = Callable[[Mapping[str, Any]], list[np.ndarray]]
 

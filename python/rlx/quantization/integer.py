@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.stages import graph_of
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
@@ -29,6 +28,7 @@ from rlx.quantization.observers import Observer, finite
 from rlx.report.progress import progress as shown
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_mapping
+from rlx.targets.stages import graph_of
 
 # Ops that have a form in integers of their own; all other composite ones are taken apart.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"

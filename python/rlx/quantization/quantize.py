@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.stages import graph_of
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.op import opview
@@ -22,6 +21,7 @@ from rlx.passes.rewrite import erase_dead
 from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.calibrate import weight_values
 from rlx.support.errors import Error
+from rlx.targets.stages import graph_of
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
 # The names of bytes that stand for a parameter's numbers, and of what goes with them.

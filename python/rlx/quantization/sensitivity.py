@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends.stages import graph_of
 from rlx.ir.dtype import family
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.graph import Graph
@@ -23,6 +22,7 @@ from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
 from rlx.report.text import short_place, table
 from rlx.support.errors import Error
+from rlx.targets.stages import graph_of
 
 _SWITCHES = "quantised_products"
 

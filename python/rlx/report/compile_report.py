@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlx.backends.compilation import Compilation
 from rlx.ir.graph.listing import GraphReport, OpReport, inspect_graph
 from rlx.report import html, roofline_svg
 from rlx.report.dispatch import DispatchReport, dispatch_of
@@ -18,6 +17,7 @@ from rlx.report.roofline import Machine, Work, number
 from rlx.report.text import bytes_text, markup, short_place
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
+from rlx.targets.compilation import Compilation
 
 # Rows and lines that a page shows of what may have thousands.
 _ROWS, _LISTED = 100, 1_500

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends import stages
-from rlx.backends.compilation import Compilation
-from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview, registry
 from rlx.ir.op.opview import place_of
@@ -24,6 +21,9 @@ from rlx.report.text import counts_text, short_place, table
 from rlx.support.errors import Error
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
+from rlx.targets import stages
+from rlx.targets.compilation import Compilation
+from rlx.targets.dispatch import KernelDispatchPolicy
 
 PATHS = ("native", "decomposed", "unsupported")
 _SHOWN_PLACES = 3

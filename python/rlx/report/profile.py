@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.graph.listing import GraphReport
 from rlx.ir.op import registry
 from rlx.report import html, roofline_svg
@@ -18,6 +17,7 @@ from rlx.report.text import short_place, table
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
+from rlx.targets.protocol import KernelEvent, Measurement
 
 _SHOWN_KERNELS, _SHOWN_LINES, _SHOWN_LABELS = 40, 20, 6
 _HTML_ROWS, _POINTS = 40, 500

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.backends.fields import boolean, listed, name, number, one_of, optional, record, row, text
 from rlx.report.text import table
 from rlx.support.printable import printable
+from rlx.targets.artifacts.fields import boolean, listed, name, number, one_of, optional, record, row, text
 
 # What became of a trial.
 OUTCOMES = (

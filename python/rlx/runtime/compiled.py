@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.artifact import Artifact
-from rlx.backends.contract import calling, check_results
-from rlx.backends.protocol import KeepingResults, Program, Remarking
-from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.given import given_array
 from rlx.ir.interface import Argument, Output, Requirement, argument_array, bind_symbols, check_argument
 from rlx.ir.parameters import unknown_parameter
@@ -30,15 +26,19 @@ from rlx.runtime.order import Order
 from rlx.runtime.saved import Saved
 from rlx.support.errors import Error, ExecutionError
 from rlx.support.locks import holding, make_lock
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.contract import calling, check_results
+from rlx.targets.protocol import KeepingResults, Program, Remarking
+from rlx.targets.registry import backend_of, runtime_of
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from rlx.backends.compilation import Compilation
     from rlx.ir.op.card import Cost
     from rlx.report.profile import ProfileReport
     from rlx.report.tuning import TuningReport
+    from rlx.targets.compilation import Compilation
 
 
 class CompiledGraph(Saved):

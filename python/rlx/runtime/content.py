@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlx.backends.protocol import Program
+from rlx.targets.protocol import Program
 
 
 @dataclass(frozen=True)

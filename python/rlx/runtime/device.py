@@ -46,7 +46,7 @@ class Device(Enum):
     @classmethod
     def _missing_(cls, value: object) -> Device | None:
         """The device of that name of another package's back end. Called by `Device(value)` for what is no member."""
-        from rlx.backends.registry import device_names
+        from rlx.targets.registry import device_names
 
         if not isinstance(value, str) or value not in device_names():
             return None
@@ -72,7 +72,7 @@ _GENERAL = {
 
 def _found(drivers: tuple[str, ...]) -> str:
     """The devices of some drivers, or what each of these lacks."""
-    from rlx.backends.registry import runtime_of
+    from rlx.targets.registry import runtime_of
 
     infos = [d for d in runtime_of("cuda").devices() if d.driver in drivers]
     found = [f"{d.name} ({d.uri})" for d in infos if d.available]
@@ -82,7 +82,7 @@ def _found(drivers: tuple[str, ...]) -> str:
 
 
 def _unknown(value: Any) -> Error:
-    from rlx.backends.registry import device_names, problems, runtime_of, target_names
+    from rlx.targets.registry import device_names, problems, runtime_of, target_names
 
     if isinstance(value, str) and value.lower() in target_names():
         runtime_of(value.lower())  # raises, where nothing runs it

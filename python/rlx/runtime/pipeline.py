@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlx.backends import stages
-from rlx.backends.compilation import Compilation
-from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
-from rlx.backends.registry import target_of
 from rlx.ir.graph.graph import Graph
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.levels import DEFAULT_LEVEL, check_options
@@ -24,6 +20,10 @@ from rlx.runtime.profiling import profile
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable, printable_lines
+from rlx.targets import stages
+from rlx.targets.compilation import Compilation
+from rlx.targets.dispatch import KernelDispatchPolicy, policy_of
+from rlx.targets.registry import target_of
 
 
 @dataclass(frozen=True)

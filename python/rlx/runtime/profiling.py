@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.compilation import Compilation
-from rlx.backends.contract import calling
-from rlx.backends.host import usable_cpus
-from rlx.backends.protocol import Profiler
 from rlx.ir.dims.dim import TYPICAL_SIZE, evaluate
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.interface import argument_array, bind_symbols
@@ -21,6 +17,10 @@ from rlx.report.roofline import this_machine
 from rlx.runtime.arguments import checked_threads
 from rlx.support.errors import Error, ExecutionError
 from rlx.support.suggestions import suggestion
+from rlx.targets.compilation import Compilation
+from rlx.targets.contract import calling
+from rlx.targets.host import usable_cpus
+from rlx.targets.protocol import Profiler
 from rlx.weights import Weights, opened
 
 _MOST_RUNS = 10_000

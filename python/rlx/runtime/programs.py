@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.archive import with_parameters
-from rlx.backends.artifact import Artifact
-from rlx.backends.bundle import Bundle, shared_arguments
-from rlx.backends.protocol import Program
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.parameters import unknown_parameter
 from rlx.runtime.arguments import given_params, unknown_name, unset_params
@@ -24,6 +20,10 @@ from rlx.support.files import file_name
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
 from rlx.support.short import listed
+from rlx.targets.artifacts.archive import with_parameters
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.bundle import Bundle, shared_arguments
+from rlx.targets.protocol import Program
 
 
 class _Shared:

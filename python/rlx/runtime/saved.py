@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.archive import Archive, with_parameters
-from rlx.backends.artifact import Artifact
 from rlx.ir.interface import Argument
 from rlx.runtime.arguments import unset_params
 from rlx.runtime.content import Content
 from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.locks import holding
+from rlx.targets.artifacts.archive import Archive, with_parameters
+from rlx.targets.artifacts.artifact import Artifact
 
 if TYPE_CHECKING:
     from rlx.report.tuning import TuningReport

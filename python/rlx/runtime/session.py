@@ -7,12 +7,6 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
-from rlx.backends.artifact import Artifact
-from rlx.backends.cache import DiskCache
-from rlx.backends.compilation import Compilation
-from rlx.backends.dispatch import KernelDispatchPolicy
-from rlx.backends.registry import target_of
-from rlx.backends.stages import graph_of
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.ir.op.calls import Answered, answered
@@ -24,6 +18,12 @@ from rlx.runtime.arguments import checked_threads
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.support.errors import Error
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.cache import DiskCache
+from rlx.targets.compilation import Compilation
+from rlx.targets.dispatch import KernelDispatchPolicy
+from rlx.targets.registry import target_of
+from rlx.targets.stages import graph_of
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

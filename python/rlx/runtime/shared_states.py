@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.protocol import KeepingResults, Program, Remarking
 from rlx.ir.interface import Argument
+from rlx.targets.protocol import KeepingResults, Program, Remarking
 
 
 class States:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from rlx.backends.artifact import Artifact
 from rlx.report.text import bytes_text
 from rlx.support.printable import printable
 from rlx.support.short import listed
+from rlx.targets.artifacts.artifact import Artifact
 
 
 def program_line(artifact: Artifact, given: Collection[str]) -> str:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.bundle import MOST_ENTRIES, shared_arguments
-from rlx.backends.stages import check_options, graph_of
 from rlx.ir.checks import check_name
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import argument_array
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.programs import Programs
 from rlx.support.errors import Error
+from rlx.targets.artifacts.bundle import MOST_ENTRIES, shared_arguments
+from rlx.targets.stages import check_options, graph_of
 
 # Compiles one graph for some sizes of symbols: the program, and the weights that came with its graph.
 Compile = Callable[[Graph, "dict[str, int] | None"], "tuple[CompiledGraph, Mapping[str, Any]]"]

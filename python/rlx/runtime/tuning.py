@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.cache import DiskCache
-from rlx.backends.compilation import Compilation
-from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
-from rlx.backends.hashes import fingerprint
-from rlx.backends.registry import backend_of, runtime_of, target_of
 from rlx.ir.dims.dim import TYPICAL_SIZE
 from rlx.ir.dtype import family
 from rlx.ir.graph.evaluate import collect_arguments, evaluate
@@ -32,6 +27,11 @@ from rlx.runtime.tuner import Candidate, Choice, Search
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.suggestions import suggestion
+from rlx.targets.artifacts.fields import integer, listed, name, one_of, optional, parsed, record, text
+from rlx.targets.cache import DiskCache
+from rlx.targets.compilation import Compilation
+from rlx.targets.hashes import fingerprint
+from rlx.targets.registry import backend_of, runtime_of, target_of
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

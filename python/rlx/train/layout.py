@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from rlx.backends import stages
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
 from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
@@ -15,6 +14,7 @@ from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.support.errors import Error
 from rlx.support.printable import printable
+from rlx.targets import stages
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlx.backends import stages
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -19,6 +18,7 @@ from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.support.errors import Error
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
+from rlx.targets import stages
 from rlx.train import loss_scale as scales
 from rlx.train.groups import Groups, Mask, optimizers_of
 from rlx.train.loss_scale import DynamicLossScale

@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from rlx.backends import stages
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.op.calls import Answered
 from rlx.ir.parameters import named_values
@@ -22,6 +21,7 @@ from rlx.runtime.session import Session
 from rlx.support.errors import Error
 from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
+from rlx.targets import stages
 from rlx.train import checkpoint
 from rlx.train.groups import Groups, Mask
 from rlx.train.jax_step import JaxStep

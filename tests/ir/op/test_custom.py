@@ -13,7 +13,7 @@ import pytest
 import rlx
 from examples import custom_op  # registers example.swish and example.soft_maximum
 from rlx.ir.op.custom import sources
-from rlx.lower.linalg.rules import RULES
+from rlx.targets.linalg.rules import RULES
 
 FILE = Path(custom_op.__file__)
 

@@ -15,7 +15,7 @@ import pytest
 
 import rlx
 from rlx.cli.main import main
-from tests.backends.test_xla_portable import arrays_for, model
+from tests.targets.xla.test_portable import arrays_for, model
 
 jax = pytest.importorskip("jax")
 

@@ -49,9 +49,9 @@ class Artifacts(Kind):
 
     def attempt(self, data: bytes) -> Any:
         """Everything that may be done with an artifact."""
-        from rlx.backends import bundle
         from rlx.runtime.compiled import CompiledGraph
         from rlx.runtime.programs import Programs
+        from rlx.targets.artifacts import bundle
 
         file = bundle.from_bytes(data)
         again = bundle.from_bytes(file.to_bytes())
@@ -70,8 +70,8 @@ class Artifacts(Kind):
 def artifacts() -> list[Any]:
     """Programs with inputs, parameters, states, symbols and requirements, for both back ends."""
     import rlx
-    from rlx.backends.compilation import Compilation
-    from rlx.backends.registry import target_of
+    from rlx.targets.compilation import Compilation
+    from rlx.targets.registry import target_of
 
     fixed: Any = rlx.Graph("fixed")
     x, w = fixed.input("x", (2, 3)), fixed.param("w", (3, 4))
@@ -91,7 +91,7 @@ def artifacts() -> list[Any]:
 
 def several(made: list[Any]) -> bytes:
     """A file with two programs of one graph, and a value for its parameter."""
-    from rlx.backends.archive import Archive, with_parameters
+    from rlx.targets.artifacts.archive import Archive, with_parameters
 
     archive = Archive.of([a for a in made if a.signature.name == "fixed"])
     return with_parameters(archive, "several.rlxa", {"w": np.ones((3, 4), np.float32)}).to_bytes()
@@ -99,8 +99,8 @@ def several(made: list[Any]) -> bytes:
 
 def entry_points(made: list[Any]) -> bytes:
     """A file with two entry points that share a parameter and a state, one of them for two targets."""
-    from rlx.backends.archive import with_parameters
-    from rlx.backends.bundle import Bundle
+    from rlx.targets.artifacts.archive import with_parameters
+    from rlx.targets.artifacts.bundle import Bundle
 
     fixed = [a for a in made if a.signature.name == "fixed"]
     sized = next(a for a in made if a.signature.name == "sized")
@@ -141,7 +141,7 @@ def members(data: bytes) -> tuple[Any, dict[str, bytes]]:
 
 def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]:
     """A manifest whose checksum is right, and so are those of the given members."""
-    from rlx.backends.archive import checksum
+    from rlx.targets.artifacts.archive import checksum
 
     if others:
         document["members"] = [[n, len(d), hashlib.sha256(d).hexdigest()] for n, d in others.items()]
@@ -153,7 +153,7 @@ def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]
 
 def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> bytes:
     """The members put together, now and then in a way that is none of ours."""
-    from rlx.backends.container import packed
+    from rlx.targets.artifacts.container import packed
 
     contents = [("manifest.json", manifest), *others.items()]
     how = rng.randrange(30)

@@ -53,7 +53,7 @@ class Kills(Kind):
         import numpy as np
 
         import rlx
-        from rlx.backends.iree.process import default_pool
+        from rlx.targets.iree.process import default_pool
 
         self.np, self.rlx, self.pool = np, rlx, default_pool
         self.session = rlx.Session(threads=1)

@@ -50,10 +50,10 @@ def _source(data: bytes) -> str | bytes:
 def texts() -> tuple[str, ...]:
     """Graphs of one op that the importer knows, lowered, and a few calls."""
     import rlx
-    from rlx.backends.compilation import Compilation
-    from rlx.backends.registry import target_of
     from rlx.ir.text.modules import print_op
-    from rlx.lower.stablehlo import lower_module
+    from rlx.targets.compilation import Compilation
+    from rlx.targets.registry import target_of
+    from rlx.targets.stablehlo import lower_module
 
     made = {}
     for graph in corpus.graphs()[::3]:
@@ -128,8 +128,8 @@ _OTHERS = (
 def artifact() -> bytes:
     """A portable artifact."""
     import rlx
-    from rlx.backends.xla.portable import to_portable
-    from rlx.lower.stablehlo import lower_module
+    from rlx.targets.stablehlo import lower_module
+    from rlx.targets.xla.portable import to_portable
 
     g: Any = rlx.Graph("artifact")
     x = g.input("x", (2, 3))

@@ -47,8 +47,8 @@ class CustomOp(Card):
     """Base of the cards of a user's ops. A subclass registers itself under `name`, which contains a dot.
 
     It has `infer`, and `evaluate` or `decompose`, as every card has. An op without `decompose` runs on the back ends for which
-    a lowering is registered (`rlx.lower.linalg.lowers(name)`, `rlx.lower.stablehlo.lowers(name)`), and is differentiated and
-    batched by its rules `linear`, `elementwise`, `jvp`, `vjp` and `vmap` (see `rlx.ir.op.card.Card`).
+    a lowering is registered (`rlx.targets.linalg.lowers(name)`, `rlx.targets.stablehlo.lowers(name)`). It is differentiated
+    and batched by its rules `linear`, `elementwise`, `jvp`, `vjp` and `vmap` (see `rlx.ir.op.card.Card`).
 
     Attributes:
         dtypes: Names of the dtypes that its operands may have.

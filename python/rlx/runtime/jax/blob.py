@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx.backends.xla.portable import version_error
 from rlx.ir.dtype import dtype
 from rlx.ir.interface import Argument, argument_array
 from rlx.ir.parameters import named_values
@@ -17,6 +16,7 @@ from rlx.runtime.jax.spreading import named_sharding
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.packages import required
 from rlx.support.suggestions import suggestion
+from rlx.targets.xla.portable import version_error
 from rlx.weights import Weights, opened
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.stages import prepared
-from rlx.backends.xla.portable import checked_version
 from rlx.ir.arrays import as_array
 from rlx.ir.fitting import fitted
 from rlx.ir.graph.graph import Graph
@@ -25,6 +23,8 @@ from rlx.support.errors import Error
 from rlx.support.files import check_writable, write_atomically
 from rlx.support.guards import is_mapping
 from rlx.support.packages import required
+from rlx.targets.stages import prepared
+from rlx.targets.xla.portable import checked_version
 from rlx.transforms.base import tensor_graph
 
 

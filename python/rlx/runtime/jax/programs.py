@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from rlx.backends.compilation import Compilation
-from rlx.backends.registry import target_of
-from rlx.backends.xla.backend import portable
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
@@ -23,6 +20,9 @@ from rlx.runtime.jax.splitting import split
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.printable import printable
+from rlx.targets.compilation import Compilation
+from rlx.targets.registry import target_of
+from rlx.targets.xla.backend import portable
 from rlx.transforms.base import Derived, cleaned, with_outputs
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp

@@ -11,11 +11,11 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, check_argument
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Mesh, Sharding, check_sharding
-from rlx.lower.stablehlo.sharding import Shardings
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
 from rlx.support.packages import required
 from rlx.support.suggestions import suggestion
+from rlx.targets.stablehlo.sharding import Shardings
 
 _PURPOSE = "Graph.to_jax"
 _MESH = re.compile(r"\bmesh<\[([^\]]*)\]")

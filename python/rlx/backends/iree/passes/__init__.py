@@ -1,4 +1,0 @@
-"""Passes over the result of `rlx-to-linalg`: for what IREE needs in addition to linalg, and for what it does wrong.
-
-`rlx.backends.iree.pipeline` has their order.
-"""

@@ -1,0 +1,79 @@
+"""What is left of a division of f32 or f64 scalars, exactly, in integers.
+
+Both numbers are a whole number times a power of two, and `(a·2^n) mod b` is found by as many bits of `n` at a time as a word
+has left. Code generators call `fmod` of C for this, which is not there for f64, or multiply a rounded quotient, which is not
+exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rlx import mlir
+from rlx.numerics.scalars import Scalars, constant
+from rlx.numerics.words import Words
+
+
+def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+    """`a - b·trunc(a/b)` with the sign of `a`; NaN for an infinite `a`, for `b = 0` and for NaN."""
+    w, arith, wide = Words(s), s.arith, mlir.ir.IntegerType.get_signless(64)
+    fraction = w.format.fraction
+    bits_a, bits_b = w.of(s.math.absf(a)), w.of(s.math.absf(b))
+    exponent_a, exponent_b = (_exponent(w, bits) for bits in (bits_a, bits_b))
+
+    def widened(value: mlir.Value) -> mlir.Value:
+        return value if value.type == wide else arith.extui(wide, value)
+
+    size_a, size_b = (widened(_whole(w, bits)) for bits in (bits_a, bits_b))
+    divisor = arith.maxui(size_b, constant(1, wide))
+    gap = w.sub(exponent_a, exponent_b)
+    rest = _scaled_remainder(s, w, arith.remui(size_a, divisor), divisor, gap)
+    # Back to a float: bits of the whole number, and those of what is too small for a leading one.
+    narrow = rest if rest.type == w.integer else arith.trunci(w.integer, rest)
+    as_float = w.of(arith.uitofp(s.element, narrow))
+    scale = w.sub(exponent_b, w.constant(w.format.bias + fraction))
+    normal = w.add(as_float, arith.shli(scale, w.constant(fraction)))
+    leading = w.add(arith.shrui(as_float, w.constant(fraction)), scale)
+    is_normal = arith.cmpi(arith.CmpIPredicate.sgt, leading, w.constant(0))
+    up = arith.minui(w.sub(exponent_b, w.constant(1)), w.constant(w.format.width - 1))
+    found = arith.select(is_normal, normal, arith.shli(narrow, up))
+    is_zero = arith.cmpi(arith.CmpIPredicate.eq, narrow, w.constant(0))
+    found = arith.select(is_zero, w.constant(0), found)
+    result = w.with_sign_flipped(w.float_of(found), w.sign(a))
+    # Where the exponent of b is larger, nothing is taken off; this is so for an infinite b.
+    is_less = arith.cmpi(arith.CmpIPredicate.slt, exponent_a, exponent_b)
+    result = s.select(is_less, a, result)
+    infinite = s.compare("eq", s.math.absf(a), s.constant(math.inf))
+    undefined = arith.ori(arith.ori(infinite, s.compare("eq", b, s.constant(0.0))), arith.ori(s.is_nan(a), s.is_nan(b)))
+    return s.select(undefined, s.constant(math.nan), result)
+
+
+def _exponent(w: Words, bits: mlir.Value) -> mlir.Value:
+    """The exponent of a size as it is stored, but 1 for denormals, whose bits are a multiple of the same power."""
+    return w.arith.maxsi(w.arith.shrui(bits, w.constant(w.format.fraction)), w.constant(1))
+
+
+def _whole(w: Words, bits: mlir.Value) -> mlir.Value:
+    """The whole number that a size is, times a power of two."""
+    leading = w.constant(1 << w.format.fraction)
+    is_normal = w.arith.cmpi(w.arith.CmpIPredicate.uge, bits, leading)
+    fraction = w.arith.andi(bits, w.constant((1 << w.format.fraction) - 1))
+    return w.arith.select(is_normal, w.arith.ori(fraction, leading), fraction)
+
+
+def _scaled_remainder(s: Scalars, w: Words, rest: mlir.Value, divisor: mlir.Value, gap: mlir.Value) -> mlir.Value:
+    """`(rest·2^gap) mod divisor` for `rest < divisor`; a negative gap is 0."""
+    scf, arith, wide = mlir.dialect("scf"), s.arith, rest.type
+    free = 64 - (w.format.fraction + 1)
+    loop = scf.WhileOp([wide, gap.type], [rest, gap])
+    before = loop.before.blocks.append(wide, gap.type)
+    with mlir.ir.InsertionPoint(before):
+        left = arith.cmpi(arith.CmpIPredicate.sgt, before.arguments[1], w.constant(0))
+        scf.ConditionOp(left, list(before.arguments))
+    after = loop.after.blocks.append(wide, gap.type)
+    with mlir.ir.InsertionPoint(after):
+        value, left = after.arguments
+        taken = arith.minsi(left, w.constant(free))
+        by = taken if taken.type == wide else arith.extui(wide, taken)
+        scf.YieldOp([arith.remui(arith.shli(value, by), divisor), w.sub(left, taken)])
+    return loop.results[0]

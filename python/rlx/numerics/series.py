@@ -1,0 +1,78 @@
+"""Polynomials for elementary functions, made from their power series when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cache
+
+from rlx import mlir
+from rlx.numerics.scalars import Scalars
+
+_Polynomial = list[Fraction]
+
+
+def _log_of_ratio(r: Fraction) -> Fraction:
+    """`log((1 + r)/(1 - r)) = 2·atanh(r)` for r of at most 1/3, to more than 200 bits."""
+    return 2 * sum((r ** (2 * n + 1) / (2 * n + 1) for n in range(70)), Fraction(0))
+
+
+LN2 = _log_of_ratio(Fraction(1, 3))
+# 10 = 2^3 · 5/4
+LN10 = 3 * LN2 + _log_of_ratio(Fraction(1, 9))
+
+
+def economised(
+    term: Callable[[int], Fraction], count: int, interval: tuple[Fraction, Fraction], tolerance: float
+) -> tuple[float, ...]:
+    """A shorter polynomial than a partial sum of a power series, as good on an interval.
+
+    The leading term is replaced by the Chebyshev polynomial of its degree, and so on downwards, as long as all that was
+    left out stays below the tolerance (C. Lanczos, "Trigonometric interpolation of empirical and analytical functions",
+    1938).
+
+    Args:
+        term: The coefficient of each power.
+        count: Terms to start from; what follows them must not matter.
+        interval: Where the polynomial is used.
+        tolerance: Greatest absolute error on the interval.
+
+    Returns:
+        Coefficients, the constant first.
+    """
+    coefficients = [term(n) for n in range(count)]
+    basis = _chebyshev(count, interval)
+    spent = Fraction(0)
+    while len(coefficients) > 1:
+        last = basis[len(coefficients) - 1]
+        factor = coefficients[-1] / last[-1]
+        spent += abs(factor)
+        if spent > tolerance:
+            break
+        coefficients = [c - factor * t for c, t in zip(coefficients[:-1], last[:-1], strict=True)]
+    return tuple(float(c) for c in coefficients)
+
+
+@cache
+def _chebyshev(count: int, interval: tuple[Fraction, Fraction]) -> list[_Polynomial]:
+    """The first Chebyshev polynomials of an interval, by their recurrence."""
+    low, high = interval
+    slope, shift = 2 / (high - low), -(high + low) / (high - low)
+    found: list[_Polynomial] = [[Fraction(1)], [shift, slope]]
+    while len(found) < count:
+        before, last = found[-2:]
+        grown = [2 * shift * c for c in [*last, Fraction(0)]]
+        for i, c in enumerate(last):
+            grown[i + 1] += 2 * slope * c
+        for i, c in enumerate(before):
+            grown[i] -= c
+        found.append(grown)
+    return found
+
+
+def horner(s: Scalars, x: mlir.Value, coefficients: Sequence[float]) -> mlir.Value:
+    """The polynomial with these coefficients, the constant first."""
+    value = s.constant(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = s.math.fma(value, x, s.constant(c))
+    return value

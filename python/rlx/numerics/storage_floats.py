@@ -1,0 +1,131 @@
+"""Floats of 8 bits and less, as bytes: conversion to and from f32 and f64 by integer arithmetic, for every `FloatFormat`."""
+
+from __future__ import annotations
+
+from rlx import mlir
+from rlx.dialect.dtypes import FloatFormat
+from rlx.ir.dtype import DType
+from rlx.numerics.scalars import Scalars, constant
+from rlx.numerics.words import Words
+
+
+def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
+    """The number of a stored byte, exactly.
+
+    Args:
+        s: Scalars of f32 or f64.
+        byte: The bits of the number, as i8; those beyond the dtype do not count.
+        dtype: A storage float.
+    """
+    layout = _layout(dtype)
+    w, arith = Words(s), s.arith
+    word = arith.extui(w.integer, byte)
+    size = w.both(word, w.constant(layout.sign_bit - 1))
+    moved = w.left(size, w.format.fraction - layout.mantissa)
+    bits = w.add(moved, w.constant(w.format.bias - layout.bias << w.format.fraction))
+    if layout.mantissa:
+        # Beside the power of two whose last place is that of the numbers without a leading bit, these are whole.
+        beside = w.format.bias - layout.bias + 1 << w.format.fraction
+        exponent = 2.0 ** (1 - layout.bias)
+        low = w.of(s.sub(w.float_of(w.add(moved, w.constant(beside))), s.constant(exponent)))
+        bits = arith.select(w.below(size, w.constant(1 << layout.mantissa)), low, bits)
+    else:
+        low = w.constant(w.bits_of_constant(2.0**-layout.bias))
+        bits = arith.select(_equal(w, size, 0), low, bits)
+    bits = _with_specials(w, layout, word, size, bits)
+    if layout.signed:
+        count = w.format.width - 1 - (layout.exponent + layout.mantissa)
+        bits = w.either(bits, w.both(w.left(word, count), w.constant(w.sign_mask)))
+    return w.float_of(bits)
+
+
+def _with_specials(w: Words, layout: FloatFormat, word: mlir.Value, size: mlir.Value, bits: mlir.Value) -> mlir.Value:
+    """The bits of a size with those of infinity and NaN where the code is that of one."""
+    infinity, nan = w.bits_of_constant(float("inf")), w.bits_of_constant(float("nan"))
+    if layout.special == "ieee":
+        rest = w.left(w.both(size, w.constant((1 << layout.mantissa) - 1)), w.format.fraction - layout.mantissa)
+        is_finite = w.below(size, w.constant(layout.infinity_code))
+        return w.arith.select(is_finite, bits, w.either(rest, w.constant(infinity)))
+    if layout.special == "fn":
+        return w.arith.select(_equal(w, size, layout.nan_code), w.constant(nan), bits)
+    if layout.special == "fnuz":
+        return w.arith.select(_equal(w, word, layout.nan_code), w.constant(nan), bits)
+    return bits
+
+
+def encoded(s: Scalars, x: mlir.Value, dtype: DType) -> mlir.Value:
+    """The byte of the number of a storage float that is nearest to a scalar, the even one of two.
+
+    What is too large is infinite, in formats without infinity NaN, and in formats without both the largest number. A format
+    without a sign has NaN for zero and negative numbers. As in ml_dtypes, NaN is a zero of the other sign in a format
+    without NaN, and a number between the two smallest of a format without mantissa is the larger one.
+
+    Args:
+        s: Scalars of f32 or f64.
+        x: A scalar of that dtype.
+        dtype: A storage float.
+    """
+    layout = _layout(dtype)
+    w, arith = Words(s), s.arith
+    bits = w.of(x)
+    size = w.both(bits, w.constant(w.sign_mask - 1))
+    code = _rounded_code(w, layout, size)
+    is_nan = w.below(w.constant(w.bits_of_constant(float("inf"))), size)
+    beyond = {"ieee": layout.infinity_code, "finite": layout.largest_code}.get(layout.special)
+    too_large = arith.cmpi(arith.CmpIPredicate.sgt, code, w.constant(layout.largest_code))
+    code = arith.select(too_large, w.constant(layout.nan_code if beyond is None else beyond), code)
+    if not layout.signed:
+        negative = w.is_set(bits, w.sign_mask)
+        invalid = arith.ori(is_nan, arith.ori(negative, _equal(w, size, 0)))
+        return _byte(w, arith.select(invalid, w.constant(layout.nan_code), code))
+    sign = w.right(w.both(bits, w.constant(w.sign_mask)), w.format.width - 1 - (layout.exponent + layout.mantissa))
+    if layout.special == "fnuz":
+        has_sign = arith.ori(_equal(w, code, 0), _equal(w, code, layout.nan_code))
+        code = w.either(code, arith.select(has_sign, w.constant(0), sign))
+        return _byte(w, arith.select(is_nan, w.constant(layout.nan_code), code))
+    if layout.special == "finite":
+        opposite = w.flipped(sign, w.constant(layout.sign_bit))
+        return _byte(w, arith.select(is_nan, opposite, w.either(code, sign)))
+    return _byte(w, w.either(arith.select(is_nan, w.constant(layout.nan_code), code), sign))
+
+
+def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
+    """Whether a stored byte is not a zero, which for NaN is true."""
+    layout = _layout(dtype)
+    arith = mlir.dialect("arith")
+    if not layout.mantissa:
+        return constant(1, mlir.ir.IntegerType.get_signless(1))
+    mask = (layout.sign_bit << 1) - 1 if layout.special == "fnuz" else layout.sign_bit - 1
+    size = arith.andi(byte, constant(mask, byte.type))
+    return arith.cmpi(arith.CmpIPredicate.ne, size, constant(0, byte.type))
+
+
+def _rounded_code(w: Words, layout: FloatFormat, size: mlir.Value) -> mlir.Value:
+    """The code that a size rounds to if there were no largest one, as a signed integer."""
+    s, arith = w.s, w.arith
+    dropped = w.format.fraction - layout.mantissa
+    rebias = w.constant(w.format.bias - layout.bias << layout.mantissa)
+    if not layout.mantissa:
+        # The leading bit is the last one, and so odd: halves are rounded up.
+        code = w.sub(w.right(w.add(size, w.constant(1 << dropped - 1)), dropped), rebias)
+        is_least = arith.cmpi(arith.CmpIPredicate.sle, size, w.constant(w.bits_of_constant(2.0**-layout.bias)))
+        return arith.select(is_least, w.constant(0), arith.maxsi(code, w.constant(1)))
+    below_half, last = w.constant((1 << dropped - 1) - 1), w.both(w.right(size, dropped), w.constant(1))
+    code = w.sub(w.right(w.add(w.add(size, below_half), last), dropped), rebias)
+    beside = 2.0 ** (w.format.fraction + 1 - layout.bias - layout.mantissa)
+    small = w.sub(w.of(s.add(w.float_of(size), s.constant(beside))), w.constant(w.bits_of_constant(beside)))
+    is_small = w.below(size, w.constant(w.bits_of_constant(2.0 ** (1 - layout.bias))))
+    return arith.select(is_small, small, code)
+
+
+def _layout(dtype: DType) -> FloatFormat:
+    assert dtype.float_format is not None
+    return dtype.float_format
+
+
+def _equal(w: Words, value: mlir.Value, code: int) -> mlir.Value:
+    return w.arith.cmpi(w.arith.CmpIPredicate.eq, value, w.constant(code))
+
+
+def _byte(w: Words, code: mlir.Value) -> mlir.Value:
+    return w.arith.trunci(mlir.ir.IntegerType.get_signless(8), code)

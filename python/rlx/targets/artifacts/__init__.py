@@ -1,0 +1,1 @@
+"""Compiled programs as data and as files: artifacts, archives, bundles, signatures and parameters."""

@@ -1,0 +1,186 @@
+"""The values of parameters in a file of compiled programs, or beside it: an archive in IREE's format, `.irpa`.
+
+IREE's runtime writes it, so that IREE's own tools read it (`iree-run-module --parameters=model=weights.irpa`). Where each
+value lies is in the manifest of the programs, so that nothing of the archive has to be parsed to use it: it is mapped, and
+arrays are views of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.packing import packed, unpacked
+from rlx.support.errors import Error
+from rlx.support.files import replacing
+from rlx.support.packages import required
+from rlx.targets.artifacts.fields import integer, listed, name, optional, record, refused, row
+from rlx.targets.artifacts.signature import Signature
+from rlx.weights.mapped import content_of
+
+_ALIGNMENT = 64  # of values in an archive of IREE's
+_LARGEST = 1 << 62
+_MOST_AXES = 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the value of a parameter lies: the first of its bytes, and its sizes."""
+
+    offset: int
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Values of parameters.
+
+    Attributes:
+        places: Where each lies, by the name of the parameter.
+        size: The bytes of the archive.
+        sha256: The hash of the archive, in hexadecimal.
+        file: The name of the file that has the archive, beside that of the programs; None if it is a member of that.
+        content: The archive; None for one in a file, which is opened when the values are needed.
+    """
+
+    places: Mapping[str, Place]
+    size: int
+    sha256: str
+    file: str | None = None
+    content: Any = field(default=None, repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        places = {key: [place.offset, list(place.sizes)] for key, place in self.places.items()}
+        return {"file": self.file, "size": self.size, "sha256": self.sha256, "places": places}
+
+    @classmethod
+    def from_json(cls, data: Any, signature: Signature) -> Parameters:
+        """The parameters that `to_json` was called on, without their content.
+
+        Raises:
+            Error: The data is of another form, or is not for this signature.
+        """
+        entries = _PARAMETERS(data, "parameters")
+        file = entries["file"]
+        if file is not None and (file != os.path.basename(file) or file in (".", "..") or set(file) & set("\\:\0")):
+            raise refused("parameters.file", "the name of a file in the same folder", file)
+        known = {argument.name: argument.shape for argument in signature.of_kind("param")}
+        places = {}
+        for key, value in _object(entries["places"]).items():
+            what = f"parameters.places[{key!a:.60}]"
+            if key not in known:
+                raise Error(f"{what}: the program has no such parameter")
+            offset, sizes = _PLACE(value, what)
+            shape = known[key]
+            fits = len(sizes) == shape.rank and all(
+                type(d) is not int or d == size for d, size in zip(shape.dims, sizes, strict=True)
+            )
+            if not fits:
+                raise Error(f"{what}: its sizes are {sizes}, and the parameter is {shape}")
+            if offset % _ALIGNMENT or offset + shape.dtype.nbytes(prod(sizes)) > entries["size"]:
+                raise Error(f"{what}: it lies outside of the {entries['size']} bytes, or not at a multiple of 64")
+            places[key] = Place(offset, tuple(sizes))
+        return cls(places, entries["size"], entries["sha256"], file)
+
+    def arrays(self, signature: Signature, folder: str | None = None) -> dict[str, np.ndarray]:
+        """The values, as arrays that cannot be written to: views of the content, or of the file; those of less
+        than 8 bits are copies.
+
+        Args:
+            signature: That of the programs.
+            folder: Where the file of the programs lies.
+
+        Raises:
+            Error: The file with the values is missing, or is another one than was written with the programs.
+        """
+        content = self.content if self.file is None else self._opened(folder)
+        shapes = {argument.name: argument.shape for argument in signature.of_kind("param")}
+        found = {}
+        for key, place in self.places.items():
+            kind = shapes[key].dtype
+            array = np.frombuffer(content, np.uint8, kind.nbytes(prod(place.sizes)), place.offset)
+            found[key] = unpacked(array, kind, place.sizes)
+            found[key].flags.writeable = False
+        return found
+
+    def _opened(self, folder: str | None) -> Any:
+        assert self.file is not None
+        if folder is None:
+            raise Error(f"its parameters are in {self.file}, beside a file that has no folder", hint="give params=")
+        path = os.path.join(folder, self.file)
+        if not os.path.isfile(path):
+            raise Error(f"its parameters are in {path}, which is no file", hint="put it there, or give all parameters")
+        content = content_of(path)
+        check(content, self.size, self.sha256, path)
+        return content
+
+
+def check(content: Any, size: int, sha256: str, what: str) -> None:
+    """Check that something has the size and the hash that it is said to have.
+
+    Raises:
+        Error: It has not.
+    """
+    view = memoryview(content)
+    if view.nbytes != size:
+        raise Error(f"{what} has {view.nbytes} bytes instead of {size}: it is damaged, or another one")
+    if hashlib.sha256(view).hexdigest() != sha256:
+        raise Error(f"{what} is damaged, or another one: its checksum is not the one that was recorded")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise refused("parameters.places", "an object", value)
+    return value
+
+
+def _unchanged(value: Any, what: str) -> Any:
+    return value  # it is checked elsewhere
+
+
+_PLACE = row(integer(0, _LARGEST), listed(integer(0, _LARGEST), _MOST_AXES))
+_PARAMETERS = record({"file": optional(name), "size": integer(0, _LARGEST), "sha256": name, "places": _unchanged})
+
+
+def written(arrays: Mapping[str, np.ndarray], path: str | os.PathLike[str] | None = None) -> Parameters:
+    """An archive with the values of parameters.
+
+    Args:
+        arrays: The values, by name.
+        path: The file to write it to, completely or not at all; without one, it is the content of the result.
+
+    Raises:
+        Error: The file cannot be written, or IREE's runtime is not installed.
+    """
+    if path is None:
+        with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
+            temporary = os.path.join(folder, "parameters.irpa")
+            _create(arrays, temporary)
+            content = content_of(temporary)  # stays, though its name goes
+            return _described(arrays, temporary, content, None)
+    with replacing(path) as temporary:
+        _create(arrays, temporary)
+        result = _described(arrays, temporary, content_of(temporary), os.path.basename(os.fspath(path)))
+    return Parameters(result.places, result.size, result.sha256, result.file)
+
+
+def _create(arrays: Mapping[str, np.ndarray], path: str) -> None:
+    runtime = required("iree.runtime", "an archive of parameters")
+    index = runtime.ParameterIndex()
+    for key, array in arrays.items():
+        index.add_buffer(key, packed(array))
+    index.create_archive_file(path)
+
+
+def _described(arrays: Mapping[str, np.ndarray], path: str, content: Any, file: str | None) -> Parameters:
+    index = required("iree.runtime", "an archive of parameters").ParameterIndex()
+    index.load(path, format="irpa")
+    places = {key: Place(entry.file_storage[1], arrays[key].shape) for key, entry in index.items()}
+    return Parameters(places, len(content), hashlib.sha256(content).hexdigest(), file, content)

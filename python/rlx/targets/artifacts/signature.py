@@ -1,0 +1,128 @@
+"""`Signature`: the arguments and outputs of a compiled function as data, which is checked when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.dims.dim import Dim, dim
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.interface import KINDS, Argument, Output, Requirement, initial_value
+from rlx.ir.shape import LARGEST_RANK, Shape
+from rlx.support.errors import Error
+from rlx.targets.artifacts import fields
+from rlx.targets.artifacts.fields import (
+    boolean,
+    listed,
+    name,
+    number,
+    number_to_json,
+    one_of,
+    optional,
+    record,
+    row,
+    text,
+)
+
+if TYPE_CHECKING:
+    from rlx.ir.graph.graph import Graph
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments and outputs of a compiled function: the part of a graph that callers see."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Output, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Signature:
+        return cls(graph.name_symbol, graph.arguments, graph.outputs)
+
+    def of_kind(self, kind: str) -> tuple[Argument, ...]:
+        """The inputs, params or states."""
+        return tuple(a for a in self.arguments if a.kind == kind)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "arguments": [
+                {"name": a.name, "kind": a.kind, "donate": a.donate, "init": number_to_json(a.init)}
+                | _shape_to_json(a.shape)
+                for a in self.arguments
+            ],
+            "outputs": [{"name": o.name} | _shape_to_json(o.shape) for o in self.outputs],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Signature:
+        """The signature that `to_json` was called on.
+
+        Raises:
+            Error: The data is of another form, or cannot be the signature of a program.
+        """
+        content = _SIGNATURE(data, "signature")
+        signature = cls(content["name"], tuple(content["arguments"]), tuple(content["outputs"]))
+        for entries in (signature.arguments, signature.outputs):
+            names = [entry.name for entry in entries]
+            if len(set(names)) != len(names):
+                raise Error(f"signature: two arguments or outputs have the same name: {', '.join(names)}")
+        return signature
+
+
+def _shape_to_json(shape: Shape) -> dict[str, Any]:
+    return {"dims": [d if type(d) is int else str(d) for d in shape.dims], "dtype": shape.dtype.name}
+
+
+def _dim(value: Any, what: str) -> Dim:
+    if type(value) is int or (type(value) is str and fields.text(value, what)):
+        size = dim(value)
+        if size == value or str(size) == value:
+            return size
+    raise fields.refused(what, "a size or an expression in symbols", value)
+
+
+def _dtype(value: Any, what: str) -> DType:
+    result = dtype(fields.name(value, what))
+    if result.name != value:
+        raise fields.refused(what, "the name of a dtype", value)
+    return result
+
+
+def _argument(value: Any, what: str) -> Argument:
+    entries = _ARGUMENT(value, what)
+    argument = Argument(entries["name"], entries["kind"], _shape(entries, what), entries["donate"], entries["init"])
+    if argument.donate and argument.kind != "input":
+        raise Error(f"{what}: a {argument.kind} is not donated")
+    if argument.kind == "state":
+        argument.shape.static  # noqa: B018  (raises)
+        initial_value(argument.init, argument.shape.dtype)
+    return argument
+
+
+def _output(value: Any, what: str) -> Output:
+    entries = _OUTPUT(value, what)
+    return Output(entries["name"], _shape(entries, what))
+
+
+def _shape(entries: Mapping[str, Any], what: str) -> Shape:
+    shape = Shape(entries["dims"], entries["dtype"])
+    if shape.is_static:
+        dim(shape.size_bytes)  # raises if it is too large
+    return shape
+
+
+_SHAPE = {"dims": listed(_dim, LARGEST_RANK), "dtype": _dtype}
+_ARGUMENT = record({"name": name, "kind": one_of(*KINDS), "donate": boolean, "init": number, **_SHAPE})
+_OUTPUT = record({"name": name, **_SHAPE})
+_SIGNATURE = record({"name": name, "arguments": listed(_argument), "outputs": listed(_output)})
+
+
+def requirement(value: Any, what: str) -> Requirement:
+    """The check of an entry of `info["requirements"]`."""
+    return Requirement.from_json(_REQUIREMENT(value, what))
+
+
+_REQUIREMENT = row(name, text, optional(text))

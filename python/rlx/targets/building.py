@@ -1,0 +1,72 @@
+"""Helpers of compiling for all back ends: timing, and the cache on disk."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.requirements import requirements
+from rlx.support.errors import Error
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.signature import Signature
+from rlx.targets.cache import DiskCache
+from rlx.targets.hashes import fingerprint
+
+_log = logging.getLogger("rlx")
+
+
+@cache
+def code_fingerprint(module: str) -> str:
+    """A hash of all code of the package that a module is in: a cached program is used only with equal code."""
+    package = sys.modules[module.partition(".")[0]]
+    folders = [Path(folder) for folder in getattr(package, "__path__", ())]
+    sources = [path for folder in folders for kind in ("*.py", "*.mlir") for path in sorted(folder.rglob(kind))]
+    if not folders and package.__file__ is not None:
+        sources = [Path(package.__file__)]
+    return fingerprint(*(path.read_bytes() for path in sources))
+
+
+class timed:
+    """A context that adds the seconds spent in it to a table."""
+
+    def __init__(self, table: dict[str, float], name: str):
+        self.table, self.name = table, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
+
+
+def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
+    """The artifact of a cache entry; None if there is no entry, or if it is for another graph."""
+    stored = disk.get(key)
+    if stored is None:
+        return None
+    try:
+        artifact = Artifact.from_bytes(stored, "a cache entry")
+    except Error as problem:
+        _log.info("%s", problem.message)
+        return None
+    is_equal = artifact.signature.to_json() == Signature.of(graph).to_json()
+    return artifact if is_equal else None
+
+
+def with_locations(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:
+    """A cached artifact with the user's lines of this graph: the cache has those of the graph that was compiled first."""
+    stored = {(expression, meaning) for expression, meaning, _ in artifact.info["requirements"]}
+    if not stored:
+        return artifact
+    needs = requirements(graph.module)
+    if not stored <= {
+        (str(r.expression), r.meaning) for r in needs
+    }:  # some are requirements of ops after decomposition
+        needs = requirements(graph.module, lir().module)
+    return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in needs]})

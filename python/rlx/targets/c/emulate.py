@@ -1,0 +1,317 @@
+"""Programs in C on an emulated Cortex-M: built by Clang, run by Unicorn, and watched.
+
+Instructions are counted, not cycles: the emulator has no model of time.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx.support.errors import CompileError, ExecutionError
+from rlx.support.packages import required
+from rlx.targets.c import toolchain
+from rlx.targets.c.host import SOURCE, harness
+from rlx.targets.c.lower.files import files_of
+from rlx.targets.c.lower.program import Program as Source
+
+# What Clang and Unicorn call the cores; m0 has no DSP extension, so that it runs what is written for all other processors.
+_CORES = {
+    "m0": ("cortex_m0", "CORTEX_M0", "eabi"),
+    "m4": ("cortex_m4", "CORTEX_M4", "eabihf"),
+    "m7": ("cortex_m7", "CORTEX_M7", "eabihf"),
+    "m33": ("cortex_m33+dsp", "CORTEX_M33", "eabihf"),
+}
+_FLASH, _RAM, _STACK, _DATA = 0x0001_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
+_STACK_SIZE = 64 << 10
+_PAGE = 4096
+_CANARY = 0xA5
+_MARGIN = 64
+_MOST_INSTRUCTIONS = 2_000_000_000
+
+_LINKER_SCRIPT = f"""
+ENTRY(rlx_call)
+SECTIONS {{
+  . = {_FLASH:#x};
+  .text : {{ *(.text*) }}
+  .rodata : {{ *(.rodata*) }}
+  .ARM.exidx : {{ *(.ARM.exidx*) }}
+  .data : {{ *(.data*) }}
+  .bss : {{ *(.bss*) }}
+}}
+"""
+_STRING_H = "#include <stddef.h>\nvoid *memcpy(void *to, const void *from, size_t count);\n"
+_MATH_H = """
+#define NAN __builtin_nanf("")
+#define INFINITY __builtin_inff()
+#define fabsf(x) __builtin_fabsf(x)
+"""
+_RUNTIME = """
+typedef __SIZE_TYPE__ size_t;
+void *memcpy(void *to, const void *from, size_t count);
+void *memmove(void *to, const void *from, size_t count);
+void *memset(void *to, int value, size_t count);
+void *memcpy(void *to, const void *from, size_t count)
+{
+    char *t = to;
+    const char *f = from;
+    while (count--) { *t++ = *f++; }
+    return to;
+}
+void *memmove(void *to, const void *from, size_t count)
+{
+    char *t = to;
+    const char *f = from;
+    if (t < f) { return memcpy(to, from, count); }
+    while (count--) { t[count] = f[count]; }
+    return to;
+}
+void *memset(void *to, int value, size_t count)
+{
+    char *t = to;
+    while (count--) { *t++ = (char)value; }
+    return to;
+}
+#define COPY(name) \\
+    void name(void *to, const void *from, size_t n); \\
+    void name(void *to, const void *from, size_t n) { memcpy(to, from, n); }
+COPY(__aeabi_memcpy) COPY(__aeabi_memcpy4) COPY(__aeabi_memcpy8)
+#define FILL(name) void name(void *to, size_t n, int v); void name(void *to, size_t n, int v) { memset(to, v, n); }
+FILL(__aeabi_memset) FILL(__aeabi_memset4) FILL(__aeabi_memset8)
+#define CLEAR(name) void name(void *to, size_t n); void name(void *to, size_t n) { memset(to, 0, n); }
+CLEAR(__aeabi_memclr) CLEAR(__aeabi_memclr4) CLEAR(__aeabi_memclr8)
+"""
+
+
+@dataclass(frozen=True)
+class Image:
+    """A program that is built for a core.
+
+    Attributes:
+        core: The core.
+        elf: The linked file.
+        code: Bytes of instructions, without those of the harness.
+        constants: Bytes of constants.
+    """
+
+    core: str
+    elf: bytes
+    code: int
+    constants: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a call did.
+
+    Attributes:
+        results: The outputs, in order.
+        instructions: How many were executed.
+        stack: Bytes of stack that were in use at most.
+    """
+
+    results: list[np.ndarray]
+    instructions: int
+    stack: int
+
+
+def available() -> bool:
+    """Whether the packages that it needs are installed."""
+    return all(importlib.util.find_spec(name) for name in ("ziglang", "unicorn", "elftools"))
+
+
+def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> Image:
+    """Compile and link a program.
+
+    Raises:
+        CompileError: The package `ziglang` is not installed, or Clang fails.
+    """
+    if core not in _CORES:
+        raise CompileError(f"unknown core {core!r}", hint=f"known: {', '.join(_CORES)}")
+    zig = toolchain.zig()
+    if zig is None:
+        raise CompileError(
+            "to build for a Cortex-M, the package 'ziglang' is needed", hint="pip install 'rlx[cortexm]'"
+        )
+    cpu, _, abi = _CORES[core]
+    texts = {
+        **files_of(source),
+        SOURCE: harness(source),
+        "string.h": _STRING_H,
+        "math.h": _MATH_H,
+        "runtime.c": _RUNTIME,
+        "link.ld": _LINKER_SCRIPT,
+    }
+    target = (
+        f"-target thumb-freestanding-{abi} -mcpu={cpu} -ffreestanding -fno-sanitize=undefined -fno-unwind-tables"
+    ).split()
+    with tempfile.TemporaryDirectory(prefix="rlx-cortexm-") as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        sizes = {}
+        for name, more in (("model", ["-Werror"]), ("weights", ["-Werror"]), ("host", []), ("runtime", [])):
+            said = toolchain.build(
+                [*zig, *target, *toolchain.WARNINGS, *more, *flags, "-I.", "-c", f"{name}.c", "-o", f"{name}.o"], folder
+            )
+            if said and more:
+                raise CompileError(f"{name}.c has warnings:\n{said}")
+            sizes[name] = _sizes((Path(folder) / f"{name}.o").read_bytes())
+        objects = [f"{name}.o" for name in sizes]
+        toolchain.build([*zig, *target, "-g", *objects, "-T", "link.ld", "-o", "image.elf"], folder)
+        elf = (Path(folder) / "image.elf").read_bytes()
+    return Image(core, elf, sizes["model"][0], sizes["model"][1] + sizes["weights"][1])
+
+
+def _elf(data: bytes) -> Any:
+    from io import BytesIO
+
+    return required("elftools.elf.elffile", "the emulator").ELFFile(BytesIO(data))
+
+
+def _sizes(data: bytes) -> tuple[int, int]:
+    """Bytes of code and of constants in an object file."""
+    sections = list(_elf(data).iter_sections())
+    return tuple(sum(s.data_size for s in sections if s.name.startswith(kind)) for kind in (".text", ".rodata"))  # type: ignore[return-value]
+
+
+class Machine:
+    """An emulated processor with a program in its memory.
+
+    Args:
+        image: The program.
+        source: What it was made of.
+        parameters: Arrays for the parameters of the graph, by name.
+
+    Raises:
+        Error: The package `unicorn` is not installed.
+    """
+
+    def __init__(self, image: Image, source: Source, parameters: Mapping[str, np.ndarray] | None = None):
+        self._unicorn: Any = required("unicorn", "the emulator")
+        self._arm: Any = required("unicorn.arm_const", "the emulator")
+        u, core = self._unicorn, _CORES[image.core][1]
+        self._source = source
+        self._uc = u.Uc(u.UC_ARCH_ARM, u.UC_MODE_THUMB | u.UC_MODE_MCLASS)
+        self._uc.ctl_set_cpu_model(getattr(self._arm, f"UC_CPU_ARM_{core}"))
+        self._load(_elf(image.elf))
+        self._uc.mem_map(_STACK, _STACK_SIZE)
+        # CP10 and CP11: the floating-point unit is switched off at reset.
+        if image.core != "m0":
+            self._uc.reg_write(self._arm.UC_ARM_REG_FPEXC, 0x4000_0000)
+        states = sum(a.kind == "state" for a, _ in source.arguments)
+        layout = struct.unpack(
+            f"<{1 + states}I", bytes(self._uc.mem_read(self._symbols["rlx_layout"], 4 * (1 + states)))
+        )
+        self._state_size = layout[0]
+        self._data_end = _DATA
+        self._state = self._place(bytes(self._state_size))
+        self._params = [
+            self._place(_bytes((parameters or {})[a.name])) for a, _ in source.arguments if a.kind == "param"
+        ]
+        self._call("rlx_init", [self._state])
+
+    def _load(self, elf: Any) -> None:
+        for segment in elf.iter_segments():
+            if segment["p_type"] == "PT_LOAD" and segment["p_memsz"]:
+                start, size = segment["p_vaddr"], segment["p_memsz"]
+                first, last = start // _PAGE * _PAGE, -(-(start + size) // _PAGE) * _PAGE
+                self._map(first, last - first)
+                self._uc.mem_write(start, segment.data())
+        table = elf.get_section_by_name(".symtab")
+        self._symbols = {s.name: s["st_value"] for s in table.iter_symbols() if s.name}
+
+    def _map(self, start: int, size: int) -> None:
+        mapped = [(a, b) for a, b, _ in self._uc.mem_regions()]
+        for page in range(start, start + size, _PAGE):
+            if not any(a <= page <= b for a, b in mapped):
+                self._uc.mem_map(page, _PAGE)
+
+    def _place(self, data: bytes) -> int:
+        """Put bytes into memory, with a margin of known bytes on both sides; where they are."""
+        start = -(-(self._data_end + _MARGIN) // 64) * 64
+        self._data_end = start + len(data) + _MARGIN
+        self._map(start // _PAGE * _PAGE - _PAGE if start > _DATA + _PAGE else _DATA, (len(data) // _PAGE + 3) * _PAGE)
+        self._uc.mem_write(start - _MARGIN, bytes([_CANARY]) * _MARGIN + data + bytes([_CANARY]) * _MARGIN)
+        return start
+
+    def run(self, arrays: Sequence[np.ndarray]) -> Run:
+        """Call the program with arrays for its inputs, in order.
+
+        Raises:
+            ExecutionError: It reads or writes where it has nothing to do.
+        """
+        start = self._data_end
+        given = [_bytes(a) for a in arrays]
+        inputs = [self._place(data) for data in given]
+        shapes = [o.shape for o in self._source.graph.results if o.updates is None]
+        sizes = [int(np.prod(s.static)) * s.dtype.itemsize for s in shapes]
+        outputs = [self._place(bytes([0x5A]) * size) for size in sizes]
+        pointers = [self._place(struct.pack(f"<{len(group)}I", *group)) for group in (self._params, inputs, outputs)]
+        instructions, stack = self._call("rlx_call", [self._state, *pointers])
+        for place, data in zip(inputs, given, strict=True):
+            if bytes(self._uc.mem_read(place, len(data))) != data:
+                raise ExecutionError("the program has changed an input")
+        for place, size in [(self._state, self._state_size), *zip(inputs, map(len, given)), *zip(outputs, sizes)]:  # noqa: B905
+            before, after = self._uc.mem_read(place - _MARGIN, _MARGIN), self._uc.mem_read(place + size, _MARGIN)
+            if set(before) | set(after) != {_CANARY}:
+                raise ExecutionError("the program has written beside its state, an input or an output")
+        results = [
+            np.frombuffer(bytes(self._uc.mem_read(p, n)), s.dtype.numpy).reshape(s.static)
+            for p, n, s in zip(outputs, sizes, shapes, strict=True)
+        ]
+        self._data_end = start
+        return Run(results, instructions, stack)
+
+    def _call(self, function: str, arguments: Sequence[int]) -> tuple[int, int]:
+        """Call a function; the number of instructions, and bytes of stack."""
+        u, arm, uc = self._unicorn, self._arm, self._uc
+        uc.mem_write(_STACK, bytes([_CANARY]) * _STACK_SIZE)
+        stack = _STACK + _STACK_SIZE
+        for register, value in zip(("R0", "R1", "R2", "R3"), arguments, strict=False):
+            uc.reg_write(getattr(arm, f"UC_ARM_REG_{register}"), value)
+        uc.reg_write(arm.UC_ARM_REG_SP, stack)
+        exit_at = _FLASH - _PAGE
+        self._map(exit_at, _PAGE)
+        uc.reg_write(arm.UC_ARM_REG_LR, exit_at | 1)
+        counted: dict[tuple[int, int], int] = {}
+        total = 0
+
+        def block(_: Any, address: int, size: int, __: Any) -> None:
+            nonlocal total
+            key = (address, size)
+            if key not in counted:
+                counted[key] = _instructions(bytes(uc.mem_read(address, size)))
+            total += counted[key]
+
+        hook = uc.hook_add(u.UC_HOOK_BLOCK, block)
+        try:
+            uc.emu_start(self._symbols[function] | 1, exit_at)
+        except u.UcError as problem:
+            place = uc.reg_read(arm.UC_ARM_REG_PC)
+            raise ExecutionError(f"the program failed at {place:#x}: {problem}") from None
+        finally:
+            uc.hook_del(hook)
+        memory = bytes(uc.mem_read(_STACK, _STACK_SIZE))
+        untouched = len(memory) - len(memory.lstrip(bytes([_CANARY])))
+        return total, _STACK_SIZE - untouched
+
+
+def _instructions(code: bytes) -> int:
+    """The number of Thumb instructions in some bytes."""
+    count = place = 0
+    while place < len(code):
+        place += 4 if code[place + 1] >= 0xE8 else 2
+        count += 1
+    return count
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    # An array without elements has one in C.
+    return np.ascontiguousarray(array).tobytes() or bytes(8)

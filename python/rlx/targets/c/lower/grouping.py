@@ -1,0 +1,239 @@
+"""Which ops are computed together: chains of elementwise ops and moves in one loop, with the op whose sums they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op import opview
+from rlx.ir.op.opview import label_of, name_of
+from rlx.ir.shape import Shape, shape_of
+from rlx.targets.c.lower.rules import ELEMENTWISE, MOVES
+
+# Ops in one kernel: what is deeper is hard to read.
+_MOST_OPS = 60
+# Those whose operand may be computed where they read it, as they read each element once.
+_READ_ONCE = ("reduce", "argmax", "argmin", "pad")
+_LABELS = {"q_conv2d": "conv", "q_matmul": "dense", "requantize": "scaled", "reduce": "reduced"}
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops that one function computes.
+
+    Attributes:
+        final: The op that gives the result.
+        ops: All of them, in program order.
+        root: The one with loops of its own, if there is one.
+        aligned: Those that are computed at the index of the result.
+        source: The result of the op with loops that it is to have, as far as is known.
+        moved: Whether an element may be read at another index than it is written.
+    """
+
+    final: mlir.Operation
+    ops: list[mlir.Operation]
+    root: mlir.Operation | None = None
+    aligned: set[Any] = field(default_factory=set[Any])
+    source: Any = None
+    moved: bool = False
+
+    @property
+    def result(self) -> mlir.Value:
+        return self.final.results[0]
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.result)
+
+    @property
+    def inner(self) -> set[Any]:
+        """The values that are computed here and nowhere stored."""
+        return {op.results[0] for op in self.ops} - {self.result}
+
+    def leaves(self) -> list[mlir.Value]:
+        """What is read from memory, without constants."""
+        inner = self.inner
+        reads = (v for op in self.ops for v in op.operands)
+        return list(dict.fromkeys(v for v in reads if v not in inner and constant_of(v) is None))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each element is written once, right after the elements at its place are read, but for what the root reads."""
+        return not self.moved and (self.root is None or _writes_once(self.root))
+
+    def read_in_order(self) -> list[mlir.Value]:
+        """The leaves that are read at the index of the result only: the others may not lie where it is written."""
+        aligned = [op for op in self.ops if op is not self.root and op.results[0] in self.aligned]
+        others = {v for op in self.ops if op not in aligned for v in op.operands}
+        reads = dict.fromkeys(v for op in aligned for v in op.operands)
+        return [v for v in self.leaves() if v in reads and v not in others]
+
+    @property
+    def label(self) -> str:
+        """What it does, in a word."""
+        main = self.root or self.final
+        label = _LABELS.get(name_of(main)) or label_of(main)
+        return label
+
+
+def _writes_once(root: mlir.Operation) -> bool:
+    """Whether loops compute no element twice, as those do that take two or four at a time of another number."""
+    dims = shape_of(root.results[0]).static
+    if name_of(root) == "q_conv2d":
+        positions, rows = dims[2] * dims[3], dims[1] // opview.attributes_of(root)["groups"]
+        return all(n == 1 or n % 2 == 0 for n in (positions, rows))
+    return dims[-1] < 4 or dims[-1] % 4 == 0 if name_of(root) == "q_matmul" else name_of(root) not in ("pad", "concat")
+
+
+def constant_of(value: mlir.Value) -> Any:
+    """The array of a constant, or of a view of one; None for any other value."""
+    if isinstance(value, mlir.ir.BlockArgument):
+        return None
+    op = value.owner.operation
+    if op.name == "rlx.constant":
+        return opview.attributes_of(op)["value"]
+    if not is_view(op) or (array := constant_of(op.operands[0])) is None:
+        return None
+    return opview.card_of(op).evaluate(array, **opview.attributes_of(op))
+
+
+def is_view(op: mlir.Operation) -> bool:
+    """Whether the result is in the bytes of the first operand, and no element has to be moved."""
+    card = opview.card_of(op)
+    if not card.has("aliases") and card.spec.trait("view") is None:
+        return False
+    shapes = [shape_of(v) for v in op.operands], [shape_of(v) for v in op.results]
+    return card.aliases(*shapes, opview.attributes_of(op))[0] is not None
+
+
+def groups_of(graph: Graph) -> list[Group]:
+    """The kernels of a function, in the order in which they run."""
+    *body, _ = (view.operation for view in graph.function.entry_block.operations)
+    group_of: dict[Any, Group] = {}
+    found: list[Group] = []
+    for op in reversed(body):
+        if op.name == "rlx.constant" or is_view(op):
+            continue
+        group = _joined(op, group_of)
+        if group is None:
+            group = Group(op, [])
+            found.append(group)
+            if name_of(op) in ELEMENTWISE:
+                group.aligned.add(op.results[0])
+                source = _source(op)
+                group.source = None if source is None else source.root
+            elif name_of(op) not in MOVES:
+                group.source = op.results[0]
+        _add(op, group)
+        group_of[op.results[0]] = group
+    return list(reversed(found))
+
+
+def _add(op: mlir.Operation, group: Group) -> None:
+    name = name_of(op)
+    group.ops.insert(0, op)
+    group.moved |= name in MOVES or name == "gather"
+    if name not in ELEMENTWISE | MOVES:
+        group.root = op
+
+
+def _joined(op: mlir.Operation, group_of: dict[Any, Group]) -> Group | None:
+    """The group of all readers of an op's result, if it may be computed there."""
+    value = op.results[0]
+    readers = list(_readers(value))
+    groups = {id(g): g for reader, _ in readers if (g := group_of.get(_key(reader))) is not None}
+    if not readers or len(groups) != 1 or any(_key(reader) not in group_of for reader, _ in readers):
+        return None
+    (group,) = groups.values()
+    if len(group.ops) >= _MOST_OPS:
+        return None
+    if name_of(op) in ELEMENTWISE | MOVES:
+        source = _source(op) if name_of(op) in ELEMENTWISE else None
+        if source is not None and group.source is not None and source.root != group.source:
+            # Two ops with loops are two kernels: what goes from one to the other is the narrowest value in between.
+            if shape_of(value).dtype.itemsize <= source.narrowest:
+                return None
+        elif source is not None and _is_aligned(readers, group, shape_of(value)):
+            group.source = source.root
+        if not all(_may_read(reader, k, op) for reader, k in readers):
+            return None
+        if name_of(op) in ELEMENTWISE and _is_aligned(readers, group, shape_of(value)):
+            group.aligned.add(value)
+        return group
+    is_other = group.source is not None and group.source != value
+    if group.root is not None or is_other or name_of(op) == "concat":
+        return None
+    fits = _is_aligned(readers, group, shape_of(value)) and all(_is_plain(reader, k) for reader, k in readers)
+    return group if fits else None
+
+
+def _is_aligned(readers: Sequence[tuple[mlir.Operation, int]], group: Group, shape: Shape) -> bool:
+    """Whether a value is read at the index of the group's result only."""
+    return all(
+        reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims for reader, _ in readers
+    )
+
+
+def _source(op: mlir.Operation) -> _Source | None:
+    """The op with loops whose sums an elementwise op continues, as nothing else reads them: the last of several."""
+    found: list[_Source] = []
+    for value in dict.fromkeys(op.operands):
+        if isinstance(value, mlir.ir.BlockArgument) or len(list(value.uses)) > 1:
+            continue
+        source = value.owner.operation
+        if source.name == "rlx.constant" or is_view(source) or shape_of(value).dims != shape_of(op.results[0]).dims:
+            continue
+        width = shape_of(value).dtype.itemsize
+        if name_of(source) in ELEMENTWISE:
+            behind = _source(source)
+            found += [] if behind is None else [_Source(behind.root, min(behind.narrowest, width))]
+        elif name_of(source) not in MOVES | {"concat"}:
+            found.append(_Source(value, width))
+    return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a chain of elementwise ops begins.
+
+    Attributes:
+        root: The result of the op with loops.
+        narrowest: The bytes of an element of the narrowest value from there on.
+    """
+
+    root: Any
+    narrowest: int
+
+
+def _readers(value: mlir.Value) -> Iterator[tuple[mlir.Operation, int]]:
+    for use in value.uses:
+        yield use.owner.operation, use.operand_number
+
+
+def _key(op: mlir.Operation) -> Any:
+    return op.results[0] if len(op.results) else None
+
+
+def _is_plain(reader: mlir.Operation, operand: int) -> bool:
+    """Whether an elementwise op reads this operand at the index of its result."""
+    return name_of(reader) != "gather" or operand == 1
+
+
+def _may_read(reader: mlir.Operation, operand: int, op: mlir.Operation) -> bool:
+    """Whether an op may compute an operand where it reads it: that makes no more work, or hardly more."""
+    name, count = name_of(reader), prod(shape_of(op.results[0]).static)
+    times = prod(shape_of(reader.results[0]).static)
+    if name in ELEMENTWISE:
+        return _is_plain(reader, operand) and times == count
+    if name in MOVES:
+        return operand == 0 and (times <= count or name_of(op) == "cast")
+    if name == "pool":
+        window = opview.attributes_of(reader)
+        return all(s >= k for s, k in zip(window["stride"], window["kernel"], strict=True)) or name_of(op) == "cast"
+    if name in ("matmul", "conv"):
+        return name_of(op) in ("cast", "transpose")
+    return name in _READ_ONCE

@@ -1,0 +1,299 @@
+"""One function of C: loops, and the elements that they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.dtype import DType, i32
+from rlx.ir.op import opview
+from rlx.ir.op.opview import label_of, name_of
+from rlx.ir.op.rule_errors import calling
+from rlx.ir.shape import Shape, shape_of
+from rlx.targets.c.lower.grouping import Group, constant_of
+from rlx.targets.c.lower.rules import ELEMENTWISE, LOOKS_UP, RULES
+from rlx.targets.c.lower.values import Affine, Index, Scalar, broadcast, computed_in, flat, literal, scalar, stored_type
+from rlx.targets.c.lower.writer import Writer
+
+if TYPE_CHECKING:
+    from rlx.targets.c.lower.program import Program
+
+_VARIABLES = "ijklpq"  # others are taken: n, c and r
+Run = Callable[["Body", Index], None]
+
+
+class Kernel:
+    """The function that computes a group.
+
+    Attributes:
+        program: What it is a part of.
+        group: The ops.
+        writer: Its lines.
+        before: Functions that only it calls.
+        name: Its number and what it does: `conv_1`.
+        uses_scratch: Whether it has scratch memory.
+        constants: What constants are, for the names of their tables.
+    """
+
+    def __init__(self, program: Program, group: Group, name: str):
+        self.program = program
+        self.group = group
+        self.name = name
+        self.writer = Writer(1)
+        self.before = Writer()
+        self.inner = group.inner
+        self.uses_scratch = False
+        self.constants: dict[Any, str] = {}
+        self._nests = 0
+
+    def run(self) -> None:
+        """Write the statements."""
+        group = self.group
+        if group.root is None:
+            self.nest(group.shape.static, lambda body, index: body.store(body.element(group.result, index), index))
+            return
+        root = group.root
+        operands = opview.operands_of(root, list(root.operands))
+        rule = RULES[name_of(root)]
+        with calling(root, "lowering to C", rule):
+            rule(self, shape_of(root.results[0]), *operands, **opview.attributes_of(root))
+
+    def finish(self, body: Body, index: Index, sum_: Scalar) -> None:
+        """Store the result at an index, where that of the op with loops is known."""
+        root = self.group.root
+        assert root is not None
+        body.known[root.results[0], index] = sum_
+        body.store(body.element(self.group.result, index), index)
+
+    def bounds(self, value: mlir.Value) -> tuple[int, int]:
+        """The least and greatest element of a value that this function reads, as far as it is known."""
+        rank = shape_of(value).rank
+        element = Body(self, Writer()).element(value, tuple(Affine.of(f"@any.{axis}") for axis in range(rank)))
+        return element.low, element.high
+
+    # --- names ----------------------------------------------------------------------------------------
+
+    def pointer(self, value: mlir.Value) -> str:
+        """The name of a buffer."""
+        return self.program.names[value]
+
+    def need(self, helper: str) -> str:
+        """The name of a function that all kernels share."""
+        return self.program.need(helper)
+
+    def table(self, what: str, array: np.ndarray, dtype: DType, note: str) -> str:
+        """The name of a constant array, which only this kernel reads."""
+        return self.program.table(f"{self.name}_{what}", array.reshape(-1), stored_type(dtype), note)
+
+    # --- loops ----------------------------------------------------------------------------------------
+
+    def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), around: Body | None = None) -> None:
+        """Loops over an index of these sizes. Neighbouring axes are one loop where all arrays lie so that they may be.
+
+        Args:
+            dims: The sizes.
+            run: Writes what is done at an index. It is called twice, and the first time what it writes is dropped.
+            names: Of the variables; letters by default.
+            around: What the loops are a part of; none by default.
+        """
+        is_inner = around is not None
+        writer = self.writer if around is None else around.writer
+        if 0 in dims:
+            return
+        self._nests += 1
+        marks = [f"@{self._nests}.{axis}" for axis in range(len(dims))]
+        probe = Body(self, Writer(), around=around)
+        probe.names = set(probe.names)
+        run(probe, tuple(Affine.of(mark) if d > 1 else Affine() for mark, d in zip(marks, dims, strict=True)))
+        joined = _joined(dims, marks, probe.places, probe.read)
+        with ExitStack() as stack:
+            at: list[Affine] = [Affine()] * len(dims)
+            for number, axes in enumerate(joined):
+                letter = _VARIABLES[number % 6] + ("" if number < 6 else str(number))
+                variable = names[axes[-1]] if names and (len(axes) == 1 or is_inner) else letter
+                at[axes[-1]] = Affine.of(variable)
+                stack.enter_context(writer.loop(variable, prod(dims[a] for a in axes)))
+            run(Body(self, writer, around=around), tuple(at))
+
+
+def _joined(dims: Sequence[int], marks: Sequence[str], places: Sequence[Affine], read: set[str]) -> list[list[int]]:
+    """The axes with more than one element, in groups that are one loop."""
+    groups: list[list[int]] = []
+    for axis, d in enumerate(dims):
+        if d == 1:
+            continue
+        inner, outer = marks[axis], marks[groups[-1][-1]] if groups else ""
+        fits = groups and not {outer, inner} & read
+        if fits and all(p.factor(outer) == p.factor(inner) * d for p in places):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+class Channels:
+    """What is known for each channel of a result: the fields of one table, `channel->bias`.
+
+    Attributes:
+        variable: The number of the channel, in the index of the result.
+        fields: Arrays of numbers for each channel, by name.
+    """
+
+    def __init__(self, variable: str, count: int):
+        self.variable = variable
+        self.count = count
+        self.fields: dict[str, np.ndarray] = {}
+
+    def field(self, place: Affine, array: np.ndarray, dtype: DType, what: str) -> Scalar | None:
+        """A field with an element of an array, if this has one for each channel."""
+        if place != Affine.of(self.variable) or array.size != self.count or computed_in(dtype) is not i32:
+            return None
+        numbers = array.reshape(-1).astype(np.int32)
+        name, number = what, 2
+        while name in self.fields and not np.array_equal(self.fields[name], numbers):
+            name, number = f"{what}_{number}", number + 1
+        self.fields[name] = numbers
+        return scalar(f"channel->{name}", dtype, (int(array.min()), int(array.max())))
+
+
+class Body:
+    """The statements at one index, where each element is computed once.
+
+    Args:
+        kernel: The function.
+        writer: Where to write.
+        channels: The table of what is known for each channel, where the kernel has one.
+        around: The statements that these are among: the two share names of variables, as they may stand in one block.
+
+    Attributes:
+        kernel: The function.
+        writer: Where to write.
+        known: Elements that have been computed, by value and index.
+        places: All places in arrays that have been used.
+        read: The variables that are used other than in such places.
+        names: Names of variables that are taken.
+        channels: The table of what is known for each channel, where the kernel has one.
+    """
+
+    def __init__(self, kernel: Kernel, writer: Writer, channels: Channels | None = None, around: Body | None = None):
+        self.kernel = kernel
+        self.writer = writer
+        self.channels = channels
+        self.known: dict[Any, Scalar] = {}
+        self.places: list[Affine] = []
+        self.read: set[str] = set()
+        self.names: set[str] = set() if around is None else around.names
+
+    def element(self, value: mlir.Value, index: Index) -> Scalar:
+        """An element of a value: computed, loaded, or a number."""
+        key = (value, index)
+        if key not in self.known:
+            self.known[key] = self._computed(value, index) if self._is_here(value) else self.load(value, index)
+        return self.known[key]
+
+    def _is_here(self, value: mlir.Value) -> bool:
+        return value in self.kernel.inner or value == self.kernel.group.result
+
+    def _computed(self, value: mlir.Value, index: Index) -> Scalar:
+        op = value.owner.operation
+        rule, result = RULES[name_of(op)], shape_of(value)
+        attributes = opview.attributes_of(op)
+        with calling(op, "lowering to C", rule):
+            if name_of(op) not in ELEMENTWISE:
+                shapes = [shape_of(v) for v in op.operands]
+                return self.element(op.operands[0], rule(self, index, result, *shapes, **attributes))
+            if name_of(op) in LOOKS_UP:
+                return self._bound(op, rule(self, index, result, *op.operands, **attributes))
+            at = [self.element(v, broadcast(index, shape_of(v).dims)) for v in op.operands]  # type: ignore[arg-type]
+            given = opview.operands_of(op, at)
+            return self._bound(op, rule(self, result, *given, **attributes))
+
+    def _bound(self, op: mlir.Operation, made: Scalar) -> Scalar:
+        """What a rule gives, as a variable if it is more than a word."""
+        if made.fixed:
+            return literal(made.low, made.dtype)
+        if made.simple:
+            return made
+        return self.local(made, label_of(op))
+
+    def local(self, value: Scalar, name: str) -> Scalar:
+        """A variable with the value of an expression."""
+        name = self.fresh(name)
+        kind = stored_type(computed_in(value.dtype))
+        self.writer.line(f"const {kind} {name} = {value.text};")
+        return Scalar(name, value.dtype, value.low, value.high)
+
+    def fresh(self, name: str) -> str:
+        """A name for a variable that no other has here."""
+        number, base = 2, self.kernel.program.local_name(name)
+        name = base
+        while name in self.names or self.kernel.program.is_taken(name):
+            name, number = f"{base}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+    def load(self, value: mlir.Value, index: Index) -> Scalar:
+        """An element from memory, or a number where all elements of a constant are the same."""
+        shape, array = shape_of(value), constant_of(value)
+        if array is None:
+            place = self.place(index, shape.static)
+            return scalar(f"{self.kernel.pointer(value)}[{place}]", shape.dtype)
+        return self.lookup(array, index, shape.dtype, self.kernel.constants.get(value, "values"))
+
+    def lookup(self, array: np.ndarray, index: Index, dtype: DType, what: str, note: str = "") -> Scalar:
+        """An element of a constant array, or a number where all elements are the same.
+
+        Args:
+            array: The array.
+            index: Of the element.
+            dtype: Of the element.
+            what: What it is, for the name of the array.
+            note: The same for a comment.
+        """
+        if not array.size:
+            return literal(0, dtype)  # in loops that do not run: C has no array without elements
+        if (array == array.reshape(-1)[0]).all():
+            return literal(array.reshape(-1)[0], dtype)
+        if self.channels is not None and (field := self.channels.field(flat(index, array.shape), array, dtype, what)):
+            return field
+        name = self.kernel.table(what, array, dtype, note)
+        bounds = (0, 0) if dtype.is_float else (int(array.min()), int(array.max()))
+        return scalar(f"{name}[{self.place(index, array.shape)}]", dtype, bounds)
+
+    def place(self, index: Index, dims: Sequence[int]) -> Affine:
+        """Where an element lies in an array."""
+        place = flat(index, dims)
+        self.places.append(place)
+        return place
+
+    def text_of(self, at: Affine) -> str:
+        """An index as an expression for something other than a place in an array."""
+        self.read.update(v for v, _ in at.terms)
+        return str(at)
+
+    def store(self, value: Scalar, index: Index) -> None:
+        """Write an element of the result."""
+        shape = self.kernel.group.shape
+        self.assign(f"{self.kernel.pointer(self.kernel.group.result)}[{self.place(index, shape.static)}]", value, shape)
+
+    def assign(self, target: str, value: Scalar, shape: Shape) -> None:
+        """Write an element."""
+        self.writer.line(f"{target} = {stored(value, shape.dtype)};")
+
+    def need(self, helper: str) -> str:
+        """The name of a function that all kernels share."""
+        return self.kernel.program.need(helper)
+
+
+def stored(value: Scalar, dtype: DType) -> str:
+    """An expression as it is assigned to an element in memory."""
+    kind, is_load = stored_type(dtype), value.text.endswith("]") and value.simple
+    is_number = value.fixed and not value.text.isidentifier()  # a sum of nothing is a variable that is 0
+    if is_load or is_number or computed_in(dtype) == dtype or dtype.is_float:
+        return value.text
+    return f"({kind}){value.term}"

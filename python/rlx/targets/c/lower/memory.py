@@ -1,0 +1,122 @@
+"""Where the values of a program lie: RLX's plan of memory, for groups of ops that are computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph.graph import Graph
+from rlx.ir.shape import shape_of
+from rlx.plan.liveness import Live, Step, Storage
+from rlx.plan.memory import MemoryPlan, complete, prepare, storages_in_arena
+from rlx.plan.options import MemoryPlanOptions
+from rlx.plan.placing import place
+from rlx.plan.sharing import Sharing
+from rlx.targets.c.lower.grouping import Group
+
+# A value that lies nowhere, as the group that reads it computes it; and one that lies with the caller.
+_NOWHERE, _OUTPUT = "computed", "output"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A plan of memory for a program in C.
+
+    Attributes:
+        plan: The plan.
+        outputs: The number of the result that the caller's memory holds, by the storage that lies there.
+        scratch: The first byte of the scratch memory of a group.
+        copies: For each result that is the next value of a state and the old value of another: bytes that it is copied through.
+    """
+
+    plan: MemoryPlan
+    outputs: Mapping[Storage, int]
+    scratch: Mapping[Group, int]
+    copies: Mapping[int, int]
+
+    def live(self, value: Any) -> Live:
+        return self.plan.layout.liveness.values[value]
+
+
+def plan_groups(graph: Graph, groups: Sequence[Group], scratch_bytes: Mapping[Group, int], alignment: int) -> Memory:
+    """Plan the memory of a program.
+
+    Inputs, parameters and states lie with the caller, and so do outputs where they can be computed there.
+
+    Args:
+        graph: LIR without regions and symbols.
+        groups: What is computed together: values inside of them lie nowhere.
+        scratch_bytes: What a group needs while it is computed.
+        alignment: Of each value.
+    """
+    options = MemoryPlanOptions(alignment=alignment, allocate_inputs=False)
+    sharing = prepare(graph, options, {})
+    liveness = sharing.liveness
+    steps = {step.op.results[0]: step for step in liveness.steps if step is not None and len(step.op.results)}
+    extra: dict[tuple[Step, int], Storage] = {}
+    of_group: dict[Group, Storage] = {}
+    for group in groups:
+        step = steps[group.result]
+        _compute_together(group, step, liveness.values)
+        if size := scratch_bytes.get(group):
+            of_group[group] = extra[step, -1] = Storage(size, step.index, step.index, "value", [])
+    outputs = _with_caller(graph, sharing)
+    sharing.choose()
+    copied: dict[int, Storage] = {}
+    end = liveness.steps[-1]
+    assert end is not None
+    for i, state in liveness.states.items():
+        source = end.reads[i]
+        assert source is not None
+        if source.storage.kind == "state" and source.storage is not state.storage:
+            copied[i] = extra[end, -1 - i] = Storage(state.size, end.index, end.index, "value", [])
+    scratch = {**sharing.scratch(), **extra}
+    offsets = place(storages_in_arena(sharing, scratch, options), liveness.last, alignment)
+    plan = complete(graph, options, sharing, scratch, offsets)
+    return Memory(
+        plan,
+        outputs,
+        {group: offsets[storage] for group, storage in of_group.items()},
+        {i: offsets[storage] for i, storage in copied.items()},
+    )
+
+
+def _compute_together(group: Group, step: Step, values: Mapping[Any, Live]) -> None:
+    """What a group reads lives until its last op; what it computes on the way lies nowhere."""
+    for value in group.inner:
+        values[value].storage.kind = _NOWHERE
+    leaves = [values[v] for v in group.leaves()]
+    for leaf in leaves:
+        leaf.storage.end = max(leaf.storage.end, step.index)
+        leaf.end = max(leaf.end, step.index)
+    if len(group.ops) > 1:
+        step.reads = list(leaves)
+    step.in_order = group.in_order
+    if group.root is not None and group.in_order:
+        # Only these may be written over, and only if nothing else that is read lies in the same bytes.
+        inside = [values[v] for v in group.read_in_order()]
+        elsewhere = {leaf.storage for leaf in leaves if leaf not in inside}
+        step.reads = [live for live in inside if live.storage not in elsewhere]
+
+
+def _with_caller(graph: Graph, sharing: Sharing) -> dict[Storage, int]:
+    """Results that are computed in the caller's memory: whole values, each for one output."""
+    end = sharing.liveness.steps[-1]
+    assert end is not None
+    chosen: dict[Storage, int] = {}
+    for i, (result, live) in enumerate(zip(graph.results, end.reads, strict=True)):
+        if result.updates is not None or live is None or live.storage.kind != "value" or live.storage in chosen:
+            continue
+        same = all(m.offset == 0 and m.shape.dtype is live.shape.dtype for m in live.storage.members)
+        if same and live.storage.size == live.size and live.size:
+            live.storage.kind = _OUTPUT
+            chosen[live.storage] = i
+    return chosen
+
+
+def bytes_of(value: Any) -> int:
+    """The bytes of a value."""
+    size = shape_of(value).size_bytes
+    assert isinstance(size, int)
+    return size

@@ -1,0 +1,239 @@
+"""A graph at LIR as a program in C: a header, the code and the constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.dtype import DType
+from rlx.ir.graph.graph import Graph
+from rlx.ir.interface import Argument
+from rlx.ir.location import describe
+from rlx.ir.op import opview
+from rlx.ir.op.opview import name_of
+from rlx.ir.shape import Shape, shape_of
+from rlx.support.errors import UnsupportedError
+from rlx.support.printable import printable
+from rlx.targets.c.lower.grouping import Group, constant_of, groups_of, is_view
+from rlx.targets.c.lower.helpers import HELPERS
+from rlx.targets.c.lower.kernel import Kernel
+from rlx.targets.c.lower.memory import Memory, plan_groups
+from rlx.targets.c.lower.names import identifier
+from rlx.targets.c.lower.rules import SCRATCH, TABLE
+from rlx.targets.c.lower.tables import Table, record_table, table_of
+from rlx.targets.c.lower.values import stored_type
+from rlx.targets.lowering.names import Names
+
+# Places in arrays are `int32_t`.
+_MOST_ELEMENTS = 2**31 - 1
+# The functions, types and macros of a program, behind its name.
+_OWN = (
+    *("run", "init", "state", "params", "channel", "arena_size", "constant_size", "in_section"),
+    *("model_h", "weights_h", "has_no_constants"),
+)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel as it stands in the program.
+
+    Attributes:
+        name: Of the function.
+        group: What it computes.
+        lines: Its body.
+        before: Functions that only it calls.
+        reads: The values that it reads.
+        scratch: Whether it has scratch memory.
+    """
+
+    name: str
+    group: Group
+    lines: list[str]
+    before: list[str]
+    reads: list[mlir.Value]
+    scratch: bool
+
+
+class Program:
+    """All that is written to files.
+
+    Args:
+        graph: LIR: static shapes, ops with rules, no regions.
+
+    Attributes:
+        name: The prefix of all names that other files see.
+        title: The name of the graph, for comments.
+        memory: Where values lie.
+        functions: The kernels, in the order in which they run.
+        tables: Constants, by name.
+        records: Types of structures, by their fields.
+        helpers: The functions of `helpers.py` that are used.
+        aliased: Dtypes of more than a byte that lie in the arena.
+        names: Of buffers, by value.
+
+    Raises:
+        UnsupportedError: The graph has symbols, or something that C cannot say.
+    """
+
+    def __init__(self, graph: Graph):
+        if graph.symbols:
+            sizes = " ".join(f"--bind={s}=8" for s in sorted(graph.symbols))
+            raise UnsupportedError("programs in C have static sizes", hint=f"bind symbols: {sizes}, bind={{…}}")
+        TABLE.check(graph.module)
+        self.graph = graph
+        self.name = identifier(graph.name, "model")
+        self.title = printable(graph.name, keep="")
+        self.tables: dict[str, Table] = {}
+        self.records: dict[tuple[str, ...], str] = {}
+        self.helpers: set[str] = set()
+        self.aliased: set[str] = set()
+        self.names: dict[Any, str] = {}
+        self._taken = Names(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
+        self._check_sizes()
+        self.groups = groups_of(graph)
+        with_scratch = {g: n for g in self.groups if (n := _scratch_bytes(g))}
+        self.alignment = max(4, *(shape_of(v).dtype.itemsize for v in self._values()))
+        self.memory: Memory = plan_groups(graph, self.groups, with_scratch, self.alignment)
+        self._name_values()
+        functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
+        self.functions = [f for f in functions if f.lines]  # what the plan has in its place needs none
+
+    # --- for kernels ------------------------------------------------------------------------------
+
+    def need(self, helper: str) -> str:
+        """The name of a function that is shared; empty for a header."""
+        self.helpers.add(helper)
+        return helper if HELPERS[helper][1] else ""
+
+    def table(self, name: str, array: np.ndarray, kind: str, note: str) -> str:
+        """The name of a constant array."""
+        return self._add(table_of(f"{self.name}_{name}", array, kind, note))
+
+    def record_kind(self, fields: Iterable[str]) -> str:
+        """The type of a structure with these fields, which are i32."""
+        number = len(self.records) + 1
+        name = f"{self.name}_channel" + ("" if number == 1 else f"_{number}")
+        return self.records.setdefault(tuple(fields), name)
+
+    def record_table(self, name: str, fields: Mapping[str, np.ndarray], note: str) -> str:
+        """The name of a constant array of structures."""
+        return self._add(record_table(f"{self.name}_{name}", self.record_kind(fields), dict(fields), note))
+
+    def _add(self, table: Table) -> str:
+        base, number = table.name, 2
+        while self._is_another(table):
+            table = Table(f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size")))
+            number += 1
+        self.tables[table.name] = table
+        return table.name
+
+    def _is_another(self, table: Table) -> bool:
+        """Whether another constant, or a buffer, has the name of a table."""
+        found = self.tables.get(table.name)
+        return table.name in self._taken if found is None else not found.holds(table)
+
+    def local_name(self, name: str) -> str:
+        """A name for a variable in a kernel, which nothing else has."""
+        base = identifier(name)
+        return f"{base}_value" if self.is_taken(base) else base
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a buffer or a function has a name."""
+        return name in self._taken or name in HELPERS
+
+    def arena_type(self, dtype: DType) -> str:
+        """The type of elements that may lie in the arena, where bytes are used again for other types."""
+        if dtype.itemsize == 1:
+            return stored_type(dtype)
+        self.aliased.add(dtype.name)
+        return f"arena_{stored_type(dtype).removesuffix('_t')}"
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def _values(self) -> list[mlir.Value]:
+        block = self.graph.function.entry_block
+        results = [r for op in opview.operations(block) for r in op.results]
+        return [*block.arguments, *results]
+
+    def _check_sizes(self) -> None:
+        for value in self._values():
+            shape = shape_of(value)
+            place = "" if isinstance(value, mlir.ir.BlockArgument) else describe(value.owner.operation.location)
+            try:
+                stored_type(shape.dtype)
+            except UnsupportedError as problem:
+                raise UnsupportedError(problem.message, hint=problem.hint, location=place or None) from None
+            if int(np.prod(shape.static, dtype=object)) > _MOST_ELEMENTS:
+                raise UnsupportedError(f"{shape} has more elements than an int32_t counts", location=place or None)
+
+    def _name_values(self) -> None:
+        block = self.graph.function.entry_block
+        for argument, value in zip(self.graph.arguments, block.arguments, strict=True):
+            self.names[value] = self._taken.take(argument.name)
+        self.outputs = [self._taken.take(o.name, "y") for o in self.graph.results]
+        # A helper's name is none for a buffer.
+        label_numbers: dict[str, int] = {}
+        for group in self.groups:
+            label_numbers[group.label] = number = label_numbers.get(group.label, 0) + 1
+            live = self.memory.live(group.result)
+            if live.storage in self.memory.outputs and live is live.storage.members[0]:
+                self.names[group.result] = self.outputs[self.memory.outputs[live.storage]]
+            else:
+                self.names[group.result] = self._taken.take(f"{identifier(group.label)}_{number}")
+        for op in (view.operation for view in block.operations):
+            if len(op.results) and is_view(op) and constant_of(op.results[0]) is None:
+                base = op.operands[0]
+                same = shape_of(base).dtype is shape_of(op.results[0]).dtype
+                moved = self.memory.live(op.results[0]).offset - self.memory.live(base).offset
+                fresh = not same or moved
+                self.names[op.results[0]] = self._taken.take(name_of(op)) if fresh else self.names[base]
+
+    def _function(self, number: int, group: Group) -> Function:
+        base = self.names[group.result]
+        kernel = Kernel(self, group, base)
+        if 0 not in group.shape.static:
+            kernel.run()
+        kernel.writer.drop_unused()
+        name = f"step_{number}_{identifier(group.label)}"
+        words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
+        reads = [v for v in group.leaves() if self.names[v] in words]
+        return Function(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
+
+    # --- facts ------------------------------------------------------------------------------------
+
+    @property
+    def arena_size(self) -> int:
+        """Bytes of the arena."""
+        return max(self.memory.plan.arena_size, self.alignment)
+
+    @property
+    def arguments(self) -> list[tuple[Argument, mlir.Value]]:
+        """The arguments of the graph, with their values."""
+        return list(zip(self.graph.arguments, self.graph.function.entry_block.arguments, strict=True))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states that stay from call to call."""
+        return sum(int(a.shape.size_bytes) for a, _ in self.arguments if a.kind == "state")  # type: ignore[arg-type]
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of all constants."""
+        return sum(table.size for table in self.tables.values())
+
+    def shape(self, value: mlir.Value) -> Shape:
+        return shape_of(value)
+
+
+def _scratch_bytes(group: Group) -> int:
+    """The scratch memory of a group's loops."""
+    root = group.root
+    if root is None or name_of(root) not in SCRATCH:
+        return 0
+    operands = opview.operands_of(root, list(root.operands))
+    return SCRATCH[name_of(root)](group, shape_of(root.results[0]), *operands, **opview.attributes_of(root))

@@ -1,0 +1,141 @@
+"""The targets for which C is written. Importing this imports neither MLIR nor a compiler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rlx.dialect.dtypes import ROWS
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
+
+CORTEXM, HOST = "cortexm", "c"
+# What `-mcpu` of GCC and Clang is for a core; the code is the same for all, and the preprocessor picks what a core has.
+CORES = {"m4": "cortex-m4", "m7": "cortex-m7", "m33": "cortex-m33", "generic": ""}
+_ARCHS = {CORTEXM: tuple(CORES), HOST: ("host",)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A microcontroller.
+
+    Attributes:
+        arch: Its core.
+        ram: Bytes of memory.
+        flash: Bytes for code and constants.
+    """
+
+    arch: str
+    ram: int
+    flash: int
+
+
+_KI = 1024
+# Some that are easy to buy, from their data sheets; RAM that a linker script can use as one piece.
+PARTS = {
+    "nrf52832": Part("m4", 64 * _KI, 512 * _KI),
+    "nrf52840": Part("m4", 256 * _KI, 1024 * _KI),
+    "stm32f411": Part("m4", 128 * _KI, 512 * _KI),
+    "stm32l476": Part("m4", 96 * _KI, 1024 * _KI),
+    "stm32f746": Part("m7", 320 * _KI, 1024 * _KI),
+    "stm32h743": Part("m7", 512 * _KI, 2048 * _KI),
+    "rp2350": Part("m33", 520 * _KI, 4096 * _KI),
+    "nrf5340": Part("m33", 512 * _KI, 1024 * _KI),
+}
+_HAS = ("i8", "u8", "i16", "i32", "i64", "u32", "bool", "f32")
+_LACKS = tuple(d.name for d in ROWS if d.name not in _HAS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """C for a kind of processor.
+
+    Attributes:
+        name: `"cortexm"`, a kind of file, or `"c"`, whose programs run here.
+        arch: A core, or `"host"`.
+        ram: The bytes that state and arena may have; None if that is not limited.
+        flash: The bytes that constants may have.
+        fusions: None: what is computed together is said by the lowering.
+        costs: Not known.
+        alternatives: None.
+    """
+
+    name: str
+    arch: str
+    ram: int | None = None
+    flash: int | None = None
+    fusions: tuple[str, ...] = ()
+    costs: Costs | None = None
+    alternatives: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def pipeline(self) -> str:
+        """The passes from MIR to LIR."""
+        return _pipeline(self.name, self.arch)
+
+    def fingerprint(self) -> str:
+        """The limits, as what does not keep to them is not compiled."""
+        return f"{self.ram} {self.flash}"
+
+
+@cache
+def _pipeline(name: str, arch: str) -> str:
+    from rlx.passes.check_lir import CheckLir
+    from rlx.targets.stages import to_lir
+
+    return to_lir(CheckLir("rlx-to-c", unsupported_dtypes=_LACKS, target=name, arch=arch))
+
+
+def target_names() -> tuple[str, ...]:
+    """The names that `target` accepts."""
+    return tuple(_ARCHS)
+
+
+def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+    """The target of a name.
+
+    Args:
+        name: `"cortexm"` or `"c"`.
+        arch: A core, of which `m4` is the default, or `host`.
+        extra_flags: `--ram=64k` and `--flash=512k`, what the program may need, or `--part=nrf52840`, which has both.
+
+    Raises:
+        CompileError: There is no such architecture or part, or a flag is wrong.
+    """
+    if arch is not None and arch not in _ARCHS[name]:
+        raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {', '.join(_ARCHS[name])}")
+    limits: dict[str, int] = {}
+    for flag in extra_flags:
+        key, _, value = flag.partition("=")
+        if key == "--part":
+            part = _part(value, arch)
+            arch = part.arch if name == CORTEXM else arch
+            limits = {"--ram": part.ram, "--flash": part.flash} | limits
+        elif key in ("--ram", "--flash"):
+            limits[key] = _bytes(flag, value)
+        else:
+            raise CompileError(f"{name} has no flag {flag!r}", hint="--ram=64k, --flash=512k, --part=nrf52840")
+    return Target(name, arch or _ARCHS[name][0], limits.get("--ram"), limits.get("--flash"))
+
+
+def _part(name: str, arch: str | None) -> Part:
+    part = PARTS.get(name)
+    if part is None:
+        raise CompileError(f"unknown part: {name!r}", hint=f"known: {', '.join(PARTS)}; or give --ram and --flash")
+    if arch in CORES and arch not in (part.arch, "generic"):
+        raise CompileError(f"{name} has the core {part.arch}, not {arch}")
+    return part
+
+
+def _bytes(flag: str, text: str) -> int:
+    match = re.fullmatch(r"(\d{1,12})([kKmM]?)", text)
+    if not match:
+        raise CompileError(f"{flag}: expected a number of bytes, such as 65536 or 64k")
+    return int(match[1]) * {"": 1, "k": _KI, "m": _KI * _KI}[match[2].lower()]
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the targets whose programs run on this machine."""
+    return (HOST,)

@@ -1,0 +1,238 @@
+"""`Compilation`: compiles a graph for a target, and has the graph at every stage."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from rlx.ir.graph.graph import Graph
+from rlx.ir.interface import Requirement
+from rlx.ir.op.custom import sources
+from rlx.ir.op.requirements import requirements
+from rlx.ir.op.signature import STAGES
+from rlx.passes import run
+from rlx.passes.dtypes.precision_policies import precision_policy
+from rlx.passes.history import dump_from_environment
+from rlx.passes.levels import DEFAULT_LEVEL, to_mir
+from rlx.passes.pipeline import Pipeline
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import CompileError, Error, StageError
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.signature import Signature
+from rlx.targets.building import cached, code_fingerprint, timed, with_locations
+from rlx.targets.cache import DiskCache
+from rlx.targets.contract import calling, check_compiled, check_info
+from rlx.targets.dispatch import KernelDispatchPolicy, policy_of
+from rlx.targets.hashes import fingerprint
+from rlx.targets.protocol import Compiler, Target
+from rlx.targets.registry import Registered, backend_of
+from rlx.targets.stages import check_of, check_options, check_policy, prepared, preparing
+from rlx.version import __version__
+
+
+class Compilation:
+    """A graph at every stage of compiling it for a target. Each stage is computed once, when it is first used.
+
+    All steps are passes, and `pipeline_text` lists them: with this text `rlx-opt` gives the same result for the same module.
+    Where the environment variable `RLX_IR_DUMP` names a folder, the module is written there after each pass that changes it.
+
+    Args:
+        graph: HIR or MIR, with outputs. It must not be changed as long as the compilation is used.
+        target: The target; see `registry.target_of`.
+        policy: `"direct"` fuses ops at MIR, unless the module declares otherwise; `"fusable"` leaves primitives.
+        passes: A pipeline to run first.
+        bind: Sizes of symbols that are fixed; the others stay symbolic.
+        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 do not change the graph.
+        opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
+        fast_math: Whether floats are simplified as if they were real numbers.
+        dispatch: The composite ops that the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
+
+    Attributes:
+        given: The graph that was given.
+        target: The target.
+        opt: The level of optimisation.
+        dispatch_policy: The composite ops that the target lowers by rules of its own.
+        phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
+
+    Raises:
+        Error: An option is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        target: Target,
+        *,
+        policy: str = "direct",
+        passes: str | None = None,
+        bind: Mapping[str, int] | None = None,
+        precision: Any = None,
+        opt: int = DEFAULT_LEVEL,
+        fast_math: bool = False,
+        dispatch: KernelDispatchPolicy | str | None = None,
+    ):
+        check_policy(policy)
+        check_options(bind, passes, precision)
+        self.given = graph
+        self.target = target
+        self.opt = opt
+        self.phases: dict[str, float] = {}
+        self._preparing = bind, passes
+        chosen = precision_policy(precision).passes
+        options = {"precision": chosen, "target": target.name, "fast_math": fast_math}
+        self._to_mir = to_mir(opt, fuse=policy == "direct", **options)
+        self.dispatch_policy = policy_of(dispatch)
+        self._to_lir = self.dispatch_policy.applied(target.pipeline)
+        self._artifact: Artifact | None = None
+        self._cached_key: str | None = None
+        self._observers = dump_from_environment(graph.name)
+
+    @property
+    def backend(self) -> Registered:
+        """The back end of the target."""
+        return backend_of(self.target.name)
+
+    @property
+    def compiler(self) -> Compiler:
+        """The compiler for the target."""
+        return self.backend.compiler
+
+    # --- stages -----------------------------------------------------------------------------------
+
+    @property
+    def pipeline_text(self) -> str:
+        """All passes from the given graph to LIR, as text for `rlx-opt`."""
+        return str(Pipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+
+    @property
+    def passes_to_mir(self) -> str:
+        """The passes from the graph as given to MIR, as text."""
+        return str(Pipeline.of([*preparing(*self._preparing), self._to_mir]))
+
+    @property
+    def _from_prepared(self) -> list[str]:
+        return [self._to_mir, self._to_lir]
+
+    @cached_property
+    def prepared(self) -> Graph:
+        """The graph with sizes bound, after the user's passes.
+
+        Raises:
+            Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
+        """
+        return prepared(self.given, *self._preparing, instruments=self._observers)
+
+    @cached_property
+    def mir(self) -> Graph:
+        """The graph with blocks lowered, and in the dtype to compute in.
+
+        Raises:
+            Error: As for `prepared`.
+        """
+        return run(self.prepared, self._to_mir, instruments=self._observers)
+
+    @cached_property
+    def lir(self) -> Graph:
+        """The graph as the target takes it: ops that the target does not claim are decomposed, and the graph is verified.
+
+        Raises:
+            UnsupportedError: The target does not take some ops; the error lists them with their locations.
+            CompileError: The pipeline of the target does not end at LIR.
+            Error: As for `prepared`.
+        """
+        with timed(self.phases, "passes"):
+            source, steps = (
+                (self.mir, [self._to_lir]) if "mir" in self.__dict__ else (self.prepared, self._from_prepared)
+            )
+            graph = run(source, steps, instruments=self._observers)
+        if graph.stage != "lir":
+            message = f"the pipeline of target {self.target.name} ends at stage {graph.stage}: {self._to_lir}"
+            raise CompileError(
+                message, hint="its last pass is rlx-check-lir: rlx.targets.stages.to_lir makes such a text"
+            )
+        return graph
+
+    def at(self, stage: str) -> Graph:
+        """The graph at a stage: the given graph if it is at this stage, else `mir` or `lir`.
+
+        Raises:
+            StageError: The graph has passed that stage.
+            Error: As for `lir`.
+        """
+        if STAGES.index(stage) < STAGES.index(self.given.stage):
+            raise StageError(f"'{self.given.name}' is at stage {self.given.stage}, so it has no {stage}")
+        if stage == self.given.stage:
+            return self.given
+        return self.mir if stage == "mir" else self.lir
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The arguments and outputs of the program."""
+        return Signature.of(self.prepared)
+
+    @cached_property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The requirements on the sizes of symbols."""
+        return requirements(self.prepared.module, self.lir.module)
+
+    # --- the artifact -----------------------------------------------------------------------------
+
+    def artifact(self, *, cache: DiskCache | None = None, timeout: float | None = None) -> Artifact:
+        """Compile the graph for the target. The first call does the work.
+
+        Args:
+            cache: The cache of compiled programs. For a program that is in it, only the user's passes are run.
+            timeout: The seconds that an attempt of the compiler may take.
+
+        Raises:
+            CompileError: The graph cannot be expressed or compiled for the target.
+        """
+        if self._artifact is None:
+            self._artifact = self._compiled(cache, timeout)
+        return self._artifact
+
+    def _compiled(self, disk: DiskCache | None, timeout: float | None) -> Artifact:
+        key = None
+        if disk is not None:
+            with timed(self.phases, "key"):
+                key = self.key()
+                artifact = None if key is None else cached(disk, key, self.prepared)
+            if artifact is not None and not self._observers:
+                self.phases["cached"] = 1.0
+                self._cached_key = key
+                return with_locations(artifact, self.prepared, lambda: self.lir)
+        with calling(self.backend, "compile_program"):
+            compiled = self.compiler.compile_program(self, timeout)
+        check_compiled(self.backend, compiled)
+        check_info(self.backend, self.compiler, compiled.info)
+        common = {"requirements": [r.to_json() for r in self.requirements], "rlx": __version__}
+        artifact = Artifact(
+            self.target.name, self.target.arch, self.signature, compiled.program, {**compiled.info, **common}
+        )
+        if disk is not None and key is not None and compiled.lasting:
+            disk.put(key, artifact.to_bytes())
+        return artifact
+
+    def check_unchanged(self) -> None:
+        """Check that the stages that are still to be computed are those of the program.
+
+        Raises:
+            Error: The program came from the cache, and the graph has been changed since.
+        """
+        if self._cached_key is not None and "lir" not in self.__dict__ and self.key() != self._cached_key:
+            raise Error(f"graph '{self.given.name}' has been changed since it was compiled", hint="compile it again")
+
+    def key(self) -> str | None:
+        """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
+        graph, compiler = self.prepared, self.compiler
+        custom = sources(graph.module, check_of(self.target.pipeline).lowering_rules)
+        if custom is None:
+            return None
+        name = compiler.__name__ if inspect.ismodule(compiler) else type(compiler).__module__
+        code = (code_fingerprint("rlx"), code_fingerprint(name))
+        with calling(self.backend, "version or fingerprint"):
+            target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
+        return fingerprint(
+            *code, *custom, *target, str(self.opt), *self._from_prepared, str(graph.module), graph.name_symbol
+        )

@@ -1,0 +1,378 @@
+"""The FPGA back end: graphs of integers as SystemVerilog, or simulated here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import dtype
+from rlx.ir.graph.evaluate import collect_arguments, evaluate_function
+from rlx.ir.graph.graph import Graph
+from rlx.ir.interface import Output
+from rlx.support.errors import CompileError, Error, ExecutionError
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
+from rlx.targets.building import timed
+from rlx.targets.compilation import Compilation
+from rlx.targets.fpga import process
+from rlx.targets.fpga.drive import Port
+from rlx.targets.fpga.flags import PRESET_NAMES
+from rlx.targets.fpga.lower.design import Design, Network, port_bits
+from rlx.targets.fpga.lower.layer import Stream
+from rlx.targets.fpga.lower.recognise import network_of
+from rlx.targets.fpga.parts import PARTS
+from rlx.targets.fpga.report import readme, report_in
+from rlx.targets.fpga.schedule import PRESETS, scheduled
+from rlx.targets.fpga.simulate import Simulator
+from rlx.targets.fpga.synthesis import check_installed, synthesise
+from rlx.targets.fpga.targets import (
+    SIMULATOR,
+    Target,
+    device_names,
+    target,
+    target_names,
+)
+from rlx.targets.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
+from rlx.targets.protocol import Compiled, DeviceInfo
+
+_MOST_BYTES = 1 << 28
+_MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)
+_SEED = 20
+# The tensors of a check of a design with states.
+_TENSORS = 3
+
+
+def version() -> str:
+    """The version of CIRCT."""
+    return process.version()
+
+
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Make a design of a graph.
+
+    Args:
+        compilation: The compilation.
+        timeout_s: The seconds that CIRCT may take.
+
+    Raises:
+        CompileError: The graph has ops without layers, or does not fit the part.
+    """
+    chosen = compilation.target
+    assert isinstance(chosen, Target)
+    if chosen.report:
+        check_installed()
+    with timed(compilation.phases, "layers"):
+        design = designed(compilation.lir, chosen)
+    part = PARTS[chosen.arch]
+    frequency = chosen.frequency or part.frequency
+    info = {
+        "preset": chosen.preset,
+        "frequency": frequency,
+        "predicted_cycles": design.network.predicted_cycles,
+        "simulated_cycles": None,
+    }
+    if chosen.name == SIMULATOR:
+        with timed(compilation.phases, "circt"):
+            updates = {r.updates: r.name for r in compilation.lir.results if r.updates is not None}
+            content = _simulated(design, timeout_s, updates)
+        return Compiled(json.dumps(content).encode(), info)
+    with timed(compilation.phases, "circt"):
+        files = hardware_files(design, timeout_s)
+    with timed(compilation.phases, "check"):
+        case = _case(compilation.lir, design.network)
+        info["simulated_cycles"] = cycles = _checked(design, case, timeout_s)
+    synthesis = None
+    if chosen.report:
+        with timed(compilation.phases, "synthesis"):
+            synthesis = synthesise(files, design.top, part, frequency)
+    limit = case.tensors * (20 * (cycles or design.network.predicted_cycles) + 10_000)
+    bench, extra = testbench(design.top, design.network.ports, case, limit)
+    text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
+    constraint_name, constraint_text = constraints(part.name, frequency)
+    files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
+    return Compiled(json.dumps(files).encode(), info)
+
+
+def designed(graph: Graph, chosen: Target) -> Design:
+    """The design of a graph at LIR.
+
+    Raises:
+        CompileError: The graph has ops without layers, or does not fit the part.
+    """
+    preset = PRESETS[chosen.preset].with_options(**dict(chosen.options))
+    network = network_of(graph, states_as_ports=chosen.name == SIMULATOR)
+    return Design(scheduled(network, preset, PARTS[chosen.arch]))
+
+
+def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
+    """SystemVerilog, a file for each module, and what its memories hold, by name."""
+    text = process.verilog(design.hardware(), timeout_s)
+    files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(text)}
+    for memory in design.memories:
+        files[f"{memory.name}.sv"] = memory_module(memory)
+        if memory.words is not None:
+            files[f"{memory.name}.mem"] = memory_file(memory.words, memory.width)
+    return files
+
+
+def files(artifact: Artifact) -> Mapping[str, bytes]:
+    """The files that a program stands for."""
+    content = parsed(artifact.program, _MOST_BYTES)
+    return {n: t.encode() if isinstance(t, str) else json.dumps(t).encode() for n, t in content.items()}
+
+
+def info_fields() -> dict[str, Check]:
+    """The entries of an artifact's `info`."""
+    return {
+        "preset": one_of(*PRESET_NAMES),
+        "frequency": number,
+        "predicted_cycles": integer(0, 1 << 60),
+        "simulated_cycles": optional(integer(0, 1 << 60)),
+    }
+
+
+def emit(kind: str, compilation: Compilation) -> str | None:
+    """The design in CIRCT's dialects (`hw`), or as SystemVerilog in one text (`verilog`)."""
+    if kind not in ("hw", "verilog"):
+        return None
+    chosen = compilation.target
+    assert isinstance(chosen, Target)
+    design = designed(compilation.lir, chosen)
+    if kind == "hw":
+        return design.hardware()
+    return process.verilog(design.hardware()) + "\n" + "\n".join(map(memory_module, design.memories))
+
+
+def report(artifact: Artifact) -> str:
+    """What the design takes, by layer and as a whole: predicted, simulated, estimated and synthesised."""
+    return report_in(files(artifact)["README.md"].decode())
+
+
+def notes(artifact: Artifact) -> list[str]:
+    """How long the design takes."""
+    info = artifact.info
+    simulated = info["simulated_cycles"]
+    found = "" if simulated is None else f", {simulated} simulated"
+    return [f"{info['predicted_cycles']} cycles predicted{found}, preset {info['preset']}, {info['frequency']:g} MHz"]
+
+
+# --- checking ---------------------------------------------------------------------------------------------------
+
+
+def _case(graph: Graph, network: Network) -> Case:
+    """Inputs that are drawn, and what the evaluator makes of them: several tensors where one leaves a state to the next."""
+    draw = np.random.default_rng(_SEED)
+    tensors = _TENSORS if network.states else 1
+    # An input and an output may have the same name.
+    words: list[dict[str, list[np.ndarray]]] = [{n: [] for n in side} for side in (network.inputs, network.outputs)]
+    states: dict[str, np.ndarray] = {}
+    for _ in range(tensors):
+        given = {
+            n: draw.integers(s.low, s.high, s.shape, endpoint=True).astype(s.dtype.numpy)
+            for n, s in network.inputs.items()
+        }
+        arrays = collect_arguments(graph, given | states)
+        results = evaluate_function(graph.function, arrays, {})
+        states |= {r.updates: v for r, v in zip(graph.results, results, strict=True) if r.updates is not None}
+        found = {r.name: v for r, v in zip(graph.results, results, strict=True) if r.updates is None}
+        for side, streams, values in zip(words, (network.inputs, network.outputs), (given, found), strict=True):
+            for n, stream in streams.items():
+                side[n].append(values[n].ravel()[stream.order])
+    inputs, outputs = (
+        {n: (s, np.concatenate(side[n])) for n, s in streams.items()}
+        for side, streams in zip(words, (network.inputs, network.outputs), strict=True)
+    )
+    return Case(inputs, outputs, tensors)
+
+
+def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
+    """The cycles of a simulation, which has to give what the evaluator gives; None where LLVM is not installed.
+
+    Raises:
+        CompileError: The design computes something else.
+    """
+    if find_spec("llvmlite") is None:
+        return None
+    program = _simulated(design, timeout_s)
+    simulator, limit = _simulator(program), case.tensors * _limit(program["predicted_cycles"])
+    run = simulator.run([values for _, values in case.inputs.values()], most_cycles=limit, tensors=case.tensors)
+    for (output, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
+        if not np.array_equal(_elements(got, stream.dtype.name), wanted):
+            raise CompileError(
+                f"the design of '{design.network.name}' gives other numbers for '{output}' than the graph",
+                hint="this is a mistake of RLX: please report it with the graph",
+            )
+    if case.tensors == 1:
+        return run.cycles
+    return simulator.run([values[: stream.count] for stream, values in case.inputs.values()], most_cycles=limit).cycles
+
+
+def _limit(cycles: int) -> int:
+    return 4 * cycles + 10_000
+
+
+# --- simulating -------------------------------------------------------------------------------------------------
+
+
+def _simulated(design: Design, timeout_s: float | None, updates: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `Program` reads; `updates` names for each state the output that it becomes."""
+    ir, offsets, size = process.simulation(design.simulated(), design.top, timeout_s)
+    network = design.network
+
+    def described(side: Mapping[str, Stream], ports: Mapping[str, str]) -> list[list[Any]]:
+        return [[n, ports[n], port_bits(s.dtype), s.dtype.name, s.order.tolist()] for n, s in side.items()]
+
+    inputs, outputs = network.ports
+
+    return {
+        "ir": ir,
+        "top": design.top,
+        "offsets": offsets,
+        "bytes": size,
+        "predicted_cycles": network.predicted_cycles,
+        "updates": [list(pair) for pair in (updates or {}).items()],
+        "inputs": described(network.inputs, inputs),
+        "outputs": described(network.outputs, outputs),
+    }
+
+
+_PORT = row(name, name, integer(1, 64), name, listed(integer(0, 1 << 40)))
+_PROGRAM = {
+    "ir": name,
+    "top": name,
+    "bytes": integer(0, 1 << 40),
+    "predicted_cycles": integer(0, 1 << 60),
+    "updates": listed(row(name, name), 1000),
+    "inputs": listed(_PORT, 1000),
+    "outputs": listed(_PORT, 1000),
+}
+
+
+def _simulator(program: Mapping[str, Any]) -> Simulator:
+    def ports(side: str) -> list[Port]:
+        return [Port(port, bits, len(order)) for _, port, bits, _, order in program[side]]
+
+    return Simulator(
+        program["ir"], program["top"], program["offsets"], program["bytes"], ports("inputs"), ports("outputs")
+    )
+
+
+def _elements(values: np.ndarray, kind: str) -> np.ndarray:
+    """Words of a port as numbers of a dtype."""
+    return (values & 1).astype(bool) if kind == "bool" else values.astype(dtype(kind).numpy)
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Compile the simulation of a design for this machine.
+
+    Raises:
+        Error: LLVM is not installed, or the program is another one than the artifact describes.
+    """
+    if threads not in (None, 1):
+        raise Error(f"a simulation uses one thread, not {threads}", hint="leave threads out, or say 1")
+    return Program(artifact)
+
+
+class Program:
+    """A design that is simulated.
+
+    Attributes:
+        cycles: The cycles of the last call, from the first element of an input to the last one of the outputs.
+    """
+
+    def __init__(self, artifact: Artifact):
+        content = parsed(artifact.program, _MOST_BYTES)
+        offsets = content.pop("offsets", None) if isinstance(content, dict) else None
+        program = record(_PROGRAM)(content, "program") | {"offsets": offsets}
+        signature = artifact.signature
+        self._updates = dict[str, str](program["updates"])
+        states = {a.name: a for a in signature.of_kind("state")}
+        given = [a for a in signature.arguments if a.kind != "param"]
+        made = [Output(self._updates[n], states[n].shape) for n in self._updates if n in states]
+        for side, described in (("inputs", given), ("outputs", [*signature.outputs, *made])):
+            found = sorted((n, kind, len(order)) for n, _, _, kind, order in program[side])
+            wanted = sorted((d.name, d.shape.dtype.name, int(np.prod(d.shape.static))) for d in described)
+            if found != wanted or any(sorted(order) != list(range(len(order))) for *_, order in program[side]):
+                raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
+        ports = [
+            f"{port}_{end}"
+            for s in ("inputs", "outputs")
+            for _, port, *_ in program[s]
+            for end in ("valid", "data", "ready")
+        ]
+        size = program["bytes"]
+        if not isinstance(offsets, dict) or any(
+            type(offsets.get(p)) is not int or not 0 <= offsets[p] < size for p in [*ports, "clk", "rst"]
+        ):
+            raise ExecutionError("the program lacks the places of its ports", hint="compile it again")
+        self._orders = [[np.array(order, np.int64) for *_, order in program[s]] for s in ("inputs", "outputs")]
+        self._names = [[n for n, *_ in program[s]] for s in ("inputs", "outputs")]
+        self._inputs = [a.name for a in signature.of_kind("input")]
+        self._outputs = [o.name for o in signature.outputs]
+        self._shapes = {o.name: o.shape for o in (*signature.outputs, *made)}
+        self._states = {n: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for n, a in states.items()}
+        self._limit = _limit(program["predicted_cycles"])
+        self._simulator = _simulator(program)
+        self.cycles = 0
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Run it on arrays for its inputs, in order."""
+        named = dict(zip(self._inputs, arrays, strict=True)) | self._states
+        given = [named[n].ravel()[order] for n, order in zip(self._names[0], self._orders[0], strict=True)]
+        run = self._simulator.run(given, most_cycles=self._limit)
+        self.cycles = run.cycles
+        results: dict[str, np.ndarray] = {}
+        for output, values, order in zip(self._names[1], run.outputs, self._orders[1], strict=True):
+            shape = self._shapes[output]
+            result = np.empty(len(order), shape.dtype.numpy)
+            result[order] = _elements(values, shape.dtype.name)
+            results[output] = result.reshape(shape.static)
+        self._states |= {state: results[made] for state, made in self._updates.items()}
+        return [results[n].copy() for n in self._outputs]
+
+    def remarks(self) -> list[str]:
+        """The cycles of the last call."""
+        return [f"{self.cycles} cycles"]
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of the current value of a state."""
+        return self._states[name].copy()
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set the value of a state."""
+        self._states[name] = value.copy()
+
+
+@cache
+def devices() -> Sequence[DeviceInfo]:
+    """The simulator. Never raises."""
+    missing = [package for package in ("pycde", "llvmlite") if find_spec(package) is None]
+    if missing:
+        reason = f"{' and '.join(missing)} not installed: pip install 'rlx[fpga]'"
+        return (DeviceInfo(SIMULATOR, SIMULATOR, "", False, reason),)
+    return (DeviceInfo(SIMULATOR, SIMULATOR, f"CIRCT ({process.version()}) and LLVM", True),)
+
+
+__all__: Sequence[str] = [
+    "Program",
+    "compile_program",
+    "designed",
+    "device_names",
+    "devices",
+    "emit",
+    "files",
+    "hardware_files",
+    "info_fields",
+    "load",
+    "notes",
+    "report",
+    "target",
+    "target_names",
+    "version",
+]

@@ -1,0 +1,90 @@
+"""What a design will take of a part, before anything is synthesised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from rlx.targets.fpga.lower.hdl import Memory, Module
+from rlx.targets.fpga.parts import Part
+
+# Memories of fewer bits or words are made of logic.
+_LEAST_BLOCK = 1024
+_LEAST_DEPTH = 32
+# Synthesis finds what is constant and what is shared; measured on the designs of docs/fpga.md.
+_REGISTERS = 0.95
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What something takes of a part: `Part` says what there is."""
+
+    luts: int = 0
+    registers: int = 0
+    multipliers: int = 0
+    memories: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def beyond(self, part: Part) -> list[str]:
+        """What it takes more of than a part has, as text."""
+        names = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers", "memories": "memory blocks"}
+        return [
+            f"{getattr(self, n)} {title}, {getattr(self, n) - getattr(part, n)} more than the {getattr(part, n)} there are"
+            for n, title in names.items()
+            if getattr(self, n) > getattr(part, n)
+        ]
+
+
+def cost_of(module: Module, part: Part) -> Cost:
+    """What a module takes, with its memories."""
+    tally = module.tally
+    multipliers, luts = 0, tally.sums * part.sum_luts + tally.logic * part.logic_luts
+    for left, right in tally.products:
+        if min(left, right) < 2 or left + right < part.least_product:
+            luts += left * right
+        else:
+            multipliers += _pieces(left, part.factor_bits) * _pieces(right, part.factor_bits)
+    # Synthesis takes a product with a constant for one of numbers without a sign, as wide as the result.
+    for left, right in tally.scalings:
+        multipliers += -(-(left + right) // part.factor_bits)
+    blocks = 0
+    for memory in module.memories:
+        tables = _tables(memory, part)
+        if tables is None:
+            blocks += blocks_of(memory, part)
+        else:
+            luts += tables
+    registers = max(tally.registers * _REGISTERS - multipliers * part.packed, 0)
+    return Cost(round(luts), round(registers), multipliers, blocks)
+
+
+def _tables(memory: Memory, part: Part) -> float | None:
+    """The tables of a small memory; None where it is made of blocks."""
+    if memory.words is not None:
+        # Synthesis takes blocks for constants that fill them well.
+        widest = max(bits for _, bits in part.modes)
+        worth = part.least_rom * (blocks_of(memory, part) + memory.width / widest)
+        return memory.bits / part.rom_bits if memory.bits < worth else None
+    if part.small is None or (memory.bits >= _LEAST_BLOCK and memory.depth >= _LEAST_DEPTH):
+        return None
+    words, bits, luts = part.small
+    return -(-memory.depth // words) * -(-memory.width // bits) * luts
+
+
+def total(modules: Iterable[Module], part: Part) -> Cost:
+    """What modules take together."""
+    result = Cost()
+    for module in modules:
+        result += cost_of(module, part)
+    return result
+
+
+def blocks_of(memory: Memory, part: Part) -> int:
+    """The blocks of a memory, in the best of their modes."""
+    return min(-(-memory.depth // words) * -(-memory.width // bits) for words, bits in part.modes)
+
+
+def _pieces(width: int, most: int) -> int:
+    return 1 if width <= most else -(-(width - 1) // (most - 1))

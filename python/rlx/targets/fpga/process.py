@@ -1,0 +1,73 @@
+"""The processes that CIRCT runs in."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from rlx.support.errors import CompileError
+from rlx.targets.fpga import worker
+from rlx.targets.worker.pool import WorkerPool
+from rlx.targets.worker.process import Command, HandlerFailed, Reply, WorkerDied
+
+_HINT = "pip install 'rlx[fpga]'"
+# Verilog that every tool takes; an option that CIRCT does not know would end its process.
+_STYLE = "disallowLocalVariables,locationInfoStyle=none,omitVersionComment,emittedLineLength=120"
+default_pool = WorkerPool(1)
+
+
+@cache
+def version() -> str:
+    """The version of CIRCT's package.
+
+    Raises:
+        CompileError: It is not installed.
+    """
+    try:
+        return f"pycde {metadata.version('pycde')}"
+    except metadata.PackageNotFoundError:
+        raise CompileError("CIRCT is not installed", hint=_HINT) from None
+
+
+def verilog(module: str, timeout_s: float | None = None) -> str:
+    """A module of the hw, comb and seq dialects as SystemVerilog.
+
+    Raises:
+        CompileError: CIRCT is not installed, or refuses the module.
+    """
+    return _answer({"kind": "verilog", "options": _STYLE}, module, timeout_s).body.decode()
+
+
+def simulation(module: str, top: str, timeout_s: float | None = None) -> tuple[str, dict[str, int], int]:
+    """A module as LLVM IR of one step, the offset of each port of its top module in the state, and the bytes of the state.
+
+    Raises:
+        CompileError: CIRCT is not installed, or refuses the module.
+    """
+    reply = _answer({"kind": "simulation", "top": top}, module, timeout_s)
+    return reply.body.decode(), dict(reply.header["ports"]), reply.header["bytes"]
+
+
+def _answer(header: dict[str, str], module: str, timeout_s: float | None) -> Reply:
+    version()
+    try:
+        reply = default_pool.request(_command(), header, module.encode(), timeout_s=timeout_s)
+    except HandlerFailed as problem:
+        raise CompileError(f"CIRCT failed: {problem}", hint=_HINT) from None
+    except WorkerDied as problem:
+        why = f"took longer than {timeout_s} s" if problem.timed_out else problem.reason
+        raise CompileError(f"CIRCT's process {why}") from None
+    if reply.header["outcome"] != "ok":
+        raise CompileError(f"CIRCT refuses the design: {reply.header['message']:.600}")
+    return reply
+
+
+@cache
+def _command() -> Command:
+    spec = importlib.util.find_spec("pycde")
+    if spec is None or not spec.submodule_search_locations:
+        raise CompileError("CIRCT is not installed", hint=_HINT)
+    folder = Path(next(iter(spec.submodule_search_locations))).parent
+    return Command(worker.__file__, (), (str(folder),))

@@ -1,0 +1,127 @@
+"""The README of a design: how to talk to it, what its layers are, what it takes and how long."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlx.support.markdown import markdown, table
+from rlx.targets.fpga.estimate import cost_of, total
+from rlx.targets.fpga.lower.design import Design, port_bits
+from rlx.targets.fpga.lower.layer import Stream
+from rlx.targets.fpga.lower.orders import row_major, usual
+from rlx.targets.fpga.parts import Part
+from rlx.targets.fpga.synthesis import Synthesis
+
+_REPORT, _TOOLS = "## Report", "## Tools"
+
+
+def report_in(text: str) -> str:
+    """The report in the README of a design."""
+    return text.partition(f"{_REPORT}\n")[2].partition(_TOOLS)[0].strip()
+
+
+def readme(
+    design: Design, part: Part, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
+) -> tuple[str, dict[str, str]]:
+    """The text, and files with the orders of ports that have an unusual one.
+
+    Args:
+        design: The design.
+        part: The part that it is for.
+        preset: The name of its preset, and options beside it.
+        frequency: The clock, in MHz.
+        simulated: The cycles that a simulation took; None if there was none.
+        synthesis: What synthesis found; None if it did not run.
+    """
+    ports, files = _ports(design)
+    text = [
+        f"# {design.top}",
+        "",
+        f"For {part.title} (`{part.name}`), preset `{preset}`. Made by RLX; each layer is a module in a file of its name.",
+        "",
+        "Each port is a stream: an element is taken at an edge of `clk` at which `_valid` and `_ready` are both 1. `rst` is "
+        "synchronous. A tensor may follow the one before at once.",
+        "",
+        *table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
+        "",
+        _REPORT,
+        "",
+        *table(
+            ("figure", "predicted or estimated", "simulated or synthesised"),
+            _figures(design, part, frequency, simulated, synthesis),
+        ),
+        "",
+        *table(
+            ("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"),
+            _layers(design, part),
+        ),
+        "",
+        _TOOLS,
+        "",
+        "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --timescale 1ns/1ps "
+        f"--top-module {design.top}_tb *.sv`. The folder must have no other designs.",
+        f"Synthesise: `yosys -p 'read_verilog -sv {design.top}.sv …; {part.synthesis} -top {design.top} -json out.json'` in "
+        "this folder, as the `.mem` files are read from it.",
+        "",
+    ]
+    return "\n".join(text), files
+
+
+def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
+    """A row for each port, and the files with orders."""
+    rows: list[tuple[str, ...]] = []
+    files: dict[str, str] = {}
+    network = design.network
+    for direction, side, names in zip(("in", "out"), (network.inputs, network.outputs), network.ports, strict=True):
+        for name, stream in side.items():
+            order, extra = _order(names[name], stream)
+            files |= extra
+            dims = "x".join(map(str, stream.shape)) or "scalar"
+            tensor = f"{stream.dtype.name} {dims}"
+            rows.append((f"`{names[name]}`", markdown(name), direction, tensor, str(port_bits(stream.dtype)), order))
+    return rows, files
+
+
+def _figures(
+    design: Design, part: Part, frequency: float, simulated: int | None, synthesis: Synthesis | None
+) -> list[tuple[str, ...]]:
+    """What the design takes as a whole."""
+    network, cost = design.network, total(design.modules, part)
+    cycles = network.predicted_cycles
+    times = (_microseconds(cycles, frequency), _microseconds(simulated, frequency))
+    rows = [
+        ("cycles from the first element to the last", f"{cycles}", "-" if simulated is None else f"{simulated}"),
+        (f"time at {frequency:g} MHz, in µs", *times),
+        ("cycles for each of many", f"{network.interval}", "-"),
+    ]
+    kinds = {"LUTs": "luts", "registers": "registers", "multipliers": "multipliers", "memory blocks": "memories"}
+    for title, key in kinds.items():
+        found = "-" if synthesis is None else str(getattr(synthesis, key))
+        rows.append((f"{title}, of {getattr(part, key)}", str(getattr(cost, key)), found))
+    if synthesis is not None:
+        reached = "-" if synthesis.frequency is None else f"{synthesis.frequency:.1f}"
+        rows.append(("highest clock, in MHz", f"{frequency:g} aimed at", reached))
+    return rows
+
+
+def _layers(design: Design, part: Part) -> list[tuple[str, ...]]:
+    """A row for each layer."""
+    rows: list[tuple[str, ...]] = []
+    for layer in design.network.layers:
+        taken = cost_of(layer.module, part)
+        numbers = (layer.cycles, taken.luts, taken.registers, taken.multipliers, taken.memories)
+        rows.append((f"`{layer.name}`", markdown(layer.description), *map(str, numbers), markdown(layer.place)))
+    return rows
+
+
+def _microseconds(cycles: int | None, frequency: float) -> str:
+    return "-" if cycles is None else f"{cycles / frequency:.1f}"
+
+
+def _order(port: str, stream: Stream) -> tuple[str, dict[str, str]]:
+    if np.array_equal(stream.order, row_major(stream.shape)):
+        return "row by row", {}
+    if np.array_equal(stream.order, usual(stream.shape)):
+        return "by pixels, the channels of each side by side", {}
+    name = f"{port}_order.txt"
+    return f"flat indices in `{name}`", {name: "".join(f"{i}\n" for i in stream.order)}

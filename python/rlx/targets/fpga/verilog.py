@@ -1,0 +1,152 @@
+"""What stands in Verilog as it is: memories, the testbench; and the constraints of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.targets.fpga.lower.design import port_bits
+from rlx.targets.fpga.lower.hdl import Memory
+from rlx.targets.fpga.lower.layer import Stream
+
+
+def memory_module(memory: Memory) -> str:
+    """A memory as synthesis tools know it."""
+    ports = ["input  logic clk"]
+    for direction, name, width in memory.ports:
+        kind = "logic" if width == 1 and name in ("en", "we") else f"logic [{width - 1}:0]"
+        ports.append(f"{'input ' if direction == 'in' else 'output'} {kind} {name}")
+    body = [f"  logic [{memory.width - 1}:0] contents [0:{memory.depth - 1}];"]
+    if memory.words is not None:
+        body.append(f'  initial $readmemh("{memory.name}.mem", contents);')
+    body += ["  always_ff @(posedge clk) begin", "    if (en) data <= contents[addr];"]
+    if memory.words is None:
+        body.append("    if (we) contents[waddr] <= wdata;")
+    body += ["  end", "endmodule", ""]
+    return f"module {memory.name}(\n  " + ",\n  ".join(ports) + "\n);\n" + "\n".join(body)
+
+
+def memory_file(words: Sequence[int], width: int) -> str:
+    """Words as `$readmemh` reads them."""
+    digits = (width + 3) // 4
+    mask = (1 << width) - 1
+    return "".join(f"{int(w) & mask:0{digits}x}\n" for w in words)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a testbench compares: elements in the order of their streams, by name; of so many tensors."""
+
+    inputs: Mapping[str, tuple[Stream, np.ndarray]]
+    outputs: Mapping[str, tuple[Stream, np.ndarray]]
+    tensors: int = 1
+
+
+def testbench(top: str, ports: Sequence[Mapping[str, str]], case: Case, most_cycles: int) -> tuple[str, dict[str, str]]:
+    """A testbench that feeds a design and compares what it gives, and the files that it reads.
+
+    Args:
+        top: The name of the design.
+        ports: What inputs and outputs are called, by name.
+        case: What it compares.
+        most_cycles: When it gives up.
+    """
+    inputs, outputs = ports
+    sides = [(inputs[n], stream, values, True) for n, (stream, values) in case.inputs.items()]
+    sides += [(outputs[n], stream, values, False) for n, (stream, values) in case.outputs.items()]
+    files: dict[str, str] = {}
+    declarations: list[str] = []
+    drivers: list[str] = []
+    connections: list[str] = []
+    for port, stream, values, is_input in sides:
+        width = port_bits(stream.dtype)
+        files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
+        declarations += _declared(port, width, len(values), is_input)
+        drivers += _driven(port, is_input)
+        connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
+    done = " && ".join(f"{port}_count == {len(values)}" for port, _, values, is_input in sides if not is_input)
+    lines = [
+        "`timescale 1ns/1ps",
+        "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",
+        f"module {top}_tb;",
+        "  logic clk = 1'b0, rst = 1'b1;",
+        "  logic [1:0] draw = 2'b11;",
+        "  logic hesitate = 1'b0;",
+        "  integer cycles = 0;",
+        *declarations,
+        f"  {top} dut(.clk(clk), .rst(rst), {', '.join(connections)});",
+        "  always #5 clk = !clk;",
+        '  initial hesitate = $test$plusargs("hesitate");',
+        "  always @(posedge clk) begin",
+        "    cycles <= cycles + 1;",
+        "    rst <= cycles < 4;",
+        "    draw <= hesitate ? 2'($urandom) : 2'b11;",
+        *drivers,
+        f"    if ({done}) begin",
+        f'      $display("PASS: {top}, %0d cycles", cycles - 5);',
+        "      $finish;",
+        "    end",
+        f"    if (cycles > {most_cycles}) begin",
+        '      $display("FAIL: the design stands still");',
+        "      $fatal(1);",
+        "    end",
+        "  end",
+        "endmodule",
+        "",
+    ]
+    return "\n".join(lines), files
+
+
+def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
+    """The signals of a port in a testbench."""
+    lines = [
+        f"  logic [{width - 1}:0] {port}_words [0:{count - 1}];",
+        f"  logic [{width - 1}:0] {port}_data;",
+        f"  logic {port}_valid, {port}_ready;",
+        f"  integer {port}_count = 0;",
+        f'  initial $readmemh("tb_{port}.mem", {port}_words);',
+    ]
+    if not is_input:
+        return [*lines, f"  assign {port}_ready = draw[1] && {port}_count < {count};"]
+    return [
+        *lines,
+        f"  logic {port}_held = 1'b0;",
+        f"  assign {port}_valid = !rst && {port}_count < {count} && ({port}_held || draw[0]);",
+        f"  assign {port}_data = {port}_words[{port}_count < {count} ? {port}_count : 0];",
+    ]
+
+
+def _driven(port: str, is_input: bool) -> list[str]:
+    """What happens to a port at an edge of the clock."""
+    through = f"if (!rst && {port}_valid && {port}_ready)"
+    if is_input:
+        return [
+            f"    {port}_held <= {port}_valid && !{port}_ready;",
+            f"    {through} {port}_count <= {port}_count + 1;",
+        ]
+    values = f"{port}_count, {port}_data, {port}_words[{port}_count]"
+    return [
+        f"    {through} begin",
+        f"      if ({port}_data !== {port}_words[{port}_count]) begin",
+        f'        $display("FAIL: {port}[%0d] is %h, expected %h", {values});',
+        "        $fatal(1);",
+        "      end",
+        f"      {port}_count <= {port}_count + 1;",
+        "    end",
+    ]
+
+
+def constraints(part: str, frequency: float) -> tuple[str, str]:
+    """The name and the text of a file of constraints: the clock, and where pins are to be filled in."""
+    period = 1000 / frequency
+    if part.startswith("ecp5"):
+        return "constraints.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'
+    if part.startswith("ice40"):
+        return "constraints.pcf", "# set_io clk …, and so on\n"
+    lines = [
+        f"create_clock -name clk -period {period:.3f} [get_ports clk]",
+        "# set_property -dict { PACKAGE_PIN … IOSTANDARD LVCMOS33 } [get_ports clk]",
+    ]
+    return "constraints.xdc", "\n".join(lines) + "\n"

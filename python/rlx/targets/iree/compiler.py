@@ -1,0 +1,315 @@
+"""Compiles MLIR text with IREE, in a separate process. If that fails, it is repeated with weaker flags: a ladder."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+
+from rlx.support.errors import CompileError, Error
+from rlx.support.printable import printable
+from rlx.targets.iree.cpu import Cpu
+from rlx.targets.iree.process import compiler_command, compiler_library, default_pool
+from rlx.targets.iree.targets import Target
+from rlx.targets.worker.pool import WorkerPool
+from rlx.targets.worker.process import HandlerFailed, WorkerDied
+
+DEFAULT_TIMEOUT_S = 600.0
+_LONGEST_DIAGNOSTIC = 600
+_LONGEST_NOTE = 300
+# What a compiler or a linker prints if the machine runs out of memory, disk space or files.
+_OUT_OF_RESOURCES = re.compile(
+    "no space left on device|cannot allocate memory|out of memory|bad_alloc|too many open files|"
+    "resource temporarily unavailable|disk quota exceeded|text file busy",
+    re.IGNORECASE,
+)
+_LOCATED = re.compile(r"(?P<location>[^\n]+?:\d+:\d+|loc\([^\n]*?\)): (?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler.
+
+    Attributes:
+        severity: ``"error"``, ``"warning"``, ``"remark"`` or ``"note"``.
+        location: ``file:line:col``, or empty if the compiler gave none.
+        text: The message, without its location.
+    """
+
+    severity: str
+    location: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else ""
+        return printable(f"{place}{self.severity}: {self.text}")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to compile.
+
+    Attributes:
+        flags: The compiler's flags.
+        outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"``, ``"timed out
+            after … s"`` or ``"failed with …"``, an exception of the handler.
+        seconds: The time that it took.
+        diagnostics: The messages of the compiler.
+        printed: The end of what the compiler, or a linker that it ran, printed to standard error.
+        repeatable: Whether another attempt with the same flags would have the same outcome.
+        cpu: The CPU that the compiler has derived from the flags, if they are for a CPU.
+    """
+
+    flags: tuple[str, ...]
+    outcome: str
+    seconds: float
+    diagnostics: tuple[Diagnostic, ...] = ()
+    printed: str = ""
+    repeatable: bool = True
+    cpu: Cpu | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it compiled."""
+        return self.outcome == "ok"
+
+
+@dataclass(frozen=True)
+class CompiledModule:
+    """The result of compiling a module.
+
+    Attributes:
+        vmfb: The compiled module, ready for ``Executable``.
+        flags_used: The flags of the attempt that succeeded.
+        seconds: The time of all attempts together.
+        attempts: All attempts, the successful one last.
+    """
+
+    vmfb: bytes
+    flags_used: tuple[str, ...]
+    seconds: float
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def cpu(self) -> Cpu | None:
+        """The CPU that the code is for; None if it is for another device."""
+        return self.attempts[-1].cpu
+
+    @property
+    def may_improve(self) -> bool:
+        """Whether an attempt with better flags failed for a temporary reason: time, memory, a signal from outside."""
+        return any(not a.repeatable and a.flags != self.flags_used for a in self.attempts)
+
+
+class ModuleCompileError(CompileError):
+    """IREE could not compile a module with the flags of any rung of the ladder.
+
+    Attributes:
+        attempts: All attempts, in order.
+        diagnostics: The messages of the first attempt that has any.
+    """
+
+    def __init__(self, target: Target, attempts: tuple[Attempt, ...]):
+        self.attempts = attempts
+        self.diagnostics = next((a.diagnostics for a in attempts if a.diagnostics), ())
+        errors = [d for d in self.diagnostics if d.severity == "error"]
+        location = next((d.location for d in errors if not d.location.startswith("loc(")), None)
+        lines = [f"IREE could not compile the module for {target.name} ({target.arch})"]
+        lines += map(_shortened, self.diagnostics)
+        lines.append(f"flags: {' '.join(target.flags)}")
+        for number, attempt in enumerate(attempts, 1):
+            rung = " ".join(attempt.flags[len(target.flags) :]) or "nothing more"
+            lines.append(f"attempt {number}, with {rung}: {attempt.outcome} ({attempt.seconds:.2f} s)")
+            lines += [f"  {line}" for line in _important_lines(attempt.printed)]
+        super().__init__("\n".join(lines), location=location or None, hint=_hint(attempts))
+
+
+def compile_module(
+    text: str | bytes,
+    target: Target,
+    *,
+    timeout_s: float | None = None,
+    worker: WorkerPool | None = None,
+    name: str = "module.mlir",
+) -> CompiledModule:
+    """Compile MLIR text or bytecode for one target. May be called from several threads at once.
+
+    The rungs of the target's ladder are tried until one compiles. An error in the text itself, or in a flag,
+    ends the attempts, because no other rung would change it. If the process was killed from outside (by the
+    kernel because memory was full, or by a user), the same rung is tried once more.
+
+    Args:
+        text: The module.
+        target: The target.
+        timeout_s: The seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+        worker: The processes to compile in; by default those that all callers share.
+        name: The name of the text in diagnostics for operations without a location.
+
+    Raises:
+        CompileError: No attempt succeeded. The message has the diagnostics as ``file:line:col: error: …``
+            lines and lists the attempts.
+    """
+    started = time.perf_counter()
+    timeout_s = default_timeout() if timeout_s is None else timeout_s
+    module = text.encode() if isinstance(text, str) else bytes(text)
+    attempts: list[Attempt] = []
+    for attempt, vmfb in _attempts(module, target, timeout_s, worker or default_pool, name):
+        attempts.append(attempt)
+        if attempt.ok:
+            return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
+    raise ModuleCompileError(target, tuple(attempts))
+
+
+def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str, ...], name: str) -> list[str]:
+    """The IR of a module after some phases of the compiler, with locations.
+
+    Args:
+        phases: Names of phases, as `iree-compile --compile-to` takes them.
+        text: A module that compiles.
+        target: The target.
+        flags: The flags with which it compiles: `CompiledModule.flags_used`.
+        name: The name of the text.
+
+    Raises:
+        CompileError: The compiler failed.
+    """
+    command = compiler_command((*target.process_flags_of(flags), "--mlir-print-debuginfo"))
+    irs = []
+    for phase in phases:
+        request = {"kind": "compile", "flags": flags, "name": name, "phase": phase}
+        try:
+            reply = default_pool.request(command, request, text.encode(), timeout_s=default_timeout(), affinity=flags)
+        except (WorkerDied, HandlerFailed) as failure:
+            raise CompileError(f"IREE's compiler failed before the end of phase {phase}: {failure}") from failure
+        if reply.header["outcome"] != "ok":
+            raise CompileError(f"IREE's compiler failed before the end of phase {phase}")
+        irs.append(reply.body.decode("utf-8", "replace"))
+    return irs
+
+
+def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
+    """Start a compiler process and let it prepare for ``target``, without waiting for it."""
+    flags = target.attempts[0]
+    command = compiler_command(target.process_flags_of(flags))
+    (worker or default_pool).prewarm(command, {"kind": "warm", "flags": flags}, affinity=flags)
+
+
+@cache
+def compiler_version() -> str:
+    """The version of IREE's compiler; without package metadata, the size and time of the library instead."""
+    try:
+        return metadata.version("iree-base-compiler")
+    except metadata.PackageNotFoundError:
+        status = os.stat(compiler_library())
+        return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def default_timeout() -> float:
+    """The seconds that one attempt to compile may take: ``RLX_COMPILE_TIMEOUT``, or 600.
+
+    Raises:
+        Error: The variable is not a positive number.
+    """
+    text = os.environ.get("RLX_COMPILE_TIMEOUT", "")
+    try:
+        seconds = float(text) if text else DEFAULT_TIMEOUT_S
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise Error(f"RLX_COMPILE_TIMEOUT is {text!r}", hint="give it a number of seconds, such as 600")
+    return seconds
+
+
+def _attempts(
+    module: bytes, target: Target, timeout_s: float, pool: WorkerPool, name: str
+) -> Iterator[tuple[Attempt, bytes]]:
+    """Yield each attempt with the compiled module, until one succeeds or no other one can."""
+    for flags in target.attempts:
+        attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
+        yield attempt, vmfb
+        if not attempt.repeatable and "was killed" in attempt.outcome:
+            attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
+            yield attempt, vmfb
+        if outcome in ("flags", "parse"):
+            return
+
+
+def _attempt(
+    module: bytes, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool, name: str
+) -> tuple[Attempt, str, bytes]:
+    started = time.perf_counter()
+    request = {"kind": "compile", "flags": flags, "name": name}
+    try:
+        reply = pool.request(
+            compiler_command(target.process_flags_of(flags)), request, module, timeout_s=timeout_s, affinity=flags
+        )
+    except WorkerDied as death:
+        seconds = time.perf_counter() - started
+        if death.timed_out:
+            return Attempt(flags, f"timed out after {timeout_s:g} s", seconds, repeatable=False), "died", b""
+        repeatable = not death.killed_from_outside and not _OUT_OF_RESOURCES.search(death.stderr)
+        attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
+        return attempt, "died", b""
+    except HandlerFailed as failure:
+        attempt = Attempt(flags, f"failed with {failure}", time.perf_counter() - started, printed=failure.stderr)
+        return attempt, "failed", b""
+    diagnostics = tuple(part for severity, message in reply.header["diagnostics"] for part in _split(severity, message))
+    ok = reply.header["outcome"] == "ok"
+    printed = "" if ok else reply.printed
+    attempt = Attempt(
+        flags,
+        "ok" if ok else "failed with diagnostics",
+        time.perf_counter() - started,
+        diagnostics,
+        printed,
+        repeatable=ok or not _OUT_OF_RESOURCES.search("\n".join([printed, *map(str, diagnostics)])),
+        cpu=_cpu(reply.header["target"], flags, target),
+    )
+    return attempt, reply.header["outcome"], reply.body
+
+
+def _cpu(ir: str, flags: tuple[str, ...], target: Target) -> Cpu | None:
+    """The CPU that code is for. It counts as the host's own only if no other flag changes it."""
+    cpu_flags = [flag for flag in flags if flag.startswith("--iree-llvmcpu-target-")]
+    return Cpu.of_ir(ir, target.host_features if len(cpu_flags) == 1 else "")
+
+
+def _split(severity: str, message: str) -> Iterator[Diagnostic]:
+    """The diagnostic and its notes, which the compiler sends as one string of paragraphs with locations."""
+    paragraphs: list[str] = []
+    for paragraph in message.split("\n\n"):
+        if _LOCATED.match(paragraph) or not paragraphs:
+            paragraphs.append(paragraph)
+        else:
+            paragraphs[-1] += "\n\n" + paragraph
+    for index, paragraph in enumerate(paragraphs):
+        match = _LOCATED.match(paragraph)
+        location, text = (match["location"], match["text"]) if match else ("", paragraph)
+        yield Diagnostic(severity if index == 0 else "note", location, text)
+
+
+def _shortened(diagnostic: Diagnostic) -> str:
+    """A diagnostic as text, shortened: the compiler may print the whole module as a note."""
+    limit = _LONGEST_NOTE if diagnostic.severity == "note" else _LONGEST_DIAGNOSTIC
+    text = str(diagnostic)
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
+
+
+def _important_lines(printed: str) -> list[str]:
+    """The first errors in what a compiler or linker printed, or else its last lines."""
+    lines = [line[:_LONGEST_NOTE] for line in printed.splitlines() if line.strip()]
+    return [line for line in lines if "error" in line.lower()][:3] or lines[-3:]
+
+
+def _hint(attempts: tuple[Attempt, ...]) -> str | None:
+    if any("timed out" in attempt.outcome for attempt in attempts):
+        return "give the compiler more time with RLX_COMPILE_TIMEOUT (seconds)"
+    if any(not attempt.repeatable for attempt in attempts):
+        return "the compiler's process was ended from outside, perhaps because memory was full; compile again"
+    if all(not attempt.diagnostics for attempt in attempts):
+        return "the compiler gave no reason; an operation that IREE does not know has this effect"
+    return None

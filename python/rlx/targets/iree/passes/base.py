@@ -1,0 +1,127 @@
+"""What the passes for IREE share: they emit ops of IREE's dialects, which MLIR's bindings do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from rlx import mlir
+from rlx.passes.base import Pass
+from rlx.support.errors import PassError
+from rlx.targets.iree.passes.sizes import dynamic_sizes
+
+for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
+    mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
+
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+_VIEWS = (*RESHAPES, "tensor.extract_slice")
+
+
+class IreePass(Pass):
+    """A pass that emits ops of IREE's dialects."""
+
+    def run(self, module: Any) -> None:
+        if not mlir.context().allow_unregistered_dialects:
+            raise PassError(
+                "emits ops of IREE's dialects, which are not registered here",
+                hint="rlx-opt takes them with --allow-unregistered-dialect",
+            )
+        self.apply(module)
+
+    def apply(self, module: Any) -> None:
+        """Edit a module in place."""
+        raise NotImplementedError
+
+
+def create(
+    name: str,
+    results: Sequence[Any] = (),
+    operands: Sequence[Any] = (),
+    attributes: dict[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Create an op by its name, at the insertion point."""
+    return mlir.ir.Operation.create(
+        name, results=list(results), operands=list(operands), attributes=attributes or {}, **more
+    )
+
+
+def hidden(value: Any) -> Any:
+    """The same value behind an optimization barrier, so that the compiler knows nothing about it."""
+    return create("util.optimization_barrier", [value.type], [value]).result
+
+
+def in_memory(value: Any) -> Any:
+    """The same tensor, computed in memory first: ops that use the result are not fused with the op that computes it."""
+    sizes = dynamic_sizes(value)
+    fenced = hidden(value)
+    return create("flow.tensor.tie_shape", [value.type], [fenced, *sizes]).result if sizes else fenced
+
+
+def empty(type_: Any, like: Any, element: Any) -> Any:
+    """A tensor of the sizes of a type, with elements of another; the sizes that the type leaves open are those of `like`."""
+    sizes = iter(dynamic_sizes(like)) if like is not None else iter(())
+    dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
+    return mlir.dialect("tensor").empty(dims, element)
+
+
+def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
+    """An elementwise loop over tensors, each with its map; `body` emits ops into a block and returns the values to yield."""
+    ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank
+    maps = [m for _, m in inputs] + [ir.AffineMap.get_identity(rank)] * len(outs)
+    parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
+    values = [v for v, _ in inputs]
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+    op = linalg.GenericOp([o.type for o in outs], values, list(outs), maps, ir.ArrayAttr.get(parallel))
+    block = op.regions[0].blocks.append(*[v.type.element_type for v in (*values, *outs)])
+    with ir.InsertionPoint(block):
+        linalg.yield_(body(block))
+    return list(op.results)
+
+
+def keep_in_memory(value: Any) -> None:
+    """Let all users of a value read it from memory."""
+    uses, maker = list(value.uses), value.owner.operation
+    with maker.location, mlir.ir.InsertionPoint.after(maker):
+        replace_uses(uses, in_memory(value))
+
+
+def every(module: Any, condition: Callable[[Any], bool]) -> list[Any]:
+    """The ops of a module that satisfy a condition; the ops in the regions of an op come before it."""
+    matching: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if condition(op):
+            matching.append(op)
+        return mlir.ir.WalkResult.ADVANCE
+
+    mlir.walk(module, visit)
+    return matching
+
+
+def is_elementwise(op: Any) -> bool:
+    """Whether an op computes each element of one tensor from elements of others."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    return all("parallel" in str(i) for i in op.attributes["iterator_types"])
+
+
+def maker_of(value: Any) -> Any:
+    """The op that defines a value; None for an argument of a block."""
+    return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
+
+
+def source_of(value: Any) -> Any:
+    """The value that a value is a view of."""
+    maker = maker_of(value)
+    while maker is not None and maker.name in _VIEWS:
+        value = maker.operands[0]
+        maker = maker_of(value)
+    return value
+
+
+def replace_uses(uses: Sequence[Any], value: Any) -> None:
+    """Replace the value in some uses, which are from `value.uses`, by another one."""
+    for use in uses:
+        use.owner.operation.operands[use.operand_number] = value

@@ -1,0 +1,110 @@
+"""`rlx-iree-bindings`: no kernel reads and writes more tensors than a kernel can.
+
+IREE fuses chains of elementwise ops into one kernel, and all ops on tensors of one element that stand beside each other into
+another one, however many tensors they read and write; a program of which a kernel has more than 32 cannot be loaded. Quirk:
+`many-bindings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.targets.iree.passes.base import RESHAPES, IreePass, every, is_elementwise, keep_in_memory, maker_of
+
+# Those that a kernel writes come on top, and what other kernels read of what is computed on the way.
+_MOST = 16
+_VIEWS = (*RESHAPES, "tensor.extract_slice", "tensor.concat")
+_FREE = ("tensor.empty", "arith.constant", "linalg.fill")
+
+
+@dataclass(frozen=True)
+class Bindings(IreePass, name="rlx-iree-bindings"):
+    """Compute in memory parts of what IREE would fuse into a kernel that reads and writes too many tensors."""
+
+    def apply(self, module: Any) -> None:
+        _split_chains(module)
+        for op in every(module, lambda op: len(op.regions) > 0 and not op.name.startswith("linalg.")):
+            for region in op.regions:
+                for block in region.blocks:
+                    _split_scalars([inner.operation for inner in block.operations])
+
+
+def _split_chains(module: Any) -> None:
+    read: dict[Any, frozenset[Any]] = {}  # by each value, if it is computed where it is used
+    for op in every(module, _is_fused):
+        found = _read_by(op, read)
+        while len(found) > _MOST:
+            inside = (v for v in op.operands if v in read and _is_only_read(v))
+            largest = max(inside, key=lambda v: len(read[v]), default=None)
+            if largest is None or len(read[largest]) < 2:
+                break
+            del read[largest]
+            keep_in_memory(largest)
+            found = _read_by(op, read)
+        read.update(dict.fromkeys(op.results, found))
+
+
+def _is_fused(op: Any) -> bool:
+    return op.name in _VIEWS or is_elementwise(op)
+
+
+def _read_by(op: Any, read: dict[Any, frozenset[Any]]) -> frozenset[Any]:
+    """What a kernel that computes an op reads, and what it may have to write besides, since others read it."""
+    found: set[Any] = set()
+    for operand in op.operands:
+        maker = maker_of(operand)
+        if maker is None or maker.name not in _FREE:
+            found |= read.get(operand, {operand})
+            if operand in read and any(not _is_fused(use.owner.operation) for use in operand.uses):
+                found.add(operand)
+    return frozenset(found)
+
+
+def _is_only_read(value: Any) -> bool:
+    """Whether no op writes into a tensor: IREE would let it, though others read what is in memory."""
+    for use in value.uses:
+        reader, number = use.owner.operation, use.operand_number
+        if reader.name in ("linalg.generic", "tensor.insert_slice"):
+            inputs = reader.attributes["operandSegmentSizes"][0] if reader.name == "linalg.generic" else 1
+            if number >= inputs:
+                return False
+        elif reader.name not in (*_VIEWS, "func.return", "scf.yield"):
+            return False
+    return True
+
+
+def _split_scalars(ops: Sequence[Any]) -> None:
+    """End a kernel of the ops of a block on single elements where it has enough: it has none in front of what is in memory."""
+    inside: set[Any] = set()  # the results of the ops of this kernel
+    bindings: set[Any] = set()
+    for op in ops:
+        if not _is_on_single_elements(op):
+            continue
+        inside.update(op.results)
+        bindings.update(v for v in (*op.operands, *op.results) if not _is_within(v, inside))
+        if len(bindings) > _MOST and _is_only_read(op.results[0]):
+            keep_in_memory(op.results[0])
+            inside, bindings = set(), set()
+
+
+def _is_within(value: Any, inside: set[Any]) -> bool:
+    """Whether a kernel with these values computes a value and is the only reader, or a tensor need not be read at all."""
+    maker = maker_of(value)
+    if maker is not None and maker.name in _FREE:
+        return True
+    readers = [use.owner.operation for use in value.uses]
+    return value in inside and len(readers) == 1 and _is_on_single_elements(readers[0])
+
+
+def _is_on_single_elements(op: Any) -> bool:
+    return is_elementwise(op) and all(map(_is_single, (*op.operands, *op.results)))
+
+
+def _is_single(value: Any) -> bool:
+    type_ = value.type
+    if not isinstance(type_, mlir.ir.RankedTensorType):
+        return True
+    return type_.has_static_shape and all(size == 1 for size in type_.shape)

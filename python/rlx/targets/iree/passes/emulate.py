@@ -1,0 +1,193 @@
+"""`rlx-iree-emulate`: replaces arithmetic that IREE does not do as the op says by arithmetic that it does.
+
+On a CPU without instructions for f16, IREE calls its own function to round to f16, which gives 0 for all numbers that are
+smaller than the normal numbers of f16; and LLVM compares converted f16 in f16, with such a rounding after each conversion.
+Without an instruction for the fused multiply-add of f64, IREE rounds the product. RLX's lowerings need correct results of
+both. On every CPU, IREE drops the rounding of an f32 to bf16 inside of a kernel whose next op widens the result again, so that
+`(x + 3) - 3` would not be rounded: RLX rounds on bits. IREE's VM rounds floats to the nearest integer where `arith.fptosi`
+cuts digits off. Quirks: `small-halves`, `unfused-fma`, `dropped-rounding`, `nearest-integers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rlx import mlir
+from rlx.passes.base import Pass, option
+from rlx.support.errors import PassError
+from rlx.targets.iree.passes.base import every
+
+# The distance of neighbouring f32 numbers at 0.5 is that of the f16 numbers below the smallest normal one.
+_HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
+_BITS_OF_HALF = 0x3F000000
+_QUIET_BF16 = 0x0040  # the bit of a NaN that stays one when the lower bits of its fraction are cut
+_SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
+_FRACTIONS_APART = 23 - 10
+# The difference between the exponents of an f16 and an f32; for infinities and NaN it is added twice.
+_REBIASED = (127 - 15) << 23
+_UPPER_HALF_OF_FRACTION, _HALF_OF_LOWER_BITS = -1 << 27, 1 << 26
+_SMALLEST_SPLIT = 2.0**-900
+
+
+@dataclass(frozen=True)
+class Emulate(Pass, name="rlx-iree-emulate"):
+    """Emulate arithmetic on scalars for which a CPU has no instructions, or that IREE drops."""
+
+    instructions: tuple[str, ...] = option(
+        (), "what is emulated: bf16 (rounding to it), f16 (conversions), fma, truncation"
+    )
+
+    def run(self, module: Any) -> None:
+        unknown = sorted({*self.instructions} - {*EMULATED})
+        if unknown:
+            raise PassError(f"instructions are some of {', '.join(EMULATED)}, not {', '.join(unknown)}")
+        rules = {signature: rule for name in self.instructions for signature, rule in EMULATED[name].items()}
+        names = {name for name, *_ in rules}
+        for op in every(module, lambda op: op.name in names and is_free(op)):
+            rule = rules.get((op.name, str(op.operands[0].type), str(op.results[0].type)))
+            if rule is not None:
+                with op.location, mlir.ir.InsertionPoint(op):
+                    op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
+                op.erase()
+
+
+def is_free(op: Any) -> bool:
+    """Whether an op may be replaced by several ops, which is not possible in the body of a named op of linalg."""
+    parent = op.parent.name
+    return parent == "linalg.generic" or not parent.startswith("linalg.")
+
+
+class _Emitter:
+    """Emits operations on scalars."""
+
+    def __init__(self) -> None:
+        self.arith, self.math, self.ir = mlir.dialect("arith"), mlir.dialect("math"), mlir.ir
+        self.bf16 = self.ir.BF16Type.get()
+        self.f16, self.f32, self.f64 = self.ir.F16Type.get(), self.ir.F32Type.get(), self.ir.F64Type.get()
+        self.i16, self.i32, self.i64 = (self.ir.IntegerType.get_signless(n) for n in (16, 32, 64))
+
+    def number(self, type_: Any, value: float) -> Any:
+        return self.arith.constant(type_, self.ir.FloatAttr.get(type_, value))
+
+    def bits(self, type_: Any, value: int) -> Any:
+        return self.arith.constant(type_, self.ir.IntegerAttr.get(type_, value))
+
+    def below(self, a: Any, limit: float) -> Any:
+        """Whether the magnitude of a float is below a limit; false for NaN."""
+        return self.arith.cmpf(self.arith.CmpFPredicate.OLT, self.math.absf(a), self.number(a.type, limit))
+
+    def less(self, a: Any, limit: int) -> Any:
+        """Whether an unsigned i32 is below a limit."""
+        return self.arith.cmpi(self.arith.CmpIPredicate.ult, a, self.bits(self.i32, limit))
+
+
+def _narrowed(e: _Emitter, x: Any) -> Any:
+    """The f16 nearest to an f32."""
+    arith = e.arith
+    rounded = arith.addf(e.math.absf(x), e.number(e.f32, _HALF))
+    magnitude = arith.subi(arith.bitcast(e.i32, rounded), e.bits(e.i32, _BITS_OF_HALF))
+    sign = arith.andi(arith.shrui(arith.bitcast(e.i32, x), e.bits(e.i32, 16)), e.bits(e.i32, _SIGN))
+    small = arith.bitcast(e.f16, arith.trunci(e.i16, arith.ori(magnitude, sign)))
+    return arith.select(e.below(x, _SMALLEST_NORMAL), small, arith.truncf(e.f16, x))
+
+
+def _rounded_to_bf16(e: _Emitter, x: Any) -> Any:
+    """The bf16 nearest to an f32: its upper bits, after half a unit of them is added, and less than that for ties to even."""
+    arith = e.arith
+    bits = arith.bitcast(e.i32, x)
+    upper = arith.shrui(bits, e.bits(e.i32, 16))
+    is_odd = arith.andi(upper, e.bits(e.i32, 1))
+    nearest = arith.shrui(arith.addi(arith.addi(bits, e.bits(e.i32, 0x7FFF)), is_odd), e.bits(e.i32, 16))
+    is_nan = arith.cmpf(arith.CmpFPredicate.UNO, x, x)
+    result = arith.select(is_nan, arith.ori(upper, e.bits(e.i32, _QUIET_BF16)), nearest)
+    return arith.bitcast(e.bf16, arith.trunci(e.i16, result))
+
+
+def _widened(e: _Emitter, x: Any) -> Any:
+    """An f16 as an f32."""
+    arith = e.arith
+    bits = arith.extui(e.i32, arith.bitcast(e.i16, x))
+    sign = arith.shli(arith.andi(bits, e.bits(e.i32, _SIGN)), e.bits(e.i32, 16))
+    magnitude = arith.andi(bits, e.bits(e.i32, _SIGN - 1))
+    shifted = arith.shli(magnitude, e.bits(e.i32, _FRACTIONS_APART))
+    normal = arith.addi(shifted, e.bits(e.i32, _REBIASED))
+    special = arith.addi(normal, e.bits(e.i32, _REBIASED))
+    above_half = arith.bitcast(e.f32, arith.addi(magnitude, e.bits(e.i32, _BITS_OF_HALF)))
+    small = arith.bitcast(e.i32, arith.subf(above_half, e.number(e.f32, _HALF)))
+    wide = arith.select(e.less(magnitude, _INFINITY), normal, special)
+    wide = arith.select(e.less(magnitude, _BITS_OF_SMALLEST_NORMAL), small, wide)
+    return arith.bitcast(e.f32, arith.ori(wide, sign))
+
+
+def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c in f64, rounded once.
+
+    The product of split factors is that of T. J. Dekker, the sums are those of D. E. Knuth, each with its rounding error. The
+    sum of the errors is rounded to odd (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). If
+    parts of the factors or of the product would be denormal, which may count as 0, or if a value is infinite, the product is
+    rounded.
+    """
+    add, sub, mul = e.arith.addf, e.arith.subf, e.arith.mulf
+    (a_high, a_low), (b_high, b_low) = _halves(e, a), _halves(e, b)
+    product = mul(a, b)
+    product_error = add(add(sub(mul(a_high, b_high), product), mul(a_high, b_low)), mul(a_low, b_high))
+    product_error = add(product_error, mul(a_low, b_low))
+    low, low_error = _summed(e, c, product_error)
+    high, high_error = _summed(e, product, low)
+    exact = add(high, _summed_to_odd(e, low_error, high_error))
+    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(exact), e.number(e.f64, float("inf")))
+    for value in (a, b, product):
+        is_rounded = e.arith.ori(is_rounded, e.below(value, _SMALLEST_SPLIT))
+    return e.arith.select(is_rounded, add(product, c), exact)
+
+
+def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
+    """An f64 as the sum of two numbers whose fractions have half as many bits."""
+    arith = e.arith
+    bits = arith.addi(arith.bitcast(e.i64, x), e.bits(e.i64, _HALF_OF_LOWER_BITS))
+    high = arith.bitcast(e.f64, arith.andi(bits, e.bits(e.i64, _UPPER_HALF_OF_FRACTION)))
+    return high, arith.subf(x, high)
+
+
+def _summed(e: _Emitter, a: Any, b: Any) -> tuple[Any, Any]:
+    """A sum, and what its rounding error."""
+    add, sub = e.arith.addf, e.arith.subf
+    total = add(a, b)
+    part = sub(total, a)
+    return total, add(sub(a, sub(total, part)), sub(b, part))
+
+
+def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
+    """A sum that is exact, or that neighbour of the exact sum whose last bit is set."""
+    arith = e.arith
+    total, error = _summed(e, a, b)
+    bits, one, zero = arith.bitcast(e.i64, total), e.bits(e.i64, 1), e.number(e.f64, 0.0)
+    signs = [arith.cmpf(arith.CmpFPredicate.OGT, value, zero) for value in (total, error)]
+    beyond = arith.xori(*signs)  # the total is farther from 0 than the exact sum
+    neighbour = arith.select(beyond, arith.subi(bits, one), arith.addi(bits, one))
+    even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), e.bits(e.i64, 0))
+    inexact = arith.cmpf(arith.CmpFPredicate.ONE, error, zero)
+    return arith.bitcast(e.f64, arith.select(arith.andi(even, inexact), neighbour, bits))
+
+
+def _truncated(kind: str, width: int, e: _Emitter, x: Any) -> Any:
+    """An f32 as an integer, toward zero."""
+    is_negative = e.arith.cmpf(e.arith.CmpFPredicate.OLT, x, e.number(e.f32, 0.0))
+    whole = e.arith.select(is_negative, e.math.ceil(x), e.math.floor(x))
+    return getattr(e.arith, kind)(e.ir.IntegerType.get_signless(width), whole)
+
+
+# By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
+EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
+    "bf16": {("arith.truncf", "f32", "bf16"): _rounded_to_bf16},
+    "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
+    "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},
+    "truncation": {
+        (f"arith.{kind}", "f32", f"i{width}"): partial(_truncated, kind, width)
+        for kind in ("fptosi", "fptoui")
+        for width in (32, 64)
+    },
+}

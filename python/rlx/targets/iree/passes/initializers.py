@@ -1,0 +1,46 @@
+"""`rlx-iree-initializers`: what computes parameters runs when the module is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.op.signature import bodies, declared_result_names, prepares
+from rlx.targets.iree.names import symbol_of
+from rlx.targets.iree.passes.base import IreePass, create
+
+
+@dataclass(frozen=True)
+class Initializers(IreePass, name="rlx-iree-initializers"):
+    """Make an initializer of each function of rlx-outline-weights, which stores its results in their globals.
+
+    It is one of the last passes, since the others work on functions. Initializers stand in front of all functions: behind
+    them, IREE 3.13 makes a program that cannot be loaded ("slot 0 is out range of the declared binding capacity").
+    """
+
+    def apply(self, module: Any) -> None:
+        others = [function for function in bodies(module) if not prepares(function)]
+        for function in filter(prepares, bodies(module) if others else ()):
+            _initialize(function, mlir.ir.InsertionPoint(others[0]))
+
+
+def _initialize(function: Any, place: Any) -> None:
+    ir = mlir.ir
+    names = declared_result_names(function)
+    signature = ir.TypeAttr.get(ir.FunctionType.get([], []))
+    with function.location:
+        initializer = create("util.initializer", attributes={"function_type": signature}, regions=1, ip=place)
+    for block in list(function.regions[0].blocks):
+        block.append_to(initializer.regions[0])
+    for block in initializer.regions[0].blocks:
+        last = block.operations[len(block.operations) - 1].operation
+        if last.name != "func.return":
+            continue
+        with last.location, ir.InsertionPoint(last):
+            for name, value in zip(names, last.operands, strict=True):
+                symbol = ir.FlatSymbolRefAttr.get(symbol_of("param", name))
+                create("util.global.store", operands=[value], attributes={"global": symbol})
+            create("util.return")
+        last.erase()
+    function.erase()

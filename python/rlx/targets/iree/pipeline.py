@@ -1,0 +1,55 @@
+"""The passes from LIR to the module that IREE compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx import mlir
+from rlx.passes.base import Pass
+from rlx.passes.pipeline import Pipeline
+from rlx.targets.iree.targets import Target
+
+
+def lowering_passes(target: Target) -> str:
+    """The passes that lower rlx ops to linalg, and then prepare linalg for IREE and a target, as pipeline text.
+
+    The order matters. Globals come first, because later passes recognise weights and states by the ops that load and store
+    them. Loops become branches last, because the passes before work on loops as ops.
+    """
+    from rlx.targets.iree.passes.emulate import Emulate
+    from rlx.targets.iree.passes.quantised_products import QuantisedProducts
+    from rlx.targets.iree.passes.set_device import SetDevice
+
+    steps: list[str | Pass] = [
+        "rlx-outline-weights{growth=1}",  # products read f16 and bf16 faster than what casts make of them
+        "rlx-to-linalg",
+        "rlx-iree-globals",
+        *(["rlx-iree-long-sums"] if target.sums_in_order else []),
+        "rlx-iree-wide-complex",
+        "rlx-iree-scatter",
+        "rlx-iree-splats",
+        "rlx-iree-materialise",
+        "rlx-iree-bindings",
+        QuantisedProducts(target.has_byte_products),
+        "rlx-iree-loop-slices",
+        "rlx-iree-in-place-updates",
+        "rlx-iree-branches",
+    ]
+    if target.emulated:
+        steps.append(Emulate(tuple(sorted(target.emulated))))
+    if target.wide_registers:
+        steps.append("rlx-iree-narrow-integers")
+    if target.contracts_products:
+        steps.append("rlx-iree-round-products")  # behind those that make products
+    if target.fences_reductions:
+        steps.append("rlx-iree-fence-reductions")
+    steps.append("rlx-iree-initializers")
+    if target.device:
+        steps.append(SetDevice(target.device))
+    return ",".join(map(str, steps))
+
+
+def lower(module: Any, target: Target) -> None:
+    """Lower a module of claimed ops to the module that IREE compiles for a target, in place."""
+    with mlir.unregistered_dialects_allowed():
+        Pipeline.parse(lowering_passes(target)).run(module, verify_each=False)

@@ -1,0 +1,287 @@
+"""Times of the kernels of a program, through IREE's own profiler, and the ops of the LIR that each kernel computes.
+
+The program is compiled once more, from a LIR in which each op has its number as location. IREE keeps locations: its IR says
+which ops a region for a kernel was made of (phase `dispatch-creation`), and where in the program each kernel is called (phase
+`executable-sources`). `iree-benchmark-module` runs the program in a process of its own and records each call of a kernel;
+`iree-profile` reads what it has written.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import dtype as rlx_dtype
+from rlx.ir.packing import packed
+from rlx.support.errors import Error, ExecutionError
+from rlx.targets.compilation import Compilation
+from rlx.targets.host import usable_cpus
+from rlx.targets.iree.backend import compiler_input, estimated_flops, leveled, module_text
+from rlx.targets.iree.compiler import compile_module, ir_after
+from rlx.targets.iree.devices import LOCAL_DRIVERS, worker_flags
+from rlx.targets.iree.memory import allocator_environment
+from rlx.targets.iree.names import PARAMETER_SCOPE, exported
+from rlx.targets.iree.program import choose_driver
+from rlx.targets.numbering import location_name, numbered, numbers_in
+from rlx.targets.protocol import KernelEvent, Measurement
+
+_REGION = "flow.dispatch.workgroups"
+_CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+\"|[^\s({[]+)")
+_ALIAS = re.compile(r"#loc\d*")
+_FROM_REGION = "_dispatch_"
+_FUNCTION = re.compile(r"^  (util\.func|util\.initializer)\b")
+# What is copied into each kernel that needs it, and says nothing about what the kernel computes.
+_SHARED = re.compile(
+    r"\b(arith\.constant|tensor\.empty|linalg\.fill|iree_encoding\.\w+|hal\.interface\.\S+)\b|^\s*\^bb"
+)
+_MODE = "queue-events,host-execution,executable-metadata"
+_NANO = 1e-9
+_TIMEOUT_S = 600
+# Records of the profiler that hold others, or take no time of their own.
+_ENCLOSING = ("execute", "barrier", "dealloca")
+
+
+def profile(
+    compilation: Compilation,
+    arrays: Sequence[np.ndarray],
+    parameters: Mapping[str, np.ndarray],
+    *,
+    runs: int,
+    threads: int | None = None,
+) -> Measurement:
+    """Measure the kernels of a program: see `protocol.Profiler`."""
+    target, name = leveled(compilation), exported(compilation.signature.name)
+    driver = choose_driver(target, estimated_flops(compilation.lir.module), threads)
+    if driver not in LOCAL_DRIVERS:
+        raise ExecutionError(
+            f"kernels are measured on the CPU, not by the driver {driver!r}", hint="use the device cpu"
+        )
+    lowered, target = compiler_input(numbered(compilation.lir), target)
+    text = module_text(lowered)
+    compiled = compile_module(text, target, name=f"{name}.mlir")
+    regions, calls = ir_after(("dispatch-creation", "executable-sources"), text, target, compiled.flags_used, name)
+    kernels = Kernels.read(regions, calls)
+    with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:
+        flags = [f"--function={name}", *_inputs(arrays, folder), *_parameters(parameters, folder)]
+        seconds = _run(compiled.vmfb, driver, threads, flags, runs, folder)
+        events = _events(_records(folder), kernels, runs + 1)
+    used = 1 if driver == "local-sync" else threads or usable_cpus()
+    return Measurement(driver, used, runs, seconds, tuple(e for e in events if e.run >= 0))
+
+
+# --- which ops a kernel computes ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a compiled program.
+
+    Attributes:
+        calls: For each kernel the ops that each of its calls computes, in the order of the program.
+        all_ops: For each kernel the ops that some call computes.
+    """
+
+    calls: Mapping[str, tuple[tuple[int, ...], ...]]
+    all_ops: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def read(cls, regions: str, sources: str) -> Kernels:
+        """The kernels of a program, from its IR after two phases.
+
+        IREE makes one kernel of several that are alike, so the code of a kernel says what its first call computes. The region
+        that became a call has the location of the call. Kernels that only change how a tensor lies in memory come later, and
+        were no regions.
+        """
+        by_place = _regions(regions)
+        calls: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+        for kernel, place in _calls(sources):
+            waiting = by_place.get(place) if _FROM_REGION in kernel else None
+            calls[kernel].append(waiting.pop(0) if waiting else tuple(sorted(place)))
+        every = {k: tuple(sorted({op for ops in of_kernel for op in ops})) for k, of_kernel in calls.items()}
+        return cls({k: tuple(of_kernel) for k, of_kernel in calls.items()}, every)
+
+    def ops(self, kernel: str, index: int, count: int) -> tuple[int, ...]:
+        """The ops of one of the `count` calls of a kernel in a run. The calls in a loop come again and again."""
+        calls = self.calls.get(kernel, ())
+        return calls[index % len(calls)] if calls and count % len(calls) == 0 else self.all_ops.get(kernel, ())
+
+
+def _computed(line: str) -> frozenset[int]:
+    """The ops that a line of a kernel belongs to."""
+    return frozenset() if _SHARED.search(line) else numbers_in(line)
+
+
+def _regions(ir: str) -> dict[frozenset[int], list[tuple[int, ...]]]:
+    """The ops in each region that becomes a kernel, by the location of the region; those of one location in order."""
+    found: dict[frozenset[int], list[tuple[int, ...]]] = defaultdict(list)
+    inside, indent = frozenset[int](), ""
+    for line in _unaliased(ir):
+        if not indent and _REGION in line:
+            indent, inside = line[: len(line) - len(line.lstrip())] + "}", frozenset()
+            continue
+        if indent:
+            if line.startswith(f"{indent} loc("):
+                found[numbers_in(line)].append(tuple(sorted(inside | numbers_in(line))))
+                indent = ""
+            else:
+                inside |= _computed(line)
+    return found
+
+
+def _calls(ir: str) -> list[tuple[str, frozenset[int]]]:
+    """The kernels that functions call, with the locations of the calls; without what is called when the program is loaded."""
+    found: list[tuple[str, frozenset[int]]] = []
+    kernel, indent, in_function = "", "", False
+    for line in _unaliased(ir):
+        if match := _FUNCTION.match(line):
+            in_function = match[1] == "util.func"
+        elif in_function and not kernel and (match := _CALL.search(line)):
+            kernel, indent = match["kernel"].strip('"'), line[: len(line) - len(line.lstrip())] + "}"
+        elif kernel and line.startswith(indent):
+            found.append((kernel, numbers_in(line)))
+            kernel = ""
+    return found
+
+
+def _unaliased(ir: str) -> list[str]:
+    """The lines of an IR, with numbers of ops for the names of locations that are written once, at its end."""
+    written: dict[str, str] = dict(re.findall(r"^(#loc\d*) = (.*)$", ir, re.MULTILINE))
+
+    @cache
+    def numbers(alias: str) -> frozenset[int]:
+        text = written.get(alias, "")
+        return numbers_in(text).union(*map(numbers, _ALIAS.findall(text)))
+
+    def names(match: re.Match[str]) -> str:
+        return " ".join(map(location_name, sorted(numbers(match[0]))))
+
+    return [_ALIAS.sub(names, line) for line in ir.splitlines()]
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def _inputs(arrays: Sequence[np.ndarray], folder: str) -> list[str]:
+    flags = []
+    for number, array in enumerate(arrays):
+        path = os.path.join(folder, f"{number}.bin")
+        Path(path).write_bytes(np.ascontiguousarray(array).tobytes())
+        flags.append(f"--input={''.join(f'{size}x' for size in array.shape)}{_element(array.dtype)}=@{path}")
+    return flags
+
+
+def _element(dtype: np.dtype) -> str:
+    """The name that IREE's tools have for a dtype; they know no unsigned integers and no storage dtypes.
+
+    Raises:
+        ExecutionError: They have none.
+    """
+    kind = rlx_dtype(dtype)
+    if kind.is_complex:
+        raise ExecutionError(
+            "IREE's profiler takes no complex inputs", hint="give the real and the imaginary part, and combine them"
+        )
+    return kind.element.mlir
+
+
+def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
+    if not parameters:
+        return []
+    from iree.runtime import save_archive_file
+
+    path = os.path.join(folder, "parameters.irpa")
+    save_archive_file({key: packed(array) for key, array in parameters.items()}, Path(path))
+    return [f"--parameters={PARAMETER_SCOPE}={path}"]
+
+
+def _run(vmfb: bytes, driver: str, threads: int | None, flags: list[str], runs: int, folder: str) -> float:
+    """Run the program and write `profile` into the folder; returns the seconds of a run. One run more is for warming up."""
+    program, output = os.path.join(folder, "program.vmfb"), os.path.join(folder, "profile")
+    Path(program).write_bytes(vmfb)
+    command = [
+        _tool("iree-benchmark-module"),
+        f"--module={program}",
+        f"--device={driver}",
+        *worker_flags(driver, threads),
+    ]
+    command += [*flags, f"--benchmark_min_time={runs + 1}x", "--benchmark_format=json"]
+    command += [f"--device_profiling_mode={_MODE}", f"--device_profiling_output={output}"]
+    (benchmark,) = json.loads(_printed(command))["benchmarks"]
+    units = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+    return benchmark["real_time"] * units[benchmark["time_unit"]]
+
+
+def _records(folder: str) -> list[dict[str, Any]]:
+    command = [
+        _tool("iree-profile"),
+        "export",
+        "--format=ireeperf-jsonl",
+        "--output=-",
+        os.path.join(folder, "profile"),
+    ]
+    return [json.loads(line) for line in _printed(command).splitlines()]
+
+
+def _printed(command: Sequence[str]) -> str:
+    environment = {**os.environ, **allocator_environment()}
+    try:
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ExecutionError(f"{Path(command[0]).name} has not ended after {_TIMEOUT_S} s") from None
+    except OSError as problem:
+        raise ExecutionError(f"cannot start {command[0]}: {problem.strerror}") from None
+    if done.returncode:
+        printed = done.stderr.decode("utf-8", "replace")
+        lines = [line for line in printed.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        raise ExecutionError(f"{Path(command[0]).name} failed: {lines[-1][:400]}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _tool(name: str) -> str:
+    """The path of one of IREE's tools.
+
+    Raises:
+        Error: IREE's runtime is not installed, or has no such tool.
+    """
+    spec = importlib.util.find_spec("iree") and importlib.util.find_spec("iree._runtime_libs")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / (f"{name}.exe" if sys.platform == "win32" else name)
+        if path.exists():
+            return str(path)
+    raise Error(f"measuring kernels needs {name}, which is not installed", hint="pip install iree-base-runtime")
+
+
+# --- what was measured ----------------------------------------------------------------------------
+
+
+def _events(records: Sequence[Mapping[str, Any]], kernels: Kernels, runs: int) -> list[KernelEvent]:
+    """What ran, in order. Each run calls a kernel equally often; the first run has the number -1."""
+    timed = [r for r in records if r["record_type"] == "host_execution_event" and r["op"] not in _ENCLOSING]
+    timed.sort(key=lambda r: r["start_host_time_ns"])
+    by_kernel: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for record in timed:
+        by_kernel[record["key"] or record["op"]].append(record)
+    origin = timed[0]["start_host_time_ns"] if timed else 0
+    events = []
+    for kernel, of_kernel in by_kernel.items():
+        count = len(of_kernel) // runs
+        for i, record in enumerate(of_kernel):
+            ops = kernels.ops(kernel, i % max(count, 1), count)
+            start, seconds = (record["start_host_time_ns"] - origin) * _NANO, record["duration_ns"] * _NANO
+            events.append(
+                KernelEvent(kernel, ops, _FROM_REGION not in kernel, i * runs // len(of_kernel) - 1, start, seconds)
+            )
+    return sorted(events, key=lambda event: event.start)

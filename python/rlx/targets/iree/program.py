@@ -1,0 +1,192 @@
+"""Runs programs that IREE compiled: what a machine needs that has IREE's runtime and no compiler.
+
+The other half of the back end is `backend`, which compiles. Nothing here may import MLIR, or a compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rlx.ir.interface import Argument
+from rlx.ir.shape import Shape
+from rlx.support.errors import ExecutionError
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.fields import Check, boolean, integer, listed, name, optional
+from rlx.targets.artifacts.signature import Signature
+from rlx.targets.hashes import fingerprint
+from rlx.targets.iree import targets
+from rlx.targets.iree.abi import ArgumentType, TensorType
+from rlx.targets.iree.cpu import Cpu
+from rlx.targets.iree.devices import check_features, device, devices
+from rlx.targets.iree.executable import Executable, Function
+from rlx.targets.iree.names import exported, state_getter, state_setter
+from rlx.targets.iree.targets import Target, device_names, target
+
+# Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
+PARALLEL_FLOPS = 20_000_000
+
+
+_LARGEST_FLOPS = 10**300
+DESCRIPTION_KEY = "rlx.described"
+
+
+def info_fields() -> dict[str, Check]:
+    """The entries of an artifact's `info`. The flags are only for information."""
+    return {
+        "flops": integer(0, _LARGEST_FLOPS),
+        "borrow": boolean,
+        "flags": listed(name),
+        "cpu": optional(Cpu.from_json),
+        "iree": name,
+    }
+
+
+def description(signature: Signature, borrow: bool, requirements: Sequence[Sequence[str | None]]) -> str:
+    """A hash of the facts in an artifact, besides the program, that make a call safe: types, access and sizes of arguments."""
+    # Texts for users, the meanings and places of requirements, do not matter.
+    expressions = sorted({str(requirement[0]) for requirement in requirements})
+    return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
+
+
+class Program:
+    """A loaded artifact: its function, and its states."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        parameters: Mapping[str, np.ndarray],
+        driver: str,
+        threads: int | None,
+        *,
+        takes_empty: bool = True,
+    ):
+        signature = artifact.signature
+        params = signature.of_kind("param")
+        self.executable = Executable(
+            artifact.program,
+            driver=driver,
+            parameters=parameters,
+            parameter_types={a.name: _tensor_type(a.shape) for a in params},
+            threads=threads,
+        )
+        self.in_host_memory = self.executable.local  # see `protocol.KeepingResults`
+        borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
+        if self.executable.note(exported(signature.name), DESCRIPTION_KEY) != description(
+            signature, borrow, requirements
+        ):
+            raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
+        self.states = {a.name: a for a in signature.of_kind("state")}
+        self._getters: dict[str, Function] = {}  # made when they are needed
+        self._setters: dict[str, Function] = {}
+        # A result may share the memory of a state, which the next run overwrites.
+        function = self.executable.function(
+            exported(signature.name),
+            [_argument_type(a, borrow) for a in signature.of_kind("input")],
+            [_tensor_type(o.shape) for o in signature.outputs],
+            copy_results=bool(self.states),
+        )
+        self.call: Callable[[Sequence[np.ndarray]], list[np.ndarray]] = function
+        if not takes_empty and any(not a.shape.is_static for a in signature.of_kind("input")):
+            self.call = _refusing_empty(function, [a.name for a in signature.of_kind("input")])
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of the current value of a state."""
+        return self._getter(name)([])[0]
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set the value of a state."""
+        self._setter(name)([value])
+
+    def take_state(self, name: str, other: object, /) -> bool:
+        """Give a state the buffer of another program on the same device: see `protocol.TakingStates`."""
+        if not isinstance(other, Program) or other.executable.device is not self.executable.device:
+            return False
+        self._setter(name).pass_on(other._getter(name))
+        return True
+
+    def _getter(self, name: str) -> Function:
+        if name not in self._getters:
+            type_ = _tensor_type(self.states[name].shape)
+            self._getters[name] = self.executable.function(state_getter(name), [], [type_], copy_results=True)
+        return self._getters[name]
+
+    def _setter(self, name: str) -> Function:
+        if name not in self._setters:
+            shape = self.states[name].shape
+            type_ = ArgumentType(shape.dtype.numpy, shape.static)
+            self._setters[name] = self.executable.function(state_setter(name), [type_], [])
+        return self._setters[name]
+
+
+def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """A function that refuses empty inputs: some devices give wrong results or unclear errors for these (`empty-tensors`)."""
+
+    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for input_name, array in zip(names, arrays, strict=True):
+            if not array.size:
+                raise ExecutionError(
+                    f"input '{input_name}' is empty, {list(array.shape)}, which this device does not take"
+                )
+        return function(arrays)
+
+    return call
+
+
+def _sizes(shape: Shape) -> tuple[int | None, ...]:
+    return tuple(d if type(d) is int else None for d in shape.dims)
+
+
+def _tensor_type(shape: Shape) -> TensorType:
+    return TensorType(shape.dtype.numpy, _sizes(shape))
+
+
+def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
+    access = "donate" if argument.donate else "borrow" if borrow else "copy"
+    return ArgumentType(argument.shape.dtype.numpy, _sizes(argument.shape), access)
+
+
+def choose_driver(target: Target, flops: int, threads: int | None) -> str:
+    """The driver of the runtime; for the CPU, one with threads only if there is enough work."""
+    if "local-task" not in target.drivers:
+        return target.drivers[0]
+    return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Load an artifact on its device.
+
+    Raises:
+        ExecutionError: There is no such device, this machine's CPU lacks instructions that the code needs, or a parameter is
+            missing or does not fit.
+    """
+    if (cpu := artifact.info["cpu"]) is not None:
+        Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
+    target = targets.target(artifact.target, artifact.arch)
+    if target.device:
+        check_features(target.drivers[0])
+    driver = choose_driver(target, artifact.info["flops"], threads)
+    return Program(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
+
+
+def lacks(artifact: Artifact) -> str | None:
+    """Why this machine cannot run a program; None if nothing is known to be in its way."""
+    if (cpu := artifact.info["cpu"]) is not None:
+        return Cpu.from_json(cpu).lacks()
+    driver = targets.target(artifact.target, artifact.arch).drivers[0]
+    try:
+        device(driver)
+    except ExecutionError as problem:
+        return problem.message
+    return None
+
+
+def rank(artifact: Artifact) -> int:
+    """Among programs for one device that this machine can run, the one with the highest rank uses most of it."""
+    cpu = artifact.info["cpu"]
+    return 0 if cpu is None else len(cpu["features"])
+
+
+__all__: Sequence[str] = ["Program", "device_names", "devices", "info_fields", "lacks", "load", "rank", "target"]

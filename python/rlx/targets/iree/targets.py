@@ -1,0 +1,447 @@
+"""The targets of IREE as data: devices, architectures, and the flags that measurements have shown to be best.
+
+The reasons for the flags, measured with IREE 3.13 (ratios are of run time on one x86-64 core):
+
+* With ``target-cpu=host``, O3 and data tiling together programs are 1.5 to 5 times as fast as with the defaults.
+  Data tiling below O2 crashes the compiler, so a lower rung of the ladder is without both.
+* With LLVM's passes over loops as well a CNN takes 0.85 of the time, other programs as long as without; compiling takes 1.03.
+* By default IREE turns f64 into f32, also in signatures.
+* Constant evaluation runs the program inside of the compiler, which hangs if the program writes out of bounds.
+  Without it constants are computed once, when the program is loaded; compiling is up to 0.25 s faster.
+  Quirk: `constants-evaluated`.
+* Without debug symbols and source map, artifacts are a quarter smaller.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from rlx.ir.dtype import DTYPES
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
+from rlx.targets.flags import check_own
+from rlx.targets.iree.alternatives import ALTERNATIVES, is_process_flag
+from rlx.targets.iree.architectures import (
+    CPU_ARCHS,
+    CUDA_ARCHS,
+    CUDA_NAMES,
+    NEWER_THAN_IREE_KNOWS,
+    ROCM_ARCHS,
+    VULKAN_ARCHS,
+)
+from rlx.targets.iree.cpu import host_cpu, host_features, machine
+
+_COMMON = (
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-input-demote-i64-to-i32=false",
+    "--iree-opt-const-eval=false",
+    "--iree-vm-bytecode-module-strip-source-map",
+    # Values are made where they are used, so that the VM holds fewer of them.
+    "--iree-vm-target-optimize-for-stack-size",
+)
+_LOCAL = ("--iree-hal-target-device=local",)
+_LLVM_CPU = (
+    *_LOCAL,
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-debug-symbols=false",
+    "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
+)
+_LLVM_LOOPS = ("--iree-llvmcpu-loop-unrolling", "--iree-llvmcpu-loop-vectorization", "--iree-llvmcpu-slp-vectorization")
+# What does not fill a vector at the end of a loop is a loop of its own: small CNNs take 0.90 to 0.94 of the time, ResNet-18
+# 1.02, other programs as long as without.
+_PEELED = "--iree-llvmcpu-vector-pproc-strategy=peel"
+# Operations of a program that is worth another process of the compiler and 7 % more of its time, at level 2.
+LARGE = 10_000_000
+_NO_OPTIMISATION: tuple[str, ...] = ()
+# By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
+# resulting nest of four or five loops does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
+# the compiler crashes on a weight that is a transposed parameter. Quirk: `transposes-propagated`.
+_KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
+
+
+# Those that make no program slower. Joined weights do: docs/performance.md.
+_FUSIONS = (
+    *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
+    *("ada-layer-norm", "gated-residual", "swiglu"),
+    *("recognize-activations", "recognize-softmax", "recognize-norms", "recognize-attention"),
+)
+# Those that are made where a target's costs say that they pay.
+_WEIGHED = ("swiglu-dual-matmul", "shared-input-matmul")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device to compile for.
+
+    Attributes:
+        name: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"vulkan"``, ``"metal"`` or ``"vmvx"``.
+        arch: The architecture that code is compiled for, in the target's own spelling.
+        drivers: The drivers of the runtime that can run the program, the preferred one first.
+        flags: The flags of all attempts to compile.
+        ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
+        optimisations: More flags of the first attempt, at every level of optimisation but 0.
+        process_flags: Flags that apply to a whole compiler process, and so to all attempts.
+        process_optimisations: More of these for the first attempt, at level 3, and for large programs at level 2.
+        level: The level of optimisation.
+        unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
+        device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
+        contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
+            `contracted-products`.
+        wide_registers: Whether integers of 8 and 16 bits are held in 32, of which all count. Quirk: `wide-registers`.
+        sums_in_order: Whether the elements of a sum are added one after the other. Quirk: `sums-in-order`.
+        fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
+        takes_empty: Whether tensors may have no elements.
+        computed_kernels: Whether the kernel of a convolution may be computed, and not only an argument or a constant.
+        notes: What a user should know about this target.
+        cross: Whether the code is for another CPU than this machine's.
+        host_features: For code for the host's CPU: a hash of the features of that CPU.
+        emulated: Operations that are spelled out for IREE: keys of `EMULATED` in `passes/emulate.py`.
+        fusions: Those that pay, or are weighed: `docs/performance.md`.
+        costs: What work costs; None where nobody has measured it.
+        has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, of which IREE
+            makes use.
+    """
+
+    name: str
+    arch: str
+    drivers: tuple[str, ...]
+    flags: tuple[str, ...]
+    ladder: tuple[tuple[str, ...], ...]
+    optimisations: tuple[str, ...] = ()
+    process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
+    process_optimisations: tuple[str, ...] = ()
+    level: int = 2  # `rlx.passes.levels.DEFAULT_LEVEL`, whose package imports MLIR
+    unsupported_dtypes: frozenset[str] = frozenset()
+    device: str = ""
+    contracts_products: bool = False
+    wide_registers: bool = False
+    sums_in_order: bool = False
+    fences_reductions: bool = False
+    takes_empty: bool = True
+    computed_kernels: bool = True
+    notes: tuple[str, ...] = ()
+    cross: bool = False
+    host_features: str = ""
+    emulated: frozenset[str] = frozenset()
+    fusions: tuple[str, ...] = _FUSIONS
+    costs: Costs | None = None
+    has_byte_products: bool = False
+
+    @property
+    def supports_f64(self) -> bool:
+        """Whether tensors may be f64."""
+        return "f64" not in self.unsupported_dtypes
+
+    @property
+    def attempts(self) -> tuple[tuple[str, ...], ...]:
+        """The complete flags of each attempt to compile, the best first."""
+        best, *others = self.ladder
+        optimisations = self.optimisations if self.level else ()
+        return (self.flags + optimisations + best, *(self.flags + rung for rung in others))
+
+    def process_flags_of(self, attempt: tuple[str, ...]) -> tuple[str, ...]:
+        """The flags of the compiler process for an attempt, one of `attempts`. What a user has set stays."""
+        if self.level < 3 or attempt != self.attempts[0]:
+            return self.process_flags
+        given = {flag.partition("=")[0] for flag in self.process_flags}
+        return (*self.process_flags, *(f for f in self.process_optimisations if f.partition("=")[0] not in given))
+
+    def at_level(self, level: int, flops: int = 0) -> Target:
+        """The target for programs of a level that compute so many operations: large ones get at level 2 what level 3 is."""
+        return replace(self, level=3 if level == 2 and flops >= LARGE else level)
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The flags that tuning tries."""
+        return ALTERNATIVES.get(self.name, ())
+
+    @property
+    def pipeline(self) -> str:
+        """The passes from MIR to LIR."""
+        return _pipeline(self)
+
+    def fingerprint(self) -> str:
+        """Text of all that the compiled code depends on, besides the module and the version of the compiler."""
+        properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
+        process_flags = self.process_flags_of(self.attempts[0])
+        return "\n".join([*properties, *process_flags, *map(" ".join, self.attempts)])
+
+
+@cache
+def _pipeline(target: Target) -> str:
+    from rlx.passes.check_lir import CheckLir
+    from rlx.targets.stages import to_lir
+
+    return to_lir(
+        CheckLir(
+            "rlx-to-linalg",
+            unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
+            empty=target.takes_empty,
+            computed_kernels=target.computed_kernels,
+            target=target.name,
+            arch=target.arch,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A kind of device: its architectures, their spellings, and the flags that they add."""
+
+    base: Target
+    default_arch: str
+    arch_flag: str = ""
+    archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these; `_with_made` adds those
+# that are held as one of them.
+_UNSUPPORTED = {
+    ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
+    ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
+    ("vulkan", "adreno"): {"f64", "i64", "bf16", "i8", "u8", "bool"},
+    **{("vulkan", arch): {"f64", "bf16"} for arch in ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4")},
+    ("metal", "default"): {"f64", "bf16"},
+    ("vmvx", "default"): {"f16", "bf16", "c64", "u64"},
+}
+# The least that devices with Vulkan have, and storage of bytes, which is needed for bool: if bytes were stored in words, the
+# last ones of a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
+_VULKAN_DEVICE = (
+    '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
+    '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
+    "compute = fp32|int32|int8, storage = b32|b8, subgroup = none, subgroup_size_choices = [64], "
+    "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, max_workgroup_memory_bytes = 16384, "
+    "max_workgroup_counts = [65535, 65535, 65535]>>}>]> : !hal.device]"
+)
+_ARCH_NOTES = {
+    **{("rocm", arch): "a matmul of f16 must accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
+    **{
+        (
+            "cuda",
+            arch,
+        ): "a matmul of f16 crashes the compiler: compile for sm_60, whose code this device can run as well"
+        for arch in ("sm_70", "sm_72", "sm_75")
+    },
+}
+
+# The x86-64 feature, part of its third level, without which an operation is emulated.
+_X86_FEATURES = {"f16": "f16c", "fma": "fma"}
+
+_FAMILIES = {
+    "cpu": _Family(
+        Target(
+            "cpu",
+            "",
+            ("local-sync", "local-task"),
+            (*_COMMON, *_LLVM_CPU),
+            (
+                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling"),
+                ("--iree-opt-level=O2",),
+                _NO_OPTIMISATION,
+            ),
+            optimisations=_LLVM_LOOPS,
+            process_optimisations=(_PEELED,),
+            contracts_products=True,
+            sums_in_order=True,
+            fusions=(*_FUSIONS, *_WEIGHED),
+            costs=Costs(flops=1.2e11, bytes=3.5e10, kernel_s=1.4e-7),
+            notes=(
+                "f64 sin, cos, tan, atan and tanh do not link: expand them first",
+                "f16 max and softmax do not link on x86: compute them in f32",
+            ),
+        ),
+        "host",
+        archs=CPU_ARCHS,
+        aliases={"native": "host", "generic": "x86-64", "arm64": "aarch64", "x86_64": "x86-64"},
+    ),
+    "cuda": _Family(
+        Target(
+            "cuda",
+            "",
+            ("cuda",),
+            (*_COMMON, "--iree-hal-target-device=cuda"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),  # at O2 and O3, bufferising a training step fails
+        ),
+        "sm_80",
+        arch_flag="--iree-cuda-target=",
+        archs=dict.fromkeys(CUDA_ARCHS, ()),
+        aliases={**CUDA_NAMES, **dict.fromkeys(NEWER_THAN_IREE_KNOWS, "sm_89")},
+    ),
+    "rocm": _Family(
+        Target(
+            "rocm",
+            "",
+            ("hip",),
+            (*_COMMON, "--iree-hal-target-device=hip"),
+            (("--iree-opt-level=O3",), ("--iree-opt-level=O2",), _NO_OPTIMISATION),
+        ),
+        "gfx1100",
+        arch_flag="--iree-rocm-target=",
+        archs=dict.fromkeys(ROCM_ARCHS, ()),
+    ),
+    "vulkan": _Family(
+        Target(
+            "vulkan",
+            "",
+            ("vulkan",),
+            (*_COMMON, "--iree-hal-target-device=vulkan"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            device=_VULKAN_DEVICE,
+            fences_reductions=True,
+            takes_empty=False,
+            computed_kernels=False,  # the quirk `computed-kernels`
+            notes=(
+                "a program for a named arch is only correct on that device: others give wrong results without an error",
+            ),
+        ),
+        "default",
+        arch_flag="--iree-vulkan-target=",
+        archs=dict.fromkeys(VULKAN_ARCHS, ()),
+    ),
+    "metal": _Family(
+        Target(
+            "metal",
+            "",
+            ("metal",),
+            (*_COMMON, "--iree-hal-target-device=metal", "--iree-metal-compile-to-metallib=false"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            fences_reductions=True,
+            notes=("shaders are compiled when the program is loaded", "a matmul of i8 does not compile"),
+        ),
+        "default",
+    ),
+    "vmvx": _Family(
+        Target(
+            "vmvx",
+            "",
+            ("local-sync", "local-task"),
+            (*_COMMON, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"),
+            (("--iree-opt-level=O2",), _NO_OPTIMISATION),
+            wide_registers=True,  # quirk: `wide-registers`
+            emulated=frozenset({"truncation"}),  # quirk: `nearest-integers`
+            notes=(
+                "an interpreter: portable and slow",
+                "what is NaN may be a number",
+                "long sums of f32 lose digits: a million times 0.1 is 100,958",
+            ),
+        ),
+        "default",
+    ),
+}
+_TARGET_ALIASES = {"hip": "rocm", "amdgpu": "rocm", "nvidia": "cuda", "llvm-cpu": "cpu", "local": "cpu"}
+
+
+def target_names() -> tuple[str, ...]:
+    """The names that ``target`` accepts, including aliases."""
+    return (*_FAMILIES, *_TARGET_ALIASES)
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the targets: IREE's runtime has a driver for each."""
+    return tuple(_FAMILIES)
+
+
+def archs(name: str) -> tuple[str, ...]:
+    """The architectures of one target, the default first."""
+    family = _FAMILIES[name]
+    return (family.default_arch, *(arch for arch in family.archs if arch != family.default_arch))
+
+
+def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+    """The target with a name, for an architecture or the default one.
+
+    ``extra_flags`` are added to every attempt, after the target's own flags, so they have priority.
+
+    Raises:
+        CompileError: There is no such target or architecture, or a flag is one of other targets.
+    """
+    name = _TARGET_ALIASES.get(name, name)
+    check_own(name, extra_flags)
+    if name not in _FAMILIES:
+        raise _unknown("target", name, _FAMILIES)
+    family = _FAMILIES[name]
+    arch_name = family.default_arch if arch is None else arch.lower()
+    chosen = family.aliases.get(arch_name, arch_name)
+    if chosen != family.default_arch and chosen not in family.archs:
+        raise _unknown(f"architecture of {name}", arch_name, [*archs(name), *family.aliases])
+    flags = family.archs.get(chosen, ())
+    if family.arch_flag and chosen in family.archs:
+        flags = (family.arch_flag + chosen,)
+    base = family.base
+    process_flags = (*base.process_flags, *filter(is_process_flag, extra_flags))
+    session_flags = [flag for flag in extra_flags if not is_process_flag(flag)]
+    return replace(
+        base,
+        arch=chosen,
+        flags=(*base.flags, *flags),
+        ladder=tuple(dict.fromkeys((*rung, *session_flags) for rung in base.ladder)),
+        process_flags=process_flags,
+        device=base.device if chosen == family.default_arch else "",
+        unsupported_dtypes=_with_made(_UNSUPPORTED.get((name, chosen), frozenset())),
+        notes=_notes(base, arch_name, chosen),
+        cross=name == "cpu" and chosen != "host",
+        host_features=host_features() if name == "cpu" and chosen == "host" else "",
+        emulated=_emulated(chosen, extra_flags) if name == "cpu" else base.emulated,
+        has_byte_products=name == "cpu"
+        and chosen == "host"
+        and not any(flag.startswith(_TARGET_FLAG) for flag in extra_flags)
+        and (host_cpu() or set()) >= _BYTE_PRODUCTS,
+    )
+
+
+def _with_made(lacking: Iterable[str]) -> frozenset[str]:
+    """The dtypes that a target lacks, and those that programs store as one that it lacks.
+
+    Unsigned integers are stored as signed ones, storage dtypes as i8, and complex numbers as their parts.
+    """
+    without = {*lacking}
+    return frozenset(
+        kind.name
+        for kind in DTYPES
+        if without & {kind.name, kind.element.name, kind.part.name, "c64" if kind.is_complex else ""}
+    )
+
+
+_TARGET_FLAG = "--iree-llvmcpu-target-"  # what chooses the CPU
+# Of AVX-VNNI, which has them for 256 bits, IREE 3.13 makes no use.
+_BYTE_PRODUCTS = {"avx512f", "avx512bw", "avx512vl", "avx512vnni"}
+# What IREE makes code of them with; f32 products are up to 1.2 times as slow with it.
+BYTE_PRODUCT_FLAGS = ("--iree-llvmcpu-enable-inner-tiled",)
+
+
+def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
+    """The operations that a CPU may have no instructions for (all, if flags choose the CPU), and rounding to bf16 on each."""
+    return _lacking(arch, extra_flags) | {"bf16"}  # quirk: `dropped-rounding`
+
+
+def _lacking(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
+    if any(flag.startswith(_TARGET_FLAG) for flag in extra_flags):
+        return frozenset(_X86_FEATURES)
+    if arch == "host":
+        if machine() == "x86_64":
+            present = host_cpu() or frozenset()
+            return frozenset(name for name, feature in _X86_FEATURES.items() if feature not in present)
+        arch = machine()
+    if arch == "riscv64":
+        return frozenset({"f16"})
+    return frozenset(_X86_FEATURES) if arch in ("x86-64", "x86-64-v2") else frozenset()
+
+
+def _notes(base: Target, arch_name: str, chosen: str) -> tuple[str, ...]:
+    notes = list(base.notes)
+    if arch_name in NEWER_THAN_IREE_KNOWS:
+        notes.append(f"IREE cannot compile for {arch_name}; the driver compiles PTX for {chosen} to it")
+    if note := _ARCH_NOTES.get((base.name, chosen)):
+        notes.append(note)
+    return tuple(notes)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> CompileError:
+    known = list(dict.fromkeys(known))
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return CompileError(f"unknown {kind}: {name!r}", hint=f"{hint}known: {', '.join(known)}")

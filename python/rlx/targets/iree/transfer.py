@@ -1,0 +1,202 @@
+"""Passes arrays into a program and results out of it, and keeps track of who owns their memory.
+
+A program may write to its arguments: quirk `arguments-overwritten`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx.targets.iree.abi import ArgumentType, TensorType, element_type
+from rlx.targets.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
+
+# The number of calls in which a program that should only read an argument gets a copy of it, to check that.
+_TRIALS = 2
+
+
+class Loans:
+    """The memory of the caller that one call may use, and the memory of its results, as ranges of addresses."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, np.ndarray | None]] = []
+        self._watched: list[tuple[Lender, np.ndarray, np.ndarray]] = []
+
+    def lend(self, start: int, array: np.ndarray, donated: bool) -> None:
+        """Note that the program uses ``array``, whose memory begins at ``start``, and whether it was donated."""
+        self._ranges.append((start, start + array.nbytes, array if donated else None))
+
+    def clashes(self, start: int, nbytes: int, donated: bool) -> bool:
+        """Whether these bytes overlap with another argument, so that a program could write to memory that it reads as well."""
+        return any(
+            start < stop and first < start + nbytes and (donated or owner is not None)
+            for first, stop, owner in self._ranges
+        )
+
+    def watch(self, lender: Lender, original: np.ndarray, copy: np.ndarray) -> None:
+        """Note that the program got ``copy``, a copy of the bytes of ``original``, to check whether it writes to it."""
+        self._watched.append((lender, original, copy))
+
+    def claim(self, result: np.ndarray) -> tuple[bool, np.ndarray | None]:
+        """Whether ``result`` may be returned without a copy, and the donated array that its memory belongs to."""
+        start = address(result)
+        stop = start + result.nbytes
+        overlapping = [entry for entry in self._ranges if start < entry[1] and entry[0] < stop]
+        if not overlapping:
+            self._ranges.append((start, stop, None))
+            return True, None
+        if len(overlapping) > 1 or overlapping[0][2] is None:
+            return False, None
+        self._ranges.remove(overlapping[0])
+        self._ranges.append((*overlapping[0][:2], None))  # a second result in the same memory must be copied
+        return True, overlapping[0][2]
+
+    def settle(self) -> None:
+        """After the call: tell the lenders whether the program has changed the copies."""
+        for lender, original, copy in self._watched:
+            lender.judge(np.array_equal(_content(original), copy))
+
+
+class Stage:
+    """A buffer that is made once, into which a small argument is copied at each call.
+
+    Attributes:
+        array: The memory of the buffer as a NumPy array.
+        view: The same memory as an argument of the program.
+    """
+
+    def __init__(self, device: Any, argument: TensorType) -> None:
+        from iree.runtime import HalBufferView
+
+        size, shape = argument.nbytes, argument.static_shape
+        assert size is not None and shape is not None
+        buffer = device.allocator.allocate_buffer(*_host_memory(), size)
+        mapping = buffer.map()
+        block = np.ndarray(shape, argument.dtype, mapping)
+        self.array = array_over(block, mapping)
+        self.view = HalBufferView(buffer, list(shape), element_type(argument.dtype))
+
+
+class Lender:
+    """Passes an argument: as a copy, or as the caller's own memory if that is allowed and faster.
+
+    IREE decides itself which buffers it updates in place, even if the program has copies. So an argument that is
+    borrowed, and not donated, is passed as a copy in the first calls, and in all calls if the program writes to
+    it.
+    """
+
+    def __init__(self, device: Any, local: bool, argument: TensorType) -> None:
+        from iree.runtime import BufferUsage, HalBufferView, MemoryType
+
+        self._device = device
+        self._allocator = device.allocator
+        self._element = element_type(argument.dtype)
+        self._view_type: Any = HalBufferView
+        self._params = _host_memory() if local else (int(MemoryType.DEVICE_LOCAL), int(BufferUsage.DEFAULT))
+        access = argument.access if isinstance(argument, ArgumentType) else "copy"
+        self._donated = access == "donate"
+        self._lends = local and access != "copy"
+        self._trials = 0 if self._donated else _TRIALS
+
+    def __call__(self, array: np.ndarray, loans: Loans) -> Any:
+        """The buffer view that the program gets for ``array``."""
+        # Up to the limit a copy is faster. IREE refuses arrays with other flags, and compiled code would crash on them.
+        if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
+            return self._view(self._copy(array), array)
+        start = address(array)
+        if start % ALIGNMENT or loans.clashes(start, array.nbytes, self._donated):
+            return self._view(self._copy(array), array)
+        if self._trials:
+            buffer = self._copy(array)
+            loans.watch(self, array, np.frombuffer(buffer.map(), np.uint8))
+        else:
+            buffer = self._allocator.import_host_allocation(array, *self._params)
+            loans.lend(start, array, self._donated)
+        return self._view(buffer, array)
+
+    def judge(self, unchanged: bool) -> None:
+        """Note whether the program has left a copy unchanged."""
+        self._trials -= 1
+        self._lends = self._lends and unchanged
+
+    def _copy(self, array: np.ndarray) -> Any:
+        return self._allocator.allocate_buffer_copy(*self._params, self._device, _content(array))
+
+    def _view(self, buffer: Any, array: np.ndarray) -> Any:
+        return self._view_type(buffer, array.shape, self._element)
+
+
+Taker = Callable[[Any, "Loans | None"], np.ndarray]
+
+
+def make_taker(device: Any, local: bool, index: int, result: TensorType, always_copy: bool) -> Taker:
+    """A function that makes an array, which owns its memory, of one of the results of a call.
+
+    It needs no ``Loans`` if ``is_small(result)``, or if it always copies.
+    """
+    from iree.runtime import HalBufferView
+
+    dtype, ndarray = result.dtype, np.ndarray
+    shape = result.static_shape or ()
+
+    def copy(results: Any, _: Loans | None) -> np.ndarray:
+        return ndarray(shape, dtype, results.get_as_object(index, HalBufferView).map()).copy()
+
+    def take(results: Any, loans: Loans | None) -> np.ndarray:
+        view = results.get_as_object(index, HalBufferView)
+        mapping = view.map()
+        array = ndarray(tuple(view.shape), dtype, mapping)
+        if always_copy or array.nbytes <= COPY_LIMIT or loans is None:
+            return array.copy()
+        is_free, donated = loans.claim(array)
+        return array_over(array, mapping, donated) if is_free else array.copy()
+
+    def read_back(results: Any, _: Loans | None) -> np.ndarray:
+        return _read_back(device, results.get_as_object(index, HalBufferView), dtype)
+
+    if not local:
+        return read_back
+    copies = always_copy and result.static_shape is not None
+    return copy if copies or is_small(result) else take
+
+
+def is_small(tensor: TensorType) -> bool:
+    """Whether copying a tensor of this type is faster than sharing its memory."""
+    return tensor.nbytes is not None and tensor.nbytes <= COPY_LIMIT
+
+
+def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
+    """Copy a result out of a device's own memory, through a buffer that the host can map.
+
+    The runtime's own ``to_host`` uses NumPy's memory directly, which Vulkan refuses at most addresses.
+    """
+    from iree.runtime import BufferUsage, HalFence, MemoryType
+
+    if view.byte_length == 0:
+        return np.empty(tuple(view.shape), dtype)
+    source = view.get_buffer()
+    staging = device.allocator.allocate_buffer(
+        int(MemoryType.HOST_LOCAL) | int(MemoryType.DEVICE_VISIBLE),
+        int(BufferUsage.TRANSFER_TARGET) | int(BufferUsage.MAPPING_SCOPED),
+        source.byte_length(),
+    )
+    semaphore = device.create_semaphore(0)
+    begin, end = HalFence.create_at(semaphore, 0), HalFence.create_at(semaphore, 1)
+    device.queue_copy(source, staging, wait_semaphores=begin, signal_semaphores=end)
+    end.wait()
+    return np.ndarray(tuple(view.shape), dtype, staging.map()).copy()
+
+
+def _content(array: np.ndarray) -> np.ndarray:
+    """The array's bytes. IREE gets arrays in this form, because the buffer protocol has no bfloat16."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _host_memory() -> tuple[int, int]:
+    """Memory type and usage of a buffer in the host's own memory."""
+    from iree.runtime import BufferUsage, MemoryType
+
+    memory = int(MemoryType.HOST_LOCAL) | int(MemoryType.DEVICE_VISIBLE)
+    return memory, int(BufferUsage.DEFAULT) | int(BufferUsage.MAPPING)

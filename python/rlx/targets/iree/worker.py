@@ -1,0 +1,197 @@
+"""The handler for `rlx.targets.worker` that compiles with IREE.
+
+IREE's compiler can crash or hang, so it runs in a separate process. This file imports only the standard library, and binds
+the few functions of IREE's C API that it needs.
+
+Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, the same with ``"phase"``, and
+``{"kind": "warm", "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
+``diagnostics`` (pairs of severity and text), ``seconds`` and ``target`` (IR that shows the target that the compiler has derived
+from the flags); its body is the compiled module, or its IR after the phase.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from typing import Any
+
+_SEVERITIES = ("note", "warning", "error", "remark")
+_PIPELINE_STANDARD = 0
+_PHASE_WITH_TARGETS = b"preprocessing"  # the first phase after which the IR has the targets of the devices
+_MAX_SESSIONS = 4
+_WARM_MODULE = b"func.func @warm(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
+
+_DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_void_p, c_size_t, c_void_p)
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "GlobalInitialize": (None, []),
+    "SetupGlobalCL": (None, [c_int, POINTER(c_char_p), c_char_p, c_bool]),
+    "ErrorDestroy": (None, [c_void_p]),
+    "ErrorGetMessage": (c_char_p, [c_void_p]),
+    "SessionCreate": (c_void_p, []),
+    "SessionDestroy": (None, [c_void_p]),
+    "SessionSetFlags": (c_void_p, [c_void_p, c_int, c_void_p]),
+    "InvocationCreate": (c_void_p, [c_void_p]),
+    "InvocationDestroy": (None, [c_void_p]),
+    "InvocationEnableCallbackDiagnostics": (None, [c_void_p, c_int, _DIAGNOSTIC_CALLBACK, c_void_p]),
+    "InvocationParseSource": (c_bool, [c_void_p, c_void_p]),
+    "InvocationPipeline": (c_bool, [c_void_p, c_int]),
+    "InvocationSetCompileToPhase": (None, [c_void_p, c_char_p]),
+    "InvocationOutputIR": (c_void_p, [c_void_p, c_void_p]),
+    "InvocationOutputVMBytecode": (c_void_p, [c_void_p, c_void_p]),
+    "OutputOpenMembuffer": (c_void_p, [c_void_p]),
+    "OutputMapMemory": (c_void_p, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
+    "OutputDestroy": (None, [c_void_p]),
+    "SourceWrapBuffer": (c_void_p, [c_void_p, c_char_p, c_char_p, c_size_t, c_bool, c_void_p]),
+    "SourceDestroy": (None, [c_void_p]),
+}
+
+
+class FlagError(Exception):
+    """The compiler does not know a flag, or refuses its value."""
+
+
+class Compiler:
+    """IREE's C API, with one session per set of flags.
+
+    Args:
+        library_path: The compiler's shared library.
+        process_flags: Flags that apply to the whole process, and cannot be set for a session.
+    """
+
+    def __init__(self, library_path: str, process_flags: tuple[str, ...] = ()):
+        self._library = ctypes.CDLL(library_path)
+        self._sessions: OrderedDict[tuple[str, ...], int] = OrderedDict()
+        self._targets: dict[int, str] = {}
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(self._library, "ireeCompiler" + name)
+            function.restype, function.argtypes = result, arguments
+        self._call("GlobalInitialize")
+        arguments = (b"rlx", *(flag.encode() for flag in process_flags))
+        # LLVM keeps pointers into this array.
+        self._command_line = (c_char_p * (len(arguments) + 1))(*arguments, None)
+        self._call("SetupGlobalCL", len(arguments), self._command_line, b"rlx", False)
+
+    def compile(
+        self, flags: tuple[str, ...], name: str, module: bytes, phase: str | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Compile MLIR text or bytecode; returns the reply's header and the compiled module, or its IR after a phase."""
+        diagnostics: list[tuple[str, str]] = []
+        started = time.perf_counter()
+        target = ""
+        try:
+            session = self._session(flags)
+        except FlagError as error:
+            outcome, output = "flags", b""
+            diagnostics.append(("error", str(error)))
+        else:
+            target = self._targets[session]
+            outcome, output = self._invoke(session, name, module, diagnostics, phase.encode() if phase else None)
+        return {
+            "outcome": outcome,
+            "diagnostics": diagnostics,
+            "seconds": time.perf_counter() - started,
+            "target": target,
+        }, output
+
+    def _invoke(
+        self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]], phase: bytes | None = None
+    ) -> tuple[str, bytes]:
+        """The outcome, and the compiled module; with a phase, the IR after this phase instead."""
+
+        @_DIAGNOSTIC_CALLBACK
+        def on_diagnostic(severity: int, text: int, length: int, _: Any) -> None:
+            message = ctypes.string_at(text, length).decode("utf-8", "replace")
+            diagnostics.append((_SEVERITIES[severity], message))
+
+        invocation = self._call("InvocationCreate", session)
+        source = c_void_p()
+        try:
+            self._call("InvocationEnableCallbackDiagnostics", invocation, 0, on_diagnostic, None)
+            is_text = not module.startswith(b"ML\xefR")
+            buffer = module + b"\0" if is_text else module
+            self._check("SourceWrapBuffer", session, name.encode(), buffer, len(buffer), is_text, byref(source))
+            if not self._call("InvocationParseSource", invocation, source):
+                return "parse", b""
+            if phase is not None:
+                self._call("InvocationSetCompileToPhase", invocation, phase)
+            if not self._call("InvocationPipeline", invocation, _PIPELINE_STANDARD):
+                return "compile", b""
+            return "ok", self._output(invocation, "VMBytecode" if phase is None else "IR")
+        except ValueError as error:
+            diagnostics.append(("error", str(error)))
+            return "compile", b""
+        finally:
+            self._call("InvocationDestroy", invocation)
+            if source:
+                self._call("SourceDestroy", source)
+
+    def _output(self, invocation: int, form: str) -> bytes:
+        output, contents, size = c_void_p(), c_void_p(), c_uint64()
+        self._check("OutputOpenMembuffer", byref(output))
+        try:
+            self._check("InvocationOutput" + form, invocation, output)
+            self._check("OutputMapMemory", output, byref(contents), byref(size))
+            return ctypes.string_at(contents, size.value)  # type: ignore[arg-type]
+        finally:
+            self._call("OutputDestroy", output)
+
+    def _session(self, flags: tuple[str, ...]) -> int:
+        if flags in self._sessions:
+            self._sessions.move_to_end(flags)
+            return self._sessions[flags]
+        session = self._call("SessionCreate")
+        encoded = (c_char_p * len(flags))(*(flag.encode() for flag in flags))
+        try:
+            self._check("SessionSetFlags", session, len(flags), encoded)
+        except ValueError as error:
+            self._call("SessionDestroy", session)
+            raise FlagError(str(error)) from None
+        self._sessions[flags] = session
+        if len(self._sessions) > _MAX_SESSIONS:
+            _, oldest = self._sessions.popitem(last=False)
+            del self._targets[oldest]
+            self._call("SessionDestroy", oldest)
+        _, ir = self._invoke(session, "warm.mlir", _WARM_MODULE, [], _PHASE_WITH_TARGETS)
+        self._targets[session] = ir.decode("utf-8", "replace")
+        return session
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._library, "ireeCompiler" + name)(*arguments)
+
+    def _check(self, name: str, *arguments: Any) -> None:
+        error = self._call(name, *arguments)
+        if error is not None:
+            message = self._call("ErrorGetMessage", error).decode("utf-8", "replace")
+            self._call("ErrorDestroy", error)
+            raise ValueError(message)
+
+
+def make(
+    library_path: str, linker: str, *process_flags: str
+) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
+    """The function that answers requests, with a compiler that is loaded now.
+
+    Args:
+        library_path: The compiler's shared library.
+        linker: The path of the linker if it is not harmless in a shell: the compiler runs the linker by a shell, without
+            quotes. Else empty.
+        process_flags: As in ``Compiler``.
+    """
+    if linker:
+        link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in the folder of this process, whose name is harmless
+        os.symlink(linker, link)
+        os.environ["IREE_LLVM_EMBEDDED_LINKER_PATH"] = link
+    compiler = Compiler(library_path, process_flags)
+
+    def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if header["kind"] == "warm":
+            return compiler.compile(tuple(header["flags"]), "warm.mlir", _WARM_MODULE)
+        return compiler.compile(tuple(header["flags"]), header["name"], body, header.get("phase"))
+
+    return answer

@@ -1,0 +1,83 @@
+"""A module of rlx functions, lowered function by function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rlx import mlir
+from rlx.ir.fitting import fitted
+from rlx.ir.interface import Argument
+from rlx.ir.location import describe
+from rlx.ir.op import opview
+from rlx.ir.op.signature import PREPARES, bodies, declare, prepares, read_arguments, read_outputs
+from rlx.ir.shape import not_addressable, shape_of
+from rlx.numerics.scalars import signless
+from rlx.targets.linalg.loops import Loops, tensor_type
+from rlx.targets.linalg.packing import PACKED, is_packed, packed, packed_type, unpacked
+from rlx.targets.linalg.rules import TABLE
+from rlx.targets.lowering.table import empty_module
+
+
+def lower_module(module: mlir.Module) -> mlir.Module:
+    """A new module of linalg, tensor, scf, arith, math and complex ops with the same functions.
+
+    Inputs, parameters and states are arguments, the new values of states are results; the attributes that tell them apart
+    (`rlx.kind`, `rlx.name`, `rlx.init`, `rlx.updates`) stay. Parameters of less than 8 bits are packed:
+    `rlx.packed` names them.
+
+    Args:
+        module: A module whose ops are all claimed.
+
+    Raises:
+        UnsupportedError: An op has no rule.
+        ShapeError: A tensor has more bytes than an i64 counts.
+    """
+    TABLE.check(module)
+    _check_sizes(module)
+    with mlir.entered():
+        lowered = empty_module(module)
+        for function in bodies(module):
+            _lower_function(function, lowered)
+        return lowered
+
+
+def _check_sizes(module: mlir.Module) -> None:
+    for function in bodies(module):
+        for op in opview.operations(function.entry_block):
+            for shape in map(shape_of, op.results):
+                if not shape.is_addressable:
+                    raise not_addressable(shape, location=describe(op.location))
+
+
+def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
+    ir, func = mlir.ir, mlir.dialect("func")
+    arguments, outputs = read_arguments(function), read_outputs(function)
+    # What a function gives that runs when the program is loaded is a parameter too.
+    packs = [prepares(function) is not None and o.shape.dtype.packed for o in outputs]
+    taken = [packed_type(a.shape) if is_packed(a) else tensor_type(a.shape) for a in arguments]
+    given = [packed_type(o.shape) if p else tensor_type(o.shape) for o, p in zip(outputs, packs, strict=True)]
+    signature = ir.FunctionType.get(taken, given)
+    target = func.FuncOp(function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location)
+    declare(target, map(_stored, arguments), outputs)
+    for name in ("sym_visibility", PREPARES):
+        if name in function.attributes:
+            target.attributes[name] = function.attributes[name]
+    if names := [ir.StringAttr.get(a.name) for a in arguments if is_packed(a)]:
+        target.attributes[PACKED] = ir.ArrayAttr.get(names)
+    block = target.add_entry_block()
+    low = Loops(block)
+    with ir.InsertionPoint(block):
+        pairs = list(zip(block.arguments, arguments, strict=True))
+        low.bind_symbols([(v, a.shape) for v, a in pairs if not is_packed(a)])
+        values = [unpacked(low, v, a.shape) if is_packed(a) else v for v, a in pairs]
+        returned = TABLE.lower_block(low, function.entry_block, values)
+        results = zip(returned, packs, strict=True)
+        func.ReturnOp([packed(low, r.value, r.shape) if p else r.value for r, p in results])
+
+
+def _stored(argument: Argument) -> Argument:
+    """An argument whose initial value is that of the element in which its dtype is stored."""
+    dtype = argument.shape.dtype
+    if argument.kind != "state" or (not dtype.storage and dtype.kind != "unsigned"):
+        return argument
+    return replace(argument, init=float(signless(fitted(argument.init, dtype), dtype)))

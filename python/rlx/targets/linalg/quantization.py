@@ -1,0 +1,220 @@
+"""8-bit integers: made of floats, and multiplied with sums in i32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dtype import DType, f32, i8, i32, i64
+from rlx.ir.shape import Shape
+from rlx.numerics.scalars import Scalars, storage_type
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST
+from rlx.targets.linalg.contraction import matmul_2d
+from rlx.targets.linalg.convolution import convolved
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.targets.linalg.rules import Lowered, lowers
+
+# Beside these numbers all floats of that many bits are whole: what is added to one is rounded, half to even.
+_WHOLE_BESIDE = {"f32": 1.5 * 2**23, "f64": 1.5 * 2**52}
+
+
+def _stored(s: Scalars, scaled: mlir.Value, zero_point: mlir.Value, dtype: DType) -> mlir.Value:
+    """`saturate(round(scaled) + zero_point)` as a stored 8-bit integer, NaN as the zero point.
+
+    Args:
+        s: Of the dtype of `scaled`, f32 or f64.
+        scaled: A scalar.
+        zero_point: A scalar i32, which is saturated to the range of `dtype`.
+        dtype: i8 or u8.
+    """
+    arith, word, whole = s.arith, storage_type(i32), Scalars(i32)
+    least, most = whole.constant(int(dtype.min)), whole.constant(int(dtype.max))
+    zero_point = whole.max(whole.min(zero_point, most), least)
+
+    # Bounds are whole, so that numbers may be cut off before they are rounded: then few bits are left to round.
+    lower, upper = (arith.sitofp(s.element, whole.sub(n, zero_point)) for n in (least, most))
+    inside = arith.minnumf(arith.maxnumf(scaled, lower), upper)
+    beside = s.constant(_WHOLE_BESIDE[s.dtype.name])
+    steps = arith.subf(arith.addf(inside, beside), beside)
+    steps = arith.select(s.is_nan(scaled), s.constant(0), steps)
+    return arith.trunci(storage_type(dtype), arith.addi(arith.fptosi(word, steps), zero_point))
+
+
+@lowers("quantize")
+def quantize(
+    low: Loops, results: list[Shape], x: Lowered, scale: Lowered, zero_point: Lowered, *, axis: int | None, dtype: DType
+) -> mlir.Value:
+    s = Scalars(x.shape.dtype)
+
+    def body(value: mlir.Value, by: mlir.Value, zero: mlir.Value) -> mlir.Value:
+        divisor = s.convert(by, f32) if s.outer.name == "f64" else by
+        return _stored(s, s.div(s.enter(value), divisor), zero, dtype)
+
+    operands = [x, *(_along(low, v, axis, x.shape.rank) for v in (scale, zero_point))]
+    return low.map(results[0].dims, storage_type(dtype), operands, body)
+
+
+def _along(low: Loops, values: Lowered, axis: int | None, rank: int) -> Lowered:
+    """One number for each position of an axis, or one for all, as it broadcasts against a tensor of a rank."""
+    if axis is None or values.shape.rank == 0:
+        return values
+    dims = (*values.shape.dims, *(1,) * (rank - 1 - axis))
+    return Lowered(low.reshape(values.value, values.shape.dims, dims), values.shape.with_dims(dims))
+
+
+def _centred(low: Loops, x: Lowered, zero_point: int) -> Lowered:
+    """`x - zero_point` in i32."""
+    s = Scalars(i32)
+    value = low.map(x.shape.dims, s.element, [x], lambda v: s.sub(s.convert(v, i8), s.constant(zero_point)))
+    return Lowered(value, x.shape.with_dtype(i32))
+
+
+def _moved_by(low: Loops, w: Lowered, kept: int, zero_point: int) -> Lowered:
+    """What a sum of products changes by where the other factor is `x - zero_point`: `-zero_point·Σ w`.
+
+    Args:
+        low: Where to emit.
+        w: 8-bit weights.
+        kept: The axis of the result's channels.
+        zero_point: Of the other factor.
+    """
+    dims, s = w.shape.dims, Scalars(i32)
+    out = low.filled((dims[kept],), s.element, 0)
+    if 0 not in dims:
+        iterators = [PARALLEL if i == kept else REDUCTION for i in range(len(dims))]
+        inputs = [(w.value, tuple(range(len(dims))))]
+        out = low.generic(inputs, [(out, (kept,))], iterators, lambda v, sum_: s.add(sum_, s.convert(v, i8)))
+    total = Lowered(out, Shape((dims[kept],), i32))
+    return Lowered(
+        low.map(total.shape.dims, s.element, [total], lambda v: s.mul(v, s.constant(-zero_point))), total.shape
+    )
+
+
+def _finished(
+    low: Loops,
+    result: Shape,
+    axis: int,
+    total: mlir.Value,
+    terms: Sequence[Lowered],
+    multiplier: Lowered | None,
+    zero_point: int,
+) -> mlir.Value:
+    """The sum of a product, in i32, and of terms for each position of `axis`, times the multiplier, in the result's dtype."""
+    if multiplier is None and not terms:
+        return total
+    whole, s = Scalars(i32), Scalars(f32)
+
+    def body(*scalars: mlir.Value) -> mlir.Value:
+        sum_, *others = scalars
+        by = None if multiplier is None else others.pop()
+        for other in others:
+            sum_ = whole.add(sum_, other)
+        if by is None:
+            return sum_
+        scaled = s.mul(s.convert(sum_, i32), by)
+        return scaled if result.dtype is f32 else _stored(s, scaled, whole.constant(zero_point), i8)
+
+    factors = [] if multiplier is None else [multiplier]
+    operands = [_along(low, v, axis, result.rank) for v in (*terms, *factors)]
+    return low.map(result.dims, storage_type(result.dtype), [Lowered(total, result.with_dtype(i32)), *operands], body)
+
+
+@lowers("q_matmul")
+def q_matmul(
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    w: Lowered,
+    bias: Lowered | None,
+    multiplier: Lowered | None,
+    *,
+    x_zero_point: int,
+    w_zero_point: int,
+    out_zero_point: int,
+    dtype: DType,
+) -> mlir.Value:
+    """`Σ (x - a)·w` is `Σ x·w - a·Σ w`: the product is of 8-bit integers, and `Σ w` a constant."""
+    terms = [] if bias is None else [bias]
+    if w_zero_point:
+        x, w = _centred(low, x, x_zero_point), _centred(low, w, w_zero_point)
+    elif x_zero_point:
+        terms.append(_moved_by(low, w, 1, x_zero_point))
+    rows, (k, n) = product_of(x.shape.dims[:-1]), w.shape.dims
+    total = matmul_2d(low, low.reshape(x.value, x.shape.dims, (rows, k)), w.value, rows, n, i32)
+    finished = _finished(low, Shape((rows, n), dtype), 1, total, terms, multiplier, out_zero_point)
+    return low.reshape(finished, (rows, n), results[0].dims)
+
+
+@lowers("q_conv2d")
+def q_conv2d(
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    w: Lowered,
+    bias: Lowered | None,
+    multiplier: Lowered | None,
+    *,
+    x_zero_point: int,
+    w_zero_point: int,
+    out_zero_point: int,
+    dtype: DType,
+    **geometry: Any,
+) -> mlir.Value:
+    """As `q_matmul`. The padding is zero after the subtraction of the zero point, so it is `x_zero_point` before that."""
+    terms, fill = [] if bias is None else [bias], x_zero_point
+    if w_zero_point:
+        x, w, fill = _centred(low, x, x_zero_point), _centred(low, w, w_zero_point), 0
+    elif x_zero_point:
+        terms.append(_moved_by(low, w, 0, x_zero_point))
+    total = convolved(low, results[0].with_dtype(i32), x, w, fill=fill, **geometry)
+    return _finished(low, results[0], 1, total, terms, multiplier, out_zero_point)
+
+
+@lowers("requantize")
+def requantize(
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    multiplier: Lowered,
+    shift: Lowered,
+    *,
+    zero_point: int,
+    mode: str,
+    dtype: DType,
+) -> mlir.Value:
+    bits, s, arith = BITS[mode], Scalars(i64), low.arith
+
+    def body(value: mlir.Value, factor: mlir.Value, by: mlir.Value) -> mlir.Value:
+        value, factor, by = (arith.extsi(s.element, v) for v in (value, factor, by))
+        by = s.max(s.min(by, s.constant(bits - 1)), s.constant(RIGHTMOST))
+        if mode == "double":
+            scaled = _doubly(s, value, factor, by)
+        else:
+            right = s.sub(s.constant(bits), by)
+            half = arith.shli(s.constant(1), s.sub(right, s.constant(1)))
+            product = s.mul(value, factor if bits > 15 else _last_bits(s, factor, 16))
+            scaled = arith.shrsi(s.add(product, half), right)
+        moved = s.add(scaled, s.constant(zero_point))
+        inside = s.max(s.min(moved, s.constant(int(dtype.max))), s.constant(int(dtype.min)))
+        return arith.trunci(storage_type(dtype), inside)
+
+    return low.map(results[0].dims, storage_type(dtype), [x, multiplier, shift], body)
+
+
+def _last_bits(s: Scalars, value: mlir.Value, count: int) -> mlir.Value:
+    """The last bits of an i64 as a number with a sign."""
+    unused = s.constant(64 - count)
+    return s.arith.shrsi(s.arith.shli(value, unused), unused)
+
+
+def _doubly(s: Scalars, value: mlir.Value, multiplier: mlir.Value, shift: mlir.Value) -> mlir.Value:
+    """`value·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    arith, zero, one = s.arith, s.constant(0), s.constant(1)
+    right = s.max(s.neg(shift), zero)
+    moved = _last_bits(s, arith.shli(value, s.max(shift, zero)), 32)
+    high = arith.shrsi(s.add(s.mul(moved, multiplier), s.constant(1 << 30)), s.constant(31))
+    high = s.min(high, s.constant(int(i32.max)))
+    half = arith.shrsi(arith.shli(one, right), one)
+    away = arith.andi(s.compare("lt", high, zero), s.compare("gt", half, zero))
+    return arith.shrsi(s.sub(s.add(high, half), arith.extui(s.element, away)), right)

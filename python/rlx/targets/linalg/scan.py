@@ -1,0 +1,104 @@
+"""Running sums, products and maxima."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlx import mlir
+from rlx.ir.dims.dim import Dim
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.numerics.scalars import Scalars, storage_type
+from rlx.targets.linalg.contraction import accumulator, rounded
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.targets.linalg.reduce import COMBINE, neutral
+from rlx.targets.linalg.rules import Lowered, lowers
+from rlx.targets.linalg.shape import extract
+
+# Within a block every result is combined by itself: vector code, for as much work as the block has elements.
+_BLOCK = 8
+# Nested blocks where the size is not known; what is left after that many is combined pair by pair.
+_UNKNOWN_LEVELS = 4
+
+
+@lowers("cumsum")
+def cumsum(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
+    return _scan(low, x, "sum", axis, exclusive)
+
+
+@lowers("cumprod")
+def cumprod(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
+    return _scan(low, x, "prod", axis, exclusive)
+
+
+@lowers("cummax")
+def cummax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
+    return _scan(low, x, "max", axis, False)
+
+
+def _scan(low: Loops, x: Lowered, kind: str, axis: int, exclusive: bool) -> mlir.Value:
+    dims, dtype = x.shape.dims, x.shape.dtype
+    if 0 in dims:
+        return low.empty(dims, storage_type(dtype))
+    flat = product_of(dims[:axis]), dims[axis], product_of(dims[axis + 1 :])
+    value = low.reshape(x.value, dims, flat)
+    running = _Scan(low, kind, exclusive).of(value, flat, dtype)
+    return low.reshape(rounded(low, running, flat, dtype), flat, dims)
+
+
+class _Scan:
+    """Running reductions in blocks.
+
+    Args:
+        low: Where to build.
+        kind: The reduction.
+        exclusive: Leave out the element itself.
+    """
+
+    def __init__(self, low: Loops, kind: str, exclusive: bool):
+        self.low, self.kind, self.exclusive = low, kind, exclusive
+
+    def of(
+        self, value: mlir.Value, dims: tuple[Dim, Dim, Dim], dtype: DType, levels: int = _UNKNOWN_LEVELS
+    ) -> mlir.Value:
+        """Along the middle axis, in the dtype that contractions of `dtype` accumulate in."""
+        low = self.low
+        before, size, after = dims
+        if size <= 2 * _BLOCK if type(size) is int else levels == 0:
+            split = (before, 1, size, after)
+            return low.reshape(self._direct(low.reshape(value, dims, split), split, dtype), split, dims)
+        count = (size + _BLOCK - 1) // _BLOCK
+        whole, split = (before, count * _BLOCK, after), (before, count, _BLOCK, after)
+        value = low.reshape(low.padded(value, dims, whole, neutral(self.kind, dtype)), whole, split)
+        wide = accumulator(dtype)
+        blocks = _Scan(low, self.kind, exclusive=True)
+        offsets = blocks.of(self._totals(value, split, dtype), (before, count, after), wide, levels - 1)
+        combine = self._combine(Scalars(wide))
+        out = (low.empty(split, storage_type(wide)), (0, 1, 2, 3))
+        inputs = [(self._direct(value, split, dtype), (0, 1, 2, 3)), (offsets, (0, 1, 3))]
+        running = low.generic(inputs, [out], [PARALLEL] * 4, lambda own, offset, _: combine(offset, own))
+        return extract(low, low.reshape(running, split, whole), (0, 0, 0), dims, (1, 1, 1))
+
+    def _combine(self, s: Scalars) -> Callable[[mlir.Value, mlir.Value], mlir.Value]:
+        return getattr(s, COMBINE[self.kind])
+
+    def _direct(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
+        """Along the third of four axes, each result by itself."""
+        low, s = self.low, Scalars(dtype)
+        combine, start = self._combine(s), neutral(self.kind, dtype)
+        predicate = low.arith.CmpIPredicate.ult if self.exclusive else low.arith.CmpIPredicate.ule
+
+        def body(v: mlir.Value, total: mlir.Value) -> mlir.Value:
+            counts = low.arith.cmpi(predicate, low.scalar_index(4), low.scalar_index(2))
+            return combine(total, low.arith.select(counts, s.enter(v), s.constant(start)))
+
+        out = (low.filled(dims, storage_type(accumulator(dtype)), start), (0, 1, 2, 3))
+        return low.generic([(value, (0, 1, 4, 3))], [out], [PARALLEL] * 4 + [REDUCTION], body)
+
+    def _totals(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
+        """Over the third of four axes."""
+        low, s = self.low, Scalars(dtype)
+        combine, element = self._combine(s), storage_type(accumulator(dtype))
+        out = (low.filled((dims[0], dims[1], dims[3]), element, neutral(self.kind, dtype)), (0, 1, 3))
+        iterators = [PARALLEL, PARALLEL, REDUCTION, PARALLEL]
+        return low.generic([(value, (0, 1, 2, 3))], [out], iterators, lambda v, total: combine(total, s.enter(v)))

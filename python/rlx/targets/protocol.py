@@ -1,0 +1,335 @@
+"""The protocols of back ends. A back end is a module or an object with the functions of `Compiler`, and of `Runtime` if it runs
+programs here.
+
+`registry.py` finds the back end of a target. `docs/backends.md` shows a complete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rlx.ir.op.costs import Costs
+    from rlx.targets.artifacts.artifact import Artifact
+    from rlx.targets.artifacts.fields import Check
+    from rlx.targets.compilation import Compilation
+
+# --- compiling ------------------------------------------------------------------------------------
+
+
+class Target(Protocol):
+    """A device, or a kind of file, to compile for."""
+
+    @property
+    def name(self) -> str:
+        """The target's name."""
+        ...
+
+    @property
+    def arch(self) -> str:
+        """Its architecture."""
+        ...
+
+    @property
+    def fusions(self) -> Collection[str]:
+        """The fusions that `rlx-fuse{target=…}` makes, those that are weighed where they pay: `swiglu` stands for
+        `rlx-fuse-swiglu`.
+        """
+        ...
+
+    @property
+    def costs(self) -> Costs | None:
+        """What work costs on the target, by which fusions are weighed; None makes them wherever they match."""
+        ...
+
+    @property
+    def alternatives(self) -> Collection[Sequence[str]]:
+        """Sets of flags for `Compiler.target` that tuning tries: they keep what is computed, within rounding."""
+        ...
+
+    @property
+    def pipeline(self) -> str:
+        """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`.
+
+        The options of its `rlx-check-lir` say which ops and dtypes the target takes.
+        """
+        ...
+
+    def fingerprint(self) -> str:
+        """Text of all that programs depend on in addition to name, architecture and pipeline of the target, such as flags."""
+        ...
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The result of compiling a graph.
+
+    Attributes:
+        program: The code, in any form that the back end loads, or that users can use elsewhere.
+        info: Facts about it, as JSON values: see `Compiler.info_fields`.
+        lasting: Whether it is kept in the cache: False if compiling it again later may give a better program.
+    """
+
+    program: bytes
+    info: Mapping[str, Any] = field(default_factory=dict)
+    lasting: bool = True
+
+
+@runtime_checkable
+class Compiler(Protocol):
+    """The part of a back end that compiles graphs to programs."""
+
+    def target_names(self) -> Collection[str]:
+        """The names that `target` accepts, including aliases."""
+        ...
+
+    def target(self, name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+        """The target with a name, for an architecture or the default one.
+
+        Raises:
+            CompileError: There is no such architecture, or a flag is wrong.
+        """
+        ...
+
+    def version(self) -> str:
+        """The version of the compiler, on which programs depend: of all its code but the Python and MLIR files of its package.
+
+        Raises:
+            CompileError: It is not installed.
+        """
+        ...
+
+    def compile_program(self, compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+        """Compile a graph, the `lir` of the compilation, for its target. The graph is not changed.
+
+        Args:
+            compilation: The compilation; seconds of more phases may be added to its `phases`.
+            timeout_s: The seconds that an attempt of a compiler may take.
+
+        Raises:
+            CompileError: The graph cannot be expressed or compiled for the target.
+        """
+        ...
+
+    def info_fields(self) -> Mapping[str, Check]:
+        """The entries of `Compiled.info`, each with its check. A file with other entries is refused."""
+        ...
+
+    def emit(self, kind: str, compilation: Compilation) -> str | bytes | None:
+        """The input of the compiler, as text or as bytes for another tool; None if the target has no form of that name."""
+        ...
+
+    def notes(self, artifact: Artifact) -> Sequence[str]:
+        """Facts that a user who runs the program elsewhere should know, one line each."""
+        ...
+
+
+class Loader(Protocol):
+    """What reading and running a program takes of its back end: the part of it that needs no compiler."""
+
+    @property
+    def target(self) -> Callable[..., Target]:
+        """As `Compiler.target`."""
+        ...
+
+    def info_fields(self) -> Mapping[str, Check]:
+        """As `Compiler.info_fields`."""
+        ...
+
+
+@runtime_checkable
+class FileSet(Protocol):
+    """The part of a back end whose programs are several files for use elsewhere; most are one, and have it not."""
+
+    def files(self, artifact: Artifact) -> Mapping[str, bytes]:
+        """The files that a program stands for: contents by names without folders. `rlx compile -o FOLDER` writes them."""
+        ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """The part of a back end that says what a program takes of the hardware that it becomes; most have it not."""
+
+    def report(self, artifact: Artifact) -> str:
+        """The report, as text. The target has been given the flag `--report`."""
+        ...
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+class Program(Protocol):
+    """A loaded artifact with its weights and states."""
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Run it on arrays for its inputs, in order; the results own their memory. States are updated."""
+        ...
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of the current value of a state."""
+        ...
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set the value of a state."""
+        ...
+
+
+@runtime_checkable
+class TakingStates(Protocol):
+    """A program that can take the value of a state from another one where it lies, without a way through the host."""
+
+    def take_state(self, name: str, other: Program, /) -> bool:
+        """Give a state the value that it has in another program; False, and nothing is changed, if that lies elsewhere."""
+        ...
+
+
+@runtime_checkable
+class KeepingResults(Protocol):
+    """A program whose arguments and results may lie in the memory of its device. Those of others lie in that of the process;
+    where they only pass through it, the program says so by an attribute `in_host_memory` that is False.
+    """
+
+    def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
+        """Run it; each argument is a NumPy array or a result of such a call, of any program of this back end.
+
+        The results are computed when it returns. They have `shape`, `dtype`, `__array__`, `__dlpack__` and `__dlpack_device__`.
+        """
+        ...
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """A program that has something to say of its last call, such as the cycles of a simulation; most have not."""
+
+    def remarks(self) -> Sequence[str]:
+        """What the last call took, one line each."""
+        ...
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, or one driver without a device.
+
+    Attributes:
+        driver: The driver that runs programs on it: `"local-sync"`, `"cuda"` …
+        uri: Identifies it among the devices of the driver, such as `"cuda://0"`.
+        name: The name of the device itself.
+        available: Whether it can be used.
+        reason: Why it cannot be used.
+    """
+
+    driver: str
+    uri: str
+    name: str
+    available: bool
+    reason: str = ""
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """The part of a back end that runs the programs of its compiler, in this process or in another one."""
+
+    def device_names(self) -> Collection[str]:
+        """The targets whose programs can run on this machine if it has the device: names of devices for `Session`."""
+        ...
+
+    def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+        """Load an artifact on its device. The parameters are C-contiguous, and are not changed afterwards.
+
+        Raises:
+            Error: There is no such device, or the artifact does not run on it.
+        """
+        ...
+
+    def devices(self) -> Sequence[DeviceInfo]:
+        """The devices of this machine, and for a driver without a device the reason. Never raises."""
+        ...
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """The part of a runtime that knows which programs of a file with several this machine can run; not every one has it."""
+
+    def lacks(self, artifact: Artifact) -> str | None:
+        """Why this machine cannot run a program; None if nothing is known to be in its way. Its info has been checked."""
+        ...
+
+    def rank(self, artifact: Artifact) -> int:
+        """Among programs for one device that this machine can run, the one with the highest rank is the best."""
+        ...
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """One call of a kernel, or another thing that a program spends time with, such as a copy.
+
+    Attributes:
+        kernel: The name that the compiler has given to it.
+        ops: The ops of the LIR that it computes: their places in the order of `opview.operations`. Empty for what belongs to
+            no op.
+        layout: Whether it only changes how a tensor lies in memory, for the sake of these ops.
+        run: The run of the program that it belongs to, from 0.
+        start: When it began, in seconds; only differences of these mean something.
+        seconds: How long it took.
+    """
+
+    kernel: str
+    ops: tuple[int, ...]
+    layout: bool
+    run: int
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of a program.
+
+    Attributes:
+        driver: The driver that ran it.
+        threads: The number of threads that it may have used.
+        runs: The number of runs.
+        seconds: The mean time of a run, with the profiler at work.
+        events: All that was recorded, in order of time.
+    """
+
+    driver: str
+    threads: int
+    runs: int
+    seconds: float
+    events: tuple[KernelEvent, ...]
+
+
+@runtime_checkable
+class Profiler(Protocol):
+    """The part of a back end that measures the kernels of its programs; not every one has it."""
+
+    def profile(
+        self,
+        compilation: Compilation,
+        arrays: Sequence[np.ndarray],
+        parameters: Mapping[str, np.ndarray],
+        *,
+        runs: int,
+        threads: int | None = None,
+    ) -> Measurement:
+        """Run a program some times, and record the calls of its kernels.
+
+        Args:
+            compilation: The program, whose `lir` has the ops.
+            arrays: The inputs, in order.
+            parameters: The weights, by name.
+            runs: The number of runs to record; one more comes before them.
+            threads: The number of threads, as for `Runtime.load`.
+
+        Raises:
+            Error: It cannot be measured.
+        """
+        ...

@@ -1,0 +1,43 @@
+"""Contractions: every one is a `dot_general`, which for f16 and bf16 adds up in f32."""
+
+from __future__ import annotations
+
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.rules import Lowered, lowers
+
+
+def accumulator(kind: DType) -> DType:
+    """The dtype in which sums of a dtype add up; storage dtypes are only moved."""
+    return kind if kind.storage else kind.compute
+
+
+@lowers("matmul")
+def matmul(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Lowered:
+    dims = results[0].static
+    if rhs.rank == 2:
+        product = emit.dot_general(lhs, rhs, ((lhs.rank - 1,), (0,)))
+    else:
+        rank, batch = len(dims), dims[:-2]
+        lhs = emit.broadcast(lhs, (*batch, *lhs.dims[-2:]))
+        rhs = emit.broadcast(rhs, (*batch, *rhs.dims[-2:]))
+        shared = tuple(range(rank - 2))
+        product = emit.dot_general(lhs, rhs, ((rank - 1,), (rank - 2,)), (shared, shared))
+    return emit.convert(product, results[0].dtype)
+
+
+@lowers("dot_general")
+def dot_general(
+    emit: Emitter,
+    results: list[Shape],
+    lhs: Lowered,
+    rhs: Lowered,
+    *,
+    lhs_contracting: tuple[int, ...],
+    rhs_contracting: tuple[int, ...],
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+) -> Lowered:
+    product = emit.dot_general(lhs, rhs, (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))
+    return emit.convert(product, results[0].dtype)

@@ -1,0 +1,448 @@
+"""`Emitter`: StableHLO ops on values that know their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.dtype import DType, bool_, dtype, u64
+from rlx.ir.op.attributes import elements_to_mlir
+from rlx.ir.shape import Shape, element_type
+from rlx.targets.stablehlo.rules import Lowered
+
+if TYPE_CHECKING:
+    from rlx.targets.stablehlo.sharding import Shardings
+
+# A region of an op: the shapes of its arguments, and what it returns for them.
+Body = tuple[Sequence[Shape], Callable[..., Sequence[Lowered]]]
+Scalar = bool | int | float | complex
+
+
+@cache
+def tensor_type(shape: Shape) -> mlir.Type:
+    """The tensor type of a static shape, without rlx's encoding."""
+    ir = mlir.ir
+    return ir.RankedTensorType.get(shape.static, element_type(shape.dtype), loc=ir.Location.unknown(mlir.context()))
+
+
+@cache
+def attribute(text: str) -> mlir.Attribute:
+    """An attribute from its text, such as `#stablehlo<comparison_direction LT>`."""
+    return mlir.ir.Attribute.parse(text, context=mlir.context())
+
+
+def sizes(values: Sequence[int]) -> mlir.Attribute:
+    """`array<i64: …>`, as most of the dialect's lists of axes and sizes are stored."""
+    return mlir.ir.DenseI64ArrayAttr.get(list(values), context=mlir.context())
+
+
+def integer(value: int) -> mlir.Attribute:
+    """An i64 attribute."""
+    ir = mlir.ir
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=mlir.context()), value)
+
+
+class Emitter:
+    """Emits ops at the insertion point. Shapes of results follow from those of operands; sizes are integers.
+
+    Operands of elementwise methods have one shape and dtype; all but the first may be Python numbers.
+
+    Args:
+        shardings: What writes over which devices tensors are spread; without it, that is left out.
+    """
+
+    def __init__(self, shardings: Shardings | None = None):
+        self.shardings = shardings
+
+    type_of = staticmethod(tensor_type)
+
+    def op(
+        self,
+        name: str,
+        operands: Sequence[Lowered],
+        results: Sequence[Shape],
+        attributes: Mapping[str, Any] | None = None,
+        bodies: Sequence[Body] = (),
+    ) -> tuple[Lowered, ...]:
+        """Any op of the dialect.
+
+        Args:
+            name: Without prefix.
+            operands: Its operands.
+            results: The shapes of its results.
+            attributes: MLIR attributes.
+            bodies: For each region the shapes of its arguments and a function from those to what it returns.
+        """
+        made = mlir.ir.Operation.create(
+            f"stablehlo.{name}",
+            results=[tensor_type(r) for r in results],
+            operands=[o.value for o in operands],
+            attributes=dict(attributes or {}),
+            regions=len(bodies),
+        )
+        for region, (shapes, body) in zip(made.regions, bodies, strict=True):
+            block = region.blocks.append(*[tensor_type(s) for s in shapes])
+            with mlir.ir.InsertionPoint(block):
+                arguments = [Lowered(v, s) for v, s in zip(block.arguments, shapes, strict=True)]
+                returned = [r.value for r in body(*arguments)]
+                mlir.ir.Operation.create("stablehlo.return", operands=returned)
+        return tuple(Lowered(v, s) for v, s in zip(made.results, results, strict=True))
+
+    def one(
+        self,
+        name: str,
+        operands: Sequence[Lowered],
+        dims: Sequence[int],
+        kind: DType,
+        attributes: Mapping[str, Any] | None = None,
+        bodies: Sequence[Body] = (),
+    ) -> Lowered:
+        """An op with one result of the given sizes and dtype; see `op`."""
+        return self.op(name, operands, [Shape(dims, kind)], attributes, bodies)[0]
+
+    # --- constants --------------------------------------------------------------------------------
+
+    def constant(self, array: np.ndarray) -> Lowered:
+        """An array."""
+        return self.one("constant", [], array.shape, dtype(array.dtype), {"value": elements_to_mlir(array)})
+
+    def full(self, dims: Sequence[int], kind: DType, value: Scalar) -> Lowered:
+        """One number everywhere."""
+        if 0 in dims or kind.is_complex or kind.storage or kind is u64:
+            return self.constant(np.broadcast_to(np.asarray(value).astype(kind.numpy), tuple(dims)))
+        shape = Shape(dims, kind)
+        elements = mlir.ir.DenseElementsAttr.get_splat(tensor_type(shape), _element(kind, value))
+        return self.one("constant", [], dims, kind, {"value": elements})
+
+    def like(self, x: Lowered, value: Scalar) -> Lowered:
+        """One number in the shape and dtype of x."""
+        return self.full(x.dims, x.dtype, value)
+
+    def iota(self, dims: Sequence[int], axis: int, kind: DType) -> Lowered:
+        """The position along an axis."""
+        return self.one("iota", [], dims, kind, {"iota_dimension": integer(axis)})
+
+    # --- elementwise ------------------------------------------------------------------------------
+
+    def elementwise(self, name: str, *operands: Lowered | Scalar, kind: DType | None = None) -> Lowered:
+        """An elementwise op by its name.
+
+        Args:
+            name: Without prefix.
+            operands: Of one shape and dtype; later ones may be numbers.
+            kind: The dtype of the result; that of the operands by default.
+        """
+        first = operands[0]
+        assert isinstance(first, Lowered)
+        lowered = [o if isinstance(o, Lowered) else self.like(first, o) for o in operands]
+        return self.one(name, lowered, first.dims, kind or first.dtype)
+
+    def add(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        return self.elementwise("add", a, b)
+
+    def sub(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        return self.elementwise("subtract", a, b)
+
+    def mul(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        return self.elementwise("multiply", a, b)
+
+    def div(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        return self.elementwise("divide", a, b)
+
+    def max(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        """The larger one; NaN if one is NaN; `or` of bools."""
+        return self.elementwise("maximum", a, b)
+
+    def min(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        """The smaller one; NaN if one is NaN; `and` of bools."""
+        return self.elementwise("minimum", a, b)
+
+    def neg(self, x: Lowered) -> Lowered:
+        return self.elementwise("negate", x)
+
+    def both(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        """`and` of bools or of bits."""
+        return self.elementwise("and", a, b)
+
+    def either(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        """`or` of bools or of bits."""
+        return self.elementwise("or", a, b)
+
+    def compare(self, kind: str, a: Lowered, b: Lowered | Scalar) -> Lowered:
+        """A bool; `kind` is `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`. NaN is unequal to everything."""
+        other = b if isinstance(b, Lowered) else self.like(a, b)
+        direction = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
+        return self.one("compare", [a, other], a.dims, bool_, direction)
+
+    def kept(self, x: Lowered) -> Lowered:
+        """The same, of which XLA's simplifier knows nothing; it costs nothing, since XLA drops it before it fuses."""
+        return self.one("optimization_barrier", [x], x.dims, x.dtype)
+
+    def select(self, condition: Lowered, a: Lowered | Scalar, b: Lowered | Scalar) -> Lowered:
+        """`a` where a bool of the same shape is true; one of a and b may be a number."""
+        model = a if isinstance(a, Lowered) else b
+        assert isinstance(model, Lowered)
+        left, right = (v if isinstance(v, Lowered) else self.like(model, v) for v in (a, b))
+        return self.one("select", [condition, left, right], model.dims, model.dtype)
+
+    def clamp(self, x: Lowered, low: Scalar, high: Scalar) -> Lowered:
+        """x, moved into [low, high]."""
+        return self.one("clamp", [self.like(x, low), x, self.like(x, high)], x.dims, x.dtype)
+
+    def convert(self, x: Lowered, kind: DType) -> Lowered:
+        """Another dtype. What does not fit an integer is undefined: see `elementwise.cast` for the meaning of rlx."""
+        return x if x.dtype is kind else self.one("convert", [x], x.dims, kind)
+
+    def bitcast(self, x: Lowered, kind: DType) -> Lowered:
+        """The same bits as another dtype of the same width."""
+        return x if x.dtype is kind else self.one("bitcast_convert", [x], x.dims, kind)
+
+    # --- shape ------------------------------------------------------------------------------------
+
+    def reshape(self, x: Lowered, dims: Sequence[int]) -> Lowered:
+        """The same elements under other sizes."""
+        return x if x.dims == tuple(dims) else self.one("reshape", [x], dims, x.dtype)
+
+    def broadcast_in_dim(self, x: Lowered, dims: Sequence[int], axes: Sequence[int]) -> Lowered:
+        """Axis i of x is axis `axes[i]` of the result; axes of size 1 stretch, and the others are new."""
+        if x.dims == tuple(dims):
+            return x
+        return self.one("broadcast_in_dim", [x], dims, x.dtype, {"broadcast_dimensions": sizes(axes)})
+
+    def broadcast(self, x: Lowered, dims: Sequence[int]) -> Lowered:
+        """NumPy's broadcasting."""
+        return self.broadcast_in_dim(x, dims, range(len(dims) - x.rank, len(dims)))
+
+    def transpose(self, x: Lowered, perm: Sequence[int]) -> Lowered:
+        """Permuted axes."""
+        if list(perm) == list(range(x.rank)):
+            return x
+        return self.one("transpose", [x], [x.dims[p] for p in perm], x.dtype, {"permutation": sizes(perm)})
+
+    def slice(
+        self, x: Lowered, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None
+    ) -> Lowered:
+        """`x[starts:limits:strides]` on every axis."""
+        strides = (1,) * x.rank if strides is None else strides
+        dims = [-(-(hi - lo) // s) for lo, hi, s in zip(starts, limits, strides, strict=True)]
+        bounds = {"start_indices": sizes(starts), "limit_indices": sizes(limits), "strides": sizes(strides)}
+        return self.one("slice", [x], dims, x.dtype, bounds)
+
+    def slice_axis(self, x: Lowered, axis: int, start: int, limit: int) -> Lowered:
+        """`x[start:limit]` on one axis."""
+        starts, limits = [0] * x.rank, list(x.dims)
+        starts[axis], limits[axis] = start, limit
+        return self.slice(x, starts, limits)
+
+    def concatenate(self, xs: Sequence[Lowered], axis: int) -> Lowered:
+        """Joined along an axis."""
+        kind = xs[0].dtype
+        if kind.bits == 2:  # XLA's CPU client (jaxlib 0.10.2) aborts the process
+            return self.convert(self.concatenate([self.convert(x, kind.compute) for x in xs], axis), kind)
+        dims = list(xs[0].dims)
+        dims[axis] = sum(x.dims[axis] for x in xs)
+        return self.one("concatenate", xs, dims, xs[0].dtype, {"dimension": integer(axis)})
+
+    def pad(
+        self,
+        x: Lowered,
+        value: Scalar,
+        low: Sequence[int],
+        high: Sequence[int],
+        interior: Sequence[int] | None = None,
+    ) -> Lowered:
+        """Grown by one number; a negative `low` or `high` cuts off. `interior` goes between neighbours."""
+        interior = [0] * x.rank if interior is None else interior
+        grown = zip(x.dims, low, high, interior, strict=True)
+        dims = [before + d + after + max(d - 1, 0) * between for d, before, after, between in grown]
+        amounts = {
+            "edge_padding_low": sizes(low),
+            "edge_padding_high": sizes(high),
+            "interior_padding": sizes(interior),
+        }
+        return self.one("pad", [x, self.full((), x.dtype, value)], dims, x.dtype, amounts)
+
+    def reverse(self, x: Lowered, axes: Sequence[int]) -> Lowered:
+        """Back to front along axes."""
+        return self.one("reverse", [x], x.dims, x.dtype, {"dimensions": sizes(axes)})
+
+    # --- control ------------------------------------------------------------------------------------
+
+    def while_(
+        self, carries: Sequence[Lowered], condition: Callable[..., Lowered], body: Callable[..., Sequence[Lowered]]
+    ) -> tuple[Lowered, ...]:
+        """A loop. Both functions take the carries, and may use values from outside.
+
+        Args:
+            carries: What the loop starts with.
+            condition: Gives a bool scalar: whether to go on.
+            body: Gives the next carries.
+        """
+        shapes = [c.shape for c in carries]
+        return self.op("while", carries, shapes, {}, [(shapes, lambda *c: [condition(*c)]), (shapes, body)])
+
+    def dynamic_slice(self, x: Lowered, starts: Sequence[Lowered], dims: Sequence[int]) -> Lowered:
+        """A part of x of the given sizes, from integer scalars on, which are clamped so that it fits."""
+        kind = _moved_as(x.dtype)
+        part = self.one("dynamic_slice", [self.bitcast(x, kind), *starts], dims, kind, {"slice_sizes": sizes(dims)})
+        return self.bitcast(part, x.dtype)
+
+    def dynamic_update_slice(self, x: Lowered, part: Lowered, starts: Sequence[Lowered]) -> Lowered:
+        """With a part of x replaced, from integer scalars on, which are clamped so that it fits."""
+        kind = _moved_as(x.dtype)
+        bits, new = self.bitcast(x, kind), self.bitcast(part, kind)
+        return self.bitcast(self.one("dynamic_update_slice", [bits, new, *starts], x.dims, kind), x.dtype)
+
+    # --- reductions and order -----------------------------------------------------------------------
+
+    def reduce(self, x: Lowered, name: str, axes: Sequence[int], start: Scalar) -> Lowered:
+        """A reduction over axes, which go.
+
+        Args:
+            x: Any tensor.
+            name: The op that joins two scalars: `"add"`, `"multiply"`, `"maximum"`, `"minimum"`, `"and"`, `"or"`.
+            axes: The axes.
+            start: The op's neutral number.
+        """
+        dims = [d for i, d in enumerate(x.dims) if i not in axes]
+        initial = self.full((), x.dtype, start)
+        return self.one(
+            "reduce", [x, initial], dims, x.dtype, {"dimensions": sizes(axes)}, [self._joining(name, x.dtype)]
+        )
+
+    def reduce_window(
+        self,
+        x: Lowered,
+        name: str,
+        start: Scalar,
+        window: Sequence[int],
+        padding: Sequence[tuple[int, int]],
+        strides: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+    ) -> Lowered:
+        """A reduction over every window; see `reduce`. Padding holds `start`."""
+        strides = strides or (1,) * x.rank
+        dilations = dilations or (1,) * x.rank
+        spans = [(w - 1) * d + 1 for w, d in zip(window, dilations, strict=True)]
+        grown = [d + before + after for d, (before, after) in zip(x.dims, padding, strict=True)]
+        dims = [max((d - span) // s + 1, 0) for d, span, s in zip(grown, spans, strides, strict=True)]
+        amounts = np.array(padding, np.int64).reshape(x.rank, 2)
+        attributes = {
+            "window_dimensions": sizes(window),
+            "window_strides": sizes(strides),
+            "window_dilations": sizes(dilations),
+            "padding": elements_to_mlir(amounts),
+        }
+        operands = [x, self.full((), x.dtype, start)]
+        return self.one("reduce_window", operands, dims, x.dtype, attributes, [self._joining(name, x.dtype)])
+
+    def _joining(self, name: str, kind: DType) -> Body:
+        scalar = Shape((), kind)
+
+        def join(a: Lowered, b: Lowered) -> list[Lowered]:
+            return [self.elementwise(name, a, b)]
+
+        return [scalar, scalar], join
+
+    def sort(
+        self, xs: Sequence[Lowered], axis: int, before: Callable[..., Lowered], *, stable: bool = True
+    ) -> tuple[Lowered, ...]:
+        """Tensors of one shape, sorted together along an axis.
+
+        Args:
+            xs: The tensors.
+            axis: The axis.
+            before: Whether one row of scalars stands before another: takes a pair for each tensor, flat.
+            stable: Leave rows, of which neither stands before the other, in order.
+        """
+        scalars = [Shape((), x.dtype) for x in xs for _ in range(2)]
+        attributes = {"dimension": integer(axis), "is_stable": mlir.ir.BoolAttr.get(stable, context=mlir.context())}
+        return self.op("sort", xs, [x.shape for x in xs], attributes, [(scalars, lambda *rows: [before(*rows)])])
+
+    # --- indexing -----------------------------------------------------------------------------------
+
+    def gather(
+        self,
+        x: Lowered,
+        indices: Lowered,
+        dims: Sequence[int],
+        *,
+        offset_dims: Sequence[int],
+        collapsed: Sequence[int],
+        start_index_map: Sequence[int],
+        slice_sizes: Sequence[int],
+        batch: Sequence[int] = (),
+        indices_batch: Sequence[int] = (),
+    ) -> Lowered:
+        """`stablehlo.gather`; the index vector is the last axis of `indices`. Starts are clamped so that slices fit."""
+        numbers = (
+            f"#stablehlo.gather<offset_dims = {list(offset_dims)}, collapsed_slice_dims = {list(collapsed)}, "
+            f"operand_batching_dims = {list(batch)}, start_indices_batching_dims = {list(indices_batch)}, "
+            f"start_index_map = {list(start_index_map)}, index_vector_dim = {indices.rank - 1}>"
+        )
+        attributes = {"dimension_numbers": attribute(numbers), "slice_sizes": sizes(slice_sizes)}
+        kind = _moved_as(x.dtype)
+        return self.bitcast(self.one("gather", [self.bitcast(x, kind), indices], dims, kind, attributes), x.dtype)
+
+    def scatter(self, table: Lowered, targets: Lowered, rows: Lowered, name: str) -> Lowered:
+        """Rows joined into a table, in no order; see `reduce` for the names.
+
+        Args:
+            table: `[P, W]`.
+            targets: `[N, 1]`: into which row each goes. Those out of range go nowhere.
+            rows: `[N, W]`.
+            name: The op that joins two scalars.
+        """
+        numbers = (
+            "#stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], "
+            "scatter_dims_to_operand_dims = [0], index_vector_dim = 1>"
+        )
+        attributes = {"scatter_dimension_numbers": attribute(numbers)}
+        operands = [table, targets, rows]
+        return self.one("scatter", operands, table.dims, table.dtype, attributes, [self._joining(name, table.dtype)])
+
+    # --- contractions -------------------------------------------------------------------------------
+
+    def dot_general(
+        self,
+        lhs: Lowered,
+        rhs: Lowered,
+        contracting: tuple[Sequence[int], Sequence[int]],
+        batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    ) -> Lowered:
+        """Sums of products: batch axes, free axes of lhs, free axes of rhs. f16 and bf16 give f32."""
+        kind = lhs.dtype.compute
+        dims = [lhs.dims[i] for i in batch[0]]
+        for x, summed, shared in ((lhs, contracting[0], batch[0]), (rhs, contracting[1], batch[1])):
+            dims += [d for i, d in enumerate(x.dims) if i not in summed and i not in shared]
+        numbers = (
+            f"#stablehlo.dot<lhs_batching_dimensions = {list(batch[0])}, rhs_batching_dimensions = {list(batch[1])}, "
+            f"lhs_contracting_dimensions = {list(contracting[0])}, rhs_contracting_dimensions = {list(contracting[1])}>"
+        )
+        attributes = {"dot_dimension_numbers": attribute(numbers), "precision_config": full_precision()}
+        return self.one("dot_general", [lhs, rhs], dims, kind, attributes)
+
+
+def full_precision() -> mlir.Attribute:
+    """`precision_config` for products that devices (TPUs) would otherwise compute in fewer bits."""
+    return attribute("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]")
+
+
+def _moved_as(kind: DType) -> DType:
+    """Integers with the bits of storage floats, whose small numbers XLA (jaxlib 0.10.2) changes where loops move parts."""
+    return kind.unsigned_word if kind.storage and kind.is_float else kind
+
+
+def _element(kind: DType, value: Any) -> Any:
+    """A real number as an attribute of a dtype."""
+    ir, element = mlir.ir, element_type(kind)
+    if kind.is_float:
+        return ir.FloatAttr.get(element, float(value), loc=ir.Location.unknown(mlir.context()))
+    return ir.IntegerAttr.get(element, int(value))
+
+
+__all__ = ["Body", "Emitter", "Scalar", "attribute", "full_precision", "integer", "sizes", "tensor_type"]

@@ -1,0 +1,74 @@
+"""The error function and its complement, which StableHLO has not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.numerics.coefficients import (
+    ERF_P,
+    ERF_Q,
+    ERFC_P,
+    ERFC_Q,
+    ERFC_SCALED,
+    ERFC_SHIFT,
+    ERFC_SHORT,
+    ERFC_SLOPE,
+)
+from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.rules import Lowered
+
+_ERF_EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
+
+
+def horner(emit: Emitter, x: Lowered, coefficients: Sequence[float]) -> Lowered:
+    """The polynomial with these coefficients, the constant first."""
+    value: Any = emit.like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = emit.add(emit.mul(value, x), c)
+    return value
+
+
+def erf(emit: Emitter, x: Lowered) -> Lowered:
+    """Error function of f32 or f64, to 2 units in the last place."""
+    # At 6 the complement is below half a unit in the last place of 1, in both formats.
+    size = emit.elementwise("abs", x)
+    bounded = emit.min(size, 6.0)
+    square = emit.mul(bounded, bounded)
+    # P/Q is 1.13 at most: as 1 + (P - Q)/Q it has less of the quotient's rounding.
+    excess = emit.div(horner(emit, square, _ERF_EXCESS), horner(emit, square, ERF_Q))
+    near = emit.add(x, emit.mul(x, excess))
+    complement = emit.div(horner(emit, bounded, ERFC_P), horner(emit, bounded, ERFC_Q))
+    far = emit.sub(emit.like(x, 1), emit.mul(_exp(emit, emit.neg(square)), complement))
+    far = emit.mul(emit.elementwise("sign", x), far)
+    return emit.select(emit.compare("lt", size, 0.5), near, far)
+
+
+def erfc(emit: Emitter, x: Lowered) -> Lowered:
+    """`1 - erf(x)` of f32 or f64, with all digits where it is small."""
+    size = emit.elementwise("abs", x)
+    bounded = emit.clamp(size, 0.5, 30.0)  # beyond, it is 0
+    # The square as a sum of two numbers: the first has so few bits that its square is exact.
+    few = emit.mul(emit.elementwise("round_nearest_even", emit.mul(bounded, 64.0)), 1 / 64)
+    rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
+    # XLA would make one exponential of two, of a sum that is rounded.
+    main = _exp(emit, emit.neg(emit.mul(few, few)))
+    decay = emit.mul(emit.kept(main), _exp(emit, rest))
+    complement = emit.mul(decay, _scaled(emit, bounded))
+    outer = emit.select(emit.compare("lt", x, 0.0), emit.sub(emit.like(x, 2), complement), complement)
+    return emit.select(emit.compare("lt", size, 0.5), emit.sub(emit.like(x, 1), erf(emit, x)), outer)
+
+
+def _scaled(emit: Emitter, x: Lowered) -> Lowered:
+    """`exp(x²)·erfc x` from a half on."""
+    one = emit.like(x, 1)
+    if x.dtype.name == "f32":
+        under = emit.add(x, 1.0)
+        place = emit.add(emit.mul(emit.div(one, under), ERFC_SLOPE), ERFC_SHIFT)
+        return emit.div(horner(emit, place, ERFC_SHORT), under)
+    place = emit.sub(one, emit.div(emit.like(x, 7), emit.add(x, 3.0)))
+    return emit.div(horner(emit, place, ERFC_SCALED), emit.add(emit.mul(x, 2.0), 1.0))
+
+
+def _exp(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.elementwise("exponential", x)

@@ -1,0 +1,45 @@
+"""Gathers, with every index clamped into range."""
+
+from __future__ import annotations
+
+from rlx.ir.dtype import i64
+from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.rules import Lowered, lowers
+
+
+def clamped(emit: Emitter, indices: Lowered, size: int) -> Lowered:
+    """Integers of any dtype as i64 in [0, size)."""
+    return emit.clamp(emit.convert(indices, i64), 0, max(size - 1, 0))
+
+
+@lowers("gather")
+def gather(emit: Emitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
+    return _gather(emit, results[0], table, indices, axis, batch=0)
+
+
+@lowers("gather_batched")
+def gather_batched(emit: Emitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
+    return _gather(emit, results[0], table, indices, axis, batch=axis)
+
+
+def _gather(emit: Emitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Lowered:
+    """The leading `batch` axes of table and indices run together; the axes of the indices replace `axis`."""
+    if result.num_elements == 0:
+        return emit.full(result.static, result.dtype, 0)
+    positions = clamped(emit, indices, table.dims[axis])
+    positions = emit.reshape(positions, (*indices.dims, 1))
+    before = range(axis - batch)  # table axes that come before the axes of the indices
+    after = range(axis - batch + indices.rank, len(result.dims))
+    slice_sizes = [1 if i == axis or i < batch else d for i, d in enumerate(table.dims)]
+    return emit.gather(
+        table,
+        positions,
+        result.static,
+        offset_dims=[*before, *after],
+        collapsed=[axis],
+        start_index_map=[axis],
+        slice_sizes=slice_sizes,
+        batch=range(batch),
+        indices_batch=range(batch),
+    )

@@ -1,0 +1,76 @@
+"""The largest and the smallest element, the k largest, and sorting.
+
+Floats are compared as integers of the same order: NaN is the largest then, the two zeros are one, and numbers too small
+for normal floats, which a CPU may be set to treat as zeros, keep their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlx.ir.dtype import i32
+from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.rules import Lowered, lowers
+
+
+def order_key(emit: Emitter, x: Lowered) -> Lowered:
+    """Integers that are ordered as the elements are; NaN is above all."""
+    if not x.dtype.is_float:
+        return x
+    kind = x.dtype.signed_word
+    bits = emit.bitcast(x, kind)
+    magnitude = emit.both(bits, kind.max)
+    # Floats are sign and size: of negative ones, the larger is the less. Both zeros are 0.
+    key = emit.select(emit.compare("lt", bits, 0), emit.neg(magnitude), magnitude)
+    return emit.select(emit.compare("ne", x, x), kind.max, key)
+
+
+def _before(emit: Emitter, direction: str) -> Callable[..., Lowered]:
+    """The comparison by which a sort of rows orders their first entries."""
+
+    def compare(a: Lowered, b: Lowered, *_: Lowered) -> Lowered:
+        return emit.compare(direction, a, b)
+
+    return compare
+
+
+@lowers("argmax")
+def argmax(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
+    return _position(emit, results[0], order_key(emit, x), axis)
+
+
+@lowers("argmin")
+def argmin(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
+    key = order_key(emit, x)
+    opposite = emit.elementwise("not", key)
+    if x.dtype.is_float:
+        opposite = emit.select(emit.compare("ne", x, x), key, opposite)
+    return _position(emit, results[0], opposite, axis)
+
+
+def _position(emit: Emitter, result: Shape, key: Lowered, axis: int) -> Lowered:
+    """Of the first of the largest keys."""
+    largest = emit.reduce(key, "maximum", [axis], key.dtype.min)
+    kept = [i for i in range(key.rank) if i != axis]
+    is_largest = emit.compare("eq", key, emit.broadcast_in_dim(largest, key.dims, kept))
+    positions = emit.select(is_largest, emit.iota(key.dims, axis, i32), i32.max)
+    return emit.reshape(emit.reduce(positions, "minimum", [axis], i32.max), result.static)
+
+
+@lowers("topk")
+def topk(emit: Emitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lowered, ...]:
+    axis = x.rank - 1
+    if 0 in results[0].dims:
+        return tuple(emit.full(r.static, r.dtype, 0) for r in results)
+    positions = emit.iota(x.dims, axis, i32)
+    # Stable: of equal elements the first comes first.
+    order = emit.sort([order_key(emit, x), x, positions], axis, _before(emit, "gt"))
+    return tuple(emit.slice_axis(found, axis, 0, k) for found in order[1:])
+
+
+@lowers("argsort")
+def argsort(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Lowered:
+    direction = "gt" if descending else "lt"
+    rows = [order_key(emit, x), emit.iota(x.dims, axis, i32)]
+    return emit.sort(rows, axis, _before(emit, direction))[1]

@@ -1,0 +1,55 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.contraction import accumulator
+from rlx.targets.stablehlo.emitter import Emitter, Scalar
+from rlx.targets.stablehlo.rules import Lowered, lowers
+
+# The op that joins two numbers.
+JOIN = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def neutral(kind: str, dtype: DType) -> Scalar:
+    """What a reduction starts from."""
+    if kind in ("sum", "mean"):
+        return 0
+    if kind == "prod":
+        return 1
+    if dtype.is_float:
+        return -np.inf if kind == "max" else np.inf
+    return dtype.min if kind == "max" else dtype.max
+
+
+@lowers("reduce")
+def reduce(
+    emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+) -> Lowered:
+    if x.dtype.is_complex and kind in ("sum", "mean"):
+        # Part by part: XLA makes of the sum of a broadcast a product, and of a mean a division, for which inf is NaN.
+        parts = (emit.elementwise(part, x, kind=x.dtype.part) for part in ("real", "imag"))
+        totals = [_reduced(emit, part, kind, axes) for part in parts]
+        total = emit.elementwise("complex", *totals, kind=x.dtype)
+    else:
+        total = emit.convert(_reduced(emit, emit.convert(x, accumulator(x.dtype)), kind, axes), x.dtype)
+    return emit.reshape(total, results[0].static)
+
+
+def _reduced(emit: Emitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+    if x.dtype.is_float and JOIN[kind] == "add" and _is_repeated(x):
+        x = emit.kept(x)  # XLA would make of it a product, which is -0 for -0
+    total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
+    return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
+
+
+def _is_repeated(x: Lowered) -> bool:
+    owner = getattr(x.value.owner, "operation", None)
+    while owner is not None and owner.name in ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.convert"):
+        owner = getattr(owner.operands[0].owner, "operation", None)
+    return owner is not None and owner.name == "stablehlo.broadcast_in_dim"

@@ -1,0 +1,64 @@
+"""Scatters. A position out of range is row -1, which nothing is put into."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rlx.ir.dtype import i32, i64
+from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.contraction import accumulator
+from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.index import clamped
+from rlx.targets.stablehlo.rules import Lowered, lowers
+
+_JOIN = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
+
+
+@lowers("scatter_nd")
+def scatter_nd(
+    emit: Emitter, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
+) -> Lowered:
+    if 0 in x.dims or 0 in updates.dims:
+        return x
+    *places, count = indices.dims
+    rows, width = prod(x.dims[:count]), prod(x.dims[count:])
+    table = emit.reshape(x, (rows, width))
+    updates = emit.reshape(updates, (prod(places), width))
+    targets = _targets(emit, emit.reshape(indices, (prod(places), count)), x.dims[:count])
+    if reduction == "set":
+        found = _last(emit, table, targets, updates)
+    else:
+        wide = accumulator(x.dtype)
+        found = emit.scatter(emit.convert(table, wide), targets, emit.convert(updates, wide), _JOIN[reduction])
+    return emit.reshape(emit.convert(found, x.dtype), x.dims)
+
+
+def _targets(emit: Emitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lowered:
+    """`[N, 1]` i64: the row of each of N tuples, -1 where any index of it is out of range."""
+    number, count = tuples.dims
+    row = emit.full((number, 1), i64, 0)
+    outside = emit.compare("ne", row, row)
+    tuples = emit.convert(tuples, i64)
+    for k in range(count):
+        index = emit.slice_axis(tuples, 1, k, k + 1)
+        beyond = emit.either(emit.compare("lt", index, 0), emit.compare("ge", index, sizes[k]))
+        outside = emit.either(outside, beyond)
+        row = emit.add(emit.mul(row, sizes[k]), index)
+    return emit.select(outside, -1, row)
+
+
+def _last(emit: Emitter, table: Lowered, targets: Lowered, updates: Lowered) -> Lowered:
+    """Rows replaced, each by the last of its updates: the one with the greatest number."""
+    (rows, width), number = table.dims, updates.dims[0]
+    numbers = emit.iota((number, 1), 0, i32)
+    last = emit.scatter(emit.full((rows, 1), i32, -1), targets, numbers, "maximum")
+    chosen = emit.gather(
+        updates,
+        clamped(emit, last, number),
+        table.dims,
+        offset_dims=[1],
+        collapsed=[0],
+        start_index_map=[0],
+        slice_sizes=[1, width],
+    )
+    return emit.select(emit.broadcast(emit.compare("ge", last, 0), table.dims), chosen, table)

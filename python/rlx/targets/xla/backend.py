@@ -1,0 +1,362 @@
+"""The XLA back end. Its programs are portable StableHLO artifacts, which XLA compiles when they are loaded.
+
+XLA compiles for fixed sizes. So the program of a graph with symbols is the graph at LIR itself, which is lowered and compiled
+for each set of sizes that is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.graph.graph import Graph
+from rlx.ir.interface import Argument, bind_symbols
+from rlx.ir.op.signature import bodies, prepares, set_mesh
+from rlx.ir.text.modules import parse_module
+from rlx.passes import run
+from rlx.passes.simplification.kernel_layout import KernelLayout
+from rlx.passes.simplification.outline_weights import OutlineWeights
+from rlx.support.errors import Error, ExecutionError
+from rlx.support.locks import holding, make_lock
+from rlx.targets import stages
+from rlx.targets.artifacts.artifact import Artifact
+from rlx.targets.artifacts.container import packed, unpacked
+from rlx.targets.artifacts.fields import Check, listed, name, one_of, optional
+from rlx.targets.artifacts.signature import Signature
+from rlx.targets.building import timed
+from rlx.targets.compilation import Compilation
+from rlx.targets.protocol import Compiled, DeviceInfo, Measurement
+from rlx.targets.stablehlo import lower_module
+from rlx.targets.stablehlo.sharding import Form
+from rlx.targets.xla import client
+from rlx.targets.xla.client import Executable
+from rlx.targets.xla.options import option, with_threads
+from rlx.targets.xla.portable import VERSION, to_portable, version_for
+from rlx.targets.xla.targets import PORTABLE, Target, device_names, target, target_names
+
+# The number of sets of sizes for which a compiled program is kept.
+_KEPT_SIZES = 32
+_ENTRY = "main"
+# The members of a program with a part that runs when it is loaded.
+_MAIN, _WEIGHTS = "main", "weights"
+
+
+def version() -> str:
+    """The version of StableHLO that artifacts are written for."""
+    return VERSION
+
+
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Lower a graph.
+
+    Args:
+        compilation: The compilation.
+        timeout_s: Not used: XLA compiles when the program is loaded.
+
+    Raises:
+        CompileError: An op has neither a lowering nor a decomposition.
+        Error: The graph has symbols, and the target is a portable artifact.
+    """
+    target, lir = compilation.target, compilation.lir
+    assert isinstance(target, Target)
+    with timed(compilation.phases, "lower"):
+        is_portable = target.name == PORTABLE
+        # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
+        is_symbolic = bool(lir.symbols) and not is_portable
+        main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
+        if not (is_portable or is_symbolic):
+            main, weights = outlined(main)
+        version = target.version or version_for(main.module)
+        program = str(main.module).encode() if is_symbolic else portable(main, version, sharded=is_portable)
+        if weights is not None:
+            program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
+    given = {a.name for a in lir.arguments}
+    info = {
+        "form": "rlx" if is_symbolic else "stablehlo",
+        "arguments": [a.name for a in main.arguments if a.name in given],
+        "prepared": [] if weights is None else [a.name for a in weights.arguments],
+        "updates": [o.updates for o in lir.results],
+        "options": [list(option) for option in target.options],
+        "stablehlo": version,
+    }
+    return Compiled(program, info)
+
+
+def info_fields() -> dict[str, Check]:
+    """The entries of an artifact's `info`."""
+    return {
+        "form": one_of("rlx", "stablehlo"),
+        "arguments": listed(name),
+        "prepared": listed(name),
+        "updates": listed(optional(name)),
+        "options": listed(option, 100),
+        "stablehlo": name,
+    }
+
+
+def portable(graph: Graph, version: str | None = None, *, sharded: bool = False) -> bytes:
+    """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
+
+    Args:
+        graph: The graph.
+        version: The version of StableHLO that readers have; None for the oldest that has all of the graph.
+        sharded: Whether it has the mesh of the graph and the shardings, as text (`lower.stablehlo.sharding`).
+
+    Raises:
+        UnsupportedError: An op has no lowering, the version has not all ops, or a size is a symbol.
+    """
+    return to_portable(_lowered(graph, "text" if sharded else None), version)
+
+
+def laid_out(graph: Graph, level: int) -> Graph:
+    """A graph at LIR with its weights in the layouts that XLA reads, from level 1 of optimisation on."""
+    return run(graph, str(KernelLayout())) if level else graph
+
+
+def outlined(graph: Graph) -> tuple[Graph, Graph | None]:
+    """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
+    result = run(graph, str(OutlineWeights()))
+    weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
+    return result, Graph.from_module(result.module, weights[0]) if weights else None
+
+
+def _lowered(graph: Graph, form: Form | None = None) -> Any:
+    ir = mlir.ir
+    with mlir.entered():
+        module = ir.Module.create(loc=graph.function.location)
+        clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
+        clone.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
+    set_mesh(module.operation, graph.mesh)
+    return lower_module(module, form)
+
+
+def emit(kind: str, compilation: Compilation) -> str | None:
+    """The StableHLO that XLA compiles, as text."""
+    if kind != "stablehlo":
+        return None
+    lowered = _lowered(compilation.lir, "sdy" if compilation.target.name == PORTABLE else None)
+    with mlir.unregistered_dialects_allowed():
+        return str(lowered)
+
+
+def notes(artifact: Artifact) -> list[str]:
+    """No notes: XLA compiles a program for the machine that loads it."""
+    return []
+
+
+def devices() -> list[DeviceInfo]:
+    """The CPU that JAX finds. Never raises."""
+    try:
+        cpu_client = client.client()
+    except Error as problem:
+        return [DeviceInfo("xla", "xla", "", False, problem.message)]
+    version = client.jax().lib.__version__
+    return [DeviceInfo("xla", "xla", f"{cpu_client.devices()[0].device_kind}, jaxlib {version}", True)]
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Compile an artifact, unless its sizes are not known yet, and put its weights on the device.
+
+    Raises:
+        Error: JAX is not installed, or threads is neither None nor 1: XLA has one pool of threads in each process.
+        CompileError: XLA cannot compile it.
+    """
+    if threads not in (None, 1):
+        raise Error(f"XLA uses one thread or one for each core, not {threads}", hint="leave threads out, or say 1")
+    return Program(artifact, parameters, threads)
+
+
+def profile(
+    compilation: Compilation,
+    arrays: Sequence[np.ndarray],
+    parameters: Mapping[str, np.ndarray],
+    *,
+    runs: int,
+    threads: int | None = None,
+) -> Measurement:
+    """Measure the instructions of a program: see `protocol.Profiler`."""
+    from rlx.targets.xla import profile as profiler
+
+    return profiler.profile(compilation, arrays, parameters, runs=runs, threads=threads)
+
+
+_MISMATCH = "the program is another one than the artifact describes"
+
+
+def _described_graph(artifact: Artifact) -> Graph:
+    """The graph that is the program of an artifact.
+
+    Raises:
+        Error: The program is not a graph, or has another signature than the artifact.
+    """
+    try:
+        text = artifact.program.decode()
+    except UnicodeDecodeError as problem:
+        raise ExecutionError(f"the program is not text: byte {problem.start} is not UTF-8") from None
+    graph = Graph.from_module(parse_module(text, "<artifact>"), artifact.signature.name)
+    described = Signature.of(graph).to_json(), [o.updates for o in graph.results]
+    if described != (artifact.signature.to_json(), artifact.info["updates"]):
+        raise ExecutionError(_MISMATCH, hint="compile it again")
+    return graph
+
+
+Types = list[tuple[tuple[int, ...], np.dtype]]
+
+
+def _check_weights(executable: Executable, taken: Sequence[Argument]) -> Types:
+    """Check that the part of a program that runs once takes these parameters; the types of its results.
+
+    Raises:
+        ExecutionError: It takes others.
+    """
+    if executable.types[0] != [(a.shape.static, a.shape.dtype.numpy) for a in taken]:
+        raise ExecutionError(_MISMATCH, hint="compile it again")
+    return executable.types[1]
+
+
+def _check_types(
+    executable: Executable,
+    arguments: Sequence[Argument],
+    prepared: Types,
+    signature: Signature,
+    updates: Sequence[str | None],
+) -> None:
+    """Check that a program has these arguments and the results of a signature, in order, and that next values of states fit.
+
+    Raises:
+        ExecutionError: It does not.
+    """
+    states = {a.name: a.shape for a in signature.of_kind("state")}
+    outputs = iter([o.shape for o in signature.outputs])
+    results = [next(outputs, None) if state is None else states.get(state) for state in updates]
+    shapes = [a.shape for a in arguments], results
+    expected = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
+    expected[0].extend(prepared)
+    if next(outputs, None) is not None or executable.types != expected:
+        raise ExecutionError(_MISMATCH, hint="compile it again")
+
+
+class Program:
+    """A loaded artifact with its weights and states, all on the device."""
+
+    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
+        self.signature = artifact.signature
+        self.lock = make_lock()
+        self._options = with_threads([(name, value) for name, value in artifact.info["options"]], threads)
+        self._updates: list[str | None] = artifact.info["updates"]
+        self._inputs = self.signature.of_kind("input")
+        self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
+        self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
+        self._graph: Graph | None = None
+        self._executable: Executable | None = None
+        weights, taken = self._load(artifact)
+        # The client may use the memory of these arrays, so parameters must not be changed.
+        kept = {a.name for a in self._arguments}
+        values = {n: self._parameters[n] for n in self._parameters if n in kept or n in taken}
+        for state in self.signature.of_kind("state"):
+            values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
+        on_device = dict(zip(values, client.to_device(list(values.values())), strict=True))
+        results = [] if weights is None else weights([on_device[n] for n in taken])
+        self._prepared = [value.block_until_ready() for value in results]
+        self._on_device: dict[str, Any] = {n: value for n, value in on_device.items() if n in kept}
+
+    def _load(self, artifact: Artifact) -> tuple[Executable | None, Sequence[str]]:
+        """Load what is called. What runs once before, if there is anything, and the parameters that it takes."""
+        if artifact.info["form"] == "rlx":
+            return self._load_graph(_described_graph(artifact))
+        names, taken = artifact.info["arguments"], artifact.info["prepared"]
+        by_name = {a.name: a for a in self.signature.arguments}
+        params = self._parameters.keys()
+        # Parameters may be missing; inputs and states are there, in order.
+        if [n for n in names if n not in params] != [n for n in by_name if n not in params] or not {*taken} <= params:
+            raise ExecutionError(_MISMATCH, hint="compile it again")
+        members = unpacked(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
+        self._arguments = [by_name[n] for n in names]
+        self._executable = client.compiled(members[_MAIN], self._options)
+        weights = client.compiled(members[_WEIGHTS], self._options) if taken else None
+        prepared = [] if weights is None else _check_weights(weights, [by_name[n] for n in taken])
+        _check_types(self._executable, self._arguments, prepared, self.signature, self._updates)
+        return weights, taken
+
+    def _load_graph(self, graph: Graph) -> tuple[Executable | None, Sequence[str]]:
+        """The same for a program that is compiled for each set of sizes."""
+        self._graph, weights = outlined(graph)
+        given = {a.name for a in graph.arguments}
+        self._arguments = [a for a in self._graph.arguments if a.name in given]
+        if weights is None:
+            return None, ()
+        return client.compiled(portable(weights), self._options), [a.name for a in weights.arguments]
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Run it on arrays for its inputs, in order."""
+        return holding(self.lock, self._run, arrays)
+
+    def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
+        """Run it on arrays of NumPy or of the client; the results stay with the client."""
+        return holding(self.lock, self._run_on_device, arrays)
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [client.to_host(r) for r in self._run_on_device(arrays)]
+
+    def _run_on_device(self, arrays: Sequence[Any]) -> list[Any]:
+        executable = self._executable or self._specialised(self._sizes(arrays))
+        inputs = iter(client.to_device(arrays))
+        on_device = self._on_device
+        results = executable(
+            [next(inputs) if a.kind == "input" else on_device[a.name] for a in self._arguments] + self._prepared
+        )
+        for result in results:  # arguments may lie in the memory of the caller, who may write to it afterwards
+            client.wait(result)
+        returned = [r for r, state in zip(results, self._updates, strict=True) if state is None]
+        updated = {state: r for r, state in zip(results, self._updates, strict=True) if state is not None}
+        self._on_device = on_device | updated  # in one step, so that after an interrupt all states are of the same run
+        return returned
+
+    def _sizes(self, arrays: Sequence[Any]) -> tuple[tuple[str, int], ...]:
+        shapes = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
+        shapes += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
+        return tuple(sorted(bind_symbols(shapes).items()))
+
+    def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> Executable:
+        assert self._graph is not None
+        bound = stages.prepared(self._graph, {name: size for name, size in sizes if name in self._graph.symbols})
+        return Executable(portable(bound), self._options)
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of the current value of a state."""
+        return client.to_host(self._on_device[name])
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set the value of a state."""
+        holding(self.lock, self._write_state, name, np.array(value, order="C"))
+
+    def take_state(self, name: str, other: object, /) -> bool:
+        """Give a state the value of another program, whose array it shares: see `protocol.TakingStates`."""
+        if not isinstance(other, Program):
+            return False
+        self._on_device = self._on_device | {name: other._on_device[name]}
+        return True
+
+    def _write_state(self, name: str, value: np.ndarray) -> None:
+        self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))
+
+
+__all__: Sequence[str] = [
+    "Program",
+    "compile_program",
+    "device_names",
+    "devices",
+    "emit",
+    "info_fields",
+    "load",
+    "notes",
+    "portable",
+    "profile",
+    "target",
+    "target_names",
+    "version",
+]

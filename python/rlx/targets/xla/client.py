@@ -1,0 +1,245 @@
+"""XLA's CPU client, through jaxlib. JAX is imported when something is compiled or run, and only here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlx.support.cached_property import cached_property
+from rlx.support.errors import CompileError, Error, ExecutionError
+from rlx.support.locks import holding, make_lock
+from rlx.targets.xla import soundness
+from rlx.targets.xla.defects import WORKAROUNDS
+from rlx.targets.xla.options import Options
+
+# Results are those of the program's arithmetic: operations are not reordered, values of f16 and bf16 are not kept in higher
+# precision, and min and max of a NaN are NaN.
+_STRICT: dict[str, bool] = {
+    "xla_allow_excess_precision": False,
+    "xla_cpu_enable_fast_math": False,
+    "xla_cpu_enable_fast_min_max": False,
+}
+# XLA's answer to an option that it does not have.
+_NO_OPTION = "No such compile option"
+_NOTHING = "func.func @main() { return }"
+# The number of compiled programs that are kept: loading one again, with other weights, does not compile it again.
+_KEPT_EXECUTABLES = 64
+# Characters that an error shows of a message of XLA's, which may hold a whole module.
+_LONGEST = 2_000
+
+Type = tuple[tuple[int, ...], np.dtype]
+
+# JAX's modules import each other in cycles. A thread that imports them while another thread does so could see them half
+# initialised.
+_lock = make_lock()
+# Whether this process has begun to make a client.
+_begun = False
+# Whether that was so when this process was forked: the client's threads do not exist here, and a lock of JAX's may be held.
+_lost = False
+
+
+def jax() -> Any:
+    """The package `jax`.
+
+    Raises:
+        Error: It is not installed.
+    """
+    return _once(_import_jax)
+
+
+@cache
+def _import_jax() -> Any:
+    try:
+        package = importlib.import_module("jax")
+        importlib.import_module("jax.extend.backend")
+        importlib.import_module("jaxlib.xla_client")
+    except ImportError as problem:
+        raise Error(f"XLA needs JAX, which cannot be imported: {problem}", hint="pip install 'rlx[jax]'") from None
+    return package
+
+
+def _xla_client() -> Any:
+    """The bindings of jaxlib. JAX is imported first: it configures them not to log to standard error."""
+    jax()
+    return importlib.import_module("jaxlib.xla_client")
+
+
+def client() -> Any:
+    """The CPU client, which JAX itself uses as well.
+
+    Raises:
+        ExecutionError: There is no client, or it was made before this process was forked.
+    """
+    if _lost:
+        raise ExecutionError(
+            "XLA was started before this process was forked, and its threads are not here",
+            hint="start processes with multiprocessing's 'spawn' or 'forkserver', or use XLA in the children only",
+        )
+    return _once(_make_client)
+
+
+@cache
+def _make_client() -> Any:
+    global _begun
+    _begun = True
+    try:
+        return jax().extend.backend.get_backend("cpu")
+    except RuntimeError as problem:
+        raise ExecutionError(f"XLA has no CPU client: {problem}") from None
+
+
+def _once(make: Callable[[], Any]) -> Any:
+    """Call a function without arguments while other threads wait, and return its result."""
+    return holding(_lock, make)
+
+
+class Executable:
+    """A compiled function of arrays on the device. It may be called from several threads.
+
+    Args:
+        program: A portable artifact with one function, `main`, or its text.
+        options: XLA's options, by name.
+        workarounds: The options that avoid known defects; by default, those of this jaxlib, which must be sound with them.
+
+    Raises:
+        CompileError: XLA cannot compile it, or does not know an option.
+        ExecutionError: This jaxlib has defects that cannot be avoided.
+    """
+
+    def __init__(self, program: bytes | str, options: Options = (), workarounds: Options | None = None):
+        avoiding = _once(_sound_options) if workarounds is None else workarounds
+        self._loaded = _compile_and_load(program, _STRICT | dict(avoiding) | dict(options))
+
+    @cached_property
+    def types(self) -> tuple[list[Type], list[Type]]:
+        """Shapes and dtypes of its arguments and of its results."""
+        (module,) = self._loaded.hlo_modules()
+        shape = _xla_client().XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
+        result = shape.result_shape()
+        results = result.tuple_shapes() if result.is_tuple() else [result]
+        argument_types, result_types = (
+            [(s.dimensions(), s.numpy_dtype()) for s in side] for side in (shape.parameter_shapes(), results)
+        )
+        return argument_types, result_types
+
+    @property
+    def text(self) -> str:
+        """The program as XLA has compiled it."""
+        (module,) = self._loaded.hlo_modules()
+        return module.to_string()
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run it, with arrays on the device; the results are on the device too.
+
+        Raises:
+            ExecutionError: It failed.
+        """
+        client()  # raises an error if this process cannot run programs
+        try:
+            results = self._loaded.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
+        except jax().errors.JaxRuntimeError as problem:
+            raise ExecutionError(f"XLA: {problem}") from None
+        return [shards[0] for shards in results]
+
+
+def _compile_and_load(program: bytes | str, options: Mapping[str, bool | int | str]) -> Any:
+    devices = _xla_client().DeviceList((client().devices()[0],))
+    chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
+    chosen.env_option_overrides = list(options.items())
+    try:
+        return client().compile_and_load(program, devices, chosen)
+    except (jax().errors.JaxRuntimeError, ValueError) as problem:
+        raise CompileError(f"XLA: {_shortened(str(problem))}") from None
+
+
+def known_options(options: Options) -> Options:
+    """Those of some options that the installed jaxlib has.
+
+    Raises:
+        CompileError: The value of one is not valid.
+    """
+
+    def is_known(option: tuple[str, bool | int | str]) -> bool:
+        try:
+            _compile_and_load(_NOTHING, dict([option]))
+        except CompileError as problem:
+            if _NO_OPTION in problem.message:
+                return False
+            raise
+        return True
+
+    return tuple(filter(is_known, options))
+
+
+@cache
+def _sound_options() -> Options:
+    """The options that keep this jaxlib from doing what `defects.py` lists. With all of them it is sound.
+
+    Raises:
+        ExecutionError: It lacks some, and has the defects.
+    """
+    known = known_options(WORKAROUNDS)
+    if known != WORKAROUNDS:
+        soundness.expect_sound()
+    return known
+
+
+@lru_cache(_KEPT_EXECUTABLES)
+def compiled(program: bytes, options: Options = ()) -> Executable:
+    """The executable of a program."""
+    return Executable(program, options)
+
+
+def to_device(arrays: Sequence[Any]) -> list[Any]:
+    """Arrays on the device, where they may lie already. They may use the caller's memory, which is only read."""
+    device = client().devices()[0]
+    with jax().enable_x64(True):  # otherwise f64 becomes f32
+        return [jax().device_put(array, device) for array in arrays]
+
+
+def wait(array: Any) -> None:
+    """Wait until an array on the device has been computed.
+
+    Raises:
+        ExecutionError: Computing it failed.
+    """
+    client()
+    try:
+        array.block_until_ready()
+    except jax().errors.JaxRuntimeError as problem:
+        raise ExecutionError(f"XLA: {problem}") from None
+
+
+def to_host(array: Any) -> np.ndarray:
+    """A copy of an array on the device; waits until it has been computed.
+
+    Raises:
+        ExecutionError: Computing it failed.
+    """
+    client()
+    try:
+        return np.array(array)
+    except jax().errors.JaxRuntimeError as problem:
+        raise ExecutionError(f"XLA: {problem}") from None
+
+
+def _after_fork_in_child() -> None:
+    global _lost
+    bridge = sys.modules.get("jax._src.xla_bridge")  # programs may use JAX without us
+    is_starting = bridge is not None and bridge._backend_lock.locked()
+    _lost = _lost or _begun or is_starting or bool(getattr(bridge, "_backends", None))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _shortened(text: str) -> str:
+    """A message without the module that XLA may print behind it."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} more characters)"

@@ -1,0 +1,118 @@
+"""The register of defects of XLA's CPU client: what it does wrong, and the options that keep it from doing so.
+
+A defect has a program that shows it. `soundness.py` runs these programs in a process of their own, as some end their process.
+`tests/targets/xla/test_defects.py` fails when a defect does not show any more without its options: then its entry can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.targets.xla.options import Options
+
+# jaxlib 0.10 hands products, sums and elementwise ops to the library YNNPACK. JAX itself leaves this on.
+_NO_YNN: Options = (("xla_cpu_experimental_ynn_fusion_type", ""),)
+
+
+@dataclass(frozen=True)
+class Defect:
+    """Something that XLA's CPU client gets wrong.
+
+    Attributes:
+        name: Its name in messages.
+        what: What happens.
+        workaround: The options that avoid it, for versions of jaxlib that have them.
+        seen: The version of jaxlib that it was last seen with.
+        program: A StableHLO module that shows it.
+        arguments: The arguments of its function `main`.
+        expected: One number: all elements of the result, or the last of them.
+    """
+
+    name: str
+    what: str
+    workaround: Options
+    seen: str
+    program: str
+    arguments: Callable[[], Sequence[np.ndarray]]
+    expected: float
+
+
+def _reduced(combined: str, start: str, axes: str, dims: str, dtype: str, kept: str, result: str) -> str:
+    """The reduction of `x * y`, computed in one dtype and reduced in that of the result."""
+    return f"""func.func @main(%x: tensor<{dims}x{dtype}>, %y: tensor<{dims}x{dtype}>) -> tensor<{kept}x{result}> {{
+  %start = stablehlo.constant dense<{start}> : tensor<{result}>
+  %product = stablehlo.multiply %x, %y : tensor<{dims}x{dtype}>
+  %wide = stablehlo.convert %product : (tensor<{dims}x{dtype}>) -> tensor<{dims}x{result}>
+  %reduced = stablehlo.reduce(%wide init: %start) applies stablehlo.{combined} across dimensions = [{axes}]
+      : (tensor<{dims}x{result}>, tensor<{result}>) -> tensor<{kept}x{result}>
+  return %reduced : tensor<{kept}x{result}>
+}}"""
+
+
+_LONG = 32769
+_SUM_OF_PRODUCT = f"""func.func @main(%m: tensor<3x3xf32>, %x: tensor<{_LONG}x3xf32>) -> tensor<{_LONG}xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %product = stablehlo.dot_general %m, %x, contracting_dims = [1] x [1]
+      : (tensor<3x3xf32>, tensor<{_LONG}x3xf32>) -> tensor<3x{_LONG}xf32>
+  %sum = stablehlo.reduce(%product init: %zero) applies stablehlo.add across dimensions = [0]
+      : (tensor<3x{_LONG}xf32>, tensor<f32>) -> tensor<{_LONG}xf32>
+  return %sum : tensor<{_LONG}xf32>
+}}"""
+
+
+def _twice(array: np.ndarray) -> list[np.ndarray]:
+    return [array, array]
+
+
+def _bf16() -> list[np.ndarray]:
+    import ml_dtypes
+
+    return _twice(np.full((40, 300), 1 + 2**-7, ml_dtypes.bfloat16))
+
+
+DEFECTS = (
+    Defect(
+        "high-rank-reduction",
+        "the sum of a product of tensors of rank 7 ends the process",
+        _NO_YNN,
+        "0.10.2",
+        _reduced("add", "0.0", "3", "3x1x2x2x8x8x8", "f32", "3x1x2x8x8x8", "f32"),
+        lambda: _twice(np.ones((3, 1, 2, 2, 8, 8, 8), np.float32)),
+        2.0,
+    ),
+    Defect(
+        "reduced-dot",
+        "the sum of a matrix product has wrong last elements",
+        _NO_YNN,
+        "0.10.2",
+        _SUM_OF_PRODUCT,
+        lambda: [
+            np.ones((3, 3), np.float32),
+            np.repeat(np.arange(_LONG, dtype=np.float32) == _LONG - 1, 3).reshape(_LONG, 3).astype(np.float32),
+        ],
+        9.0,
+    ),
+    Defect(
+        "saturated-bytes",
+        "a reduction of products of bytes (i8, u8) is that of products which are cut off instead of wrapped",
+        _NO_YNN,
+        "0.10.2",
+        _reduced("maximum", "-128", "1", "40x300", "i8", "40", "i8"),
+        lambda: _twice(np.full((40, 300), 16, np.int8)),
+        0.0,
+    ),
+    Defect(
+        "unrounded-bf16",
+        "a reduction of products of bf16 is that of products which were not rounded",
+        _NO_YNN,
+        "0.10.2",
+        _reduced("add", "0.0", "1", "40x300", "bf16", "40", "f32"),
+        _bf16,
+        300 * (1 + 2**-6),
+    ),
+)
+# Those of all defects.
+WORKAROUNDS: Options = tuple(dict.fromkeys(option for defect in DEFECTS for option in defect.workaround))

@@ -1,0 +1,119 @@
+"""The targets for which StableHLO is generated. Importing this imports neither MLIR nor JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rlx.ir.op.costs import Costs
+from rlx.support.errors import CompileError
+from rlx.targets.flags import check_own
+from rlx.targets.xla.flags import STABLEHLO_VERSION
+from rlx.targets.xla.options import Options, from_flag
+
+# Those that make no program slower: docs/performance.md. Weights are arguments here: joined, they are copied in every call.
+_FUSIONS = (
+    *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
+    *("ada-layer-norm", "gated-residual", "swiglu"),
+    *("recognize-activations", "recognize-softmax", "recognize-norms"),
+    *("swiglu-dual-matmul", "shared-input-matmul"),  # which are weighed by what work costs
+)
+
+_COSTS = Costs(flops=1.5e11, bytes=1e10, kernel_s=5e-7)
+_ALTERNATIVES = (
+    ("--xla_cpu_prefer_vector_width=512",),
+    ("--xla_cpu_enable_concurrency_optimized_scheduler=false",),
+    ("--xla_cpu_multi_thread_eigen=false",),
+    ("--xla_cpu_use_fusion_emitters=false",),
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """XLA, or a portable artifact for other programs; the code is the same.
+
+    Attributes:
+        name: `"xla"`, whose programs run here, or `"stablehlo"`, a kind of file.
+        arch: `"cpu"`, or `"portable"` for `stablehlo`.
+        options: Options of XLA, in addition to those of all programs.
+        fusions: Those that pay, or are weighed: `docs/performance.md`.
+        costs: What work costs.
+        version: The version of StableHLO that artifacts are written for; None for the one that RLX chooses.
+    """
+
+    name: str
+    arch: str
+    options: Options = ()
+    fusions: tuple[str, ...] = _FUSIONS
+    costs: Costs | None = _COSTS
+    version: str | None = None
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The options that tuning tries: those that keep the numbers."""
+        return _ALTERNATIVES if self.name != PORTABLE else ()
+
+    @property
+    def pipeline(self) -> str:
+        """The passes from MIR to LIR."""
+        return _pipeline(self.name, self.arch)
+
+    def fingerprint(self) -> str:
+        """The text of the options."""
+        return repr(self.options if self.version is None else (self.options, self.version))
+
+
+@cache
+def _pipeline(name: str, arch: str) -> str:
+    from rlx.passes.check_lir import CheckLir
+    from rlx.targets.stages import to_lir
+
+    return to_lir(CheckLir("rlx-to-stablehlo", target=name, arch=arch))
+
+
+PORTABLE = "stablehlo"
+_ARCHS = {"xla": "cpu", PORTABLE: "portable"}
+
+
+def target_names() -> tuple[str, ...]:
+    """The names that `target` accepts."""
+    return tuple(_ARCHS)
+
+
+def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+    """The target of a name.
+
+    Args:
+        name: `"xla"` or `"stablehlo"`.
+        arch: None, or the only architecture of this target.
+        extra_flags: Options of XLA, `--xla_cpu_…=value`; of `stablehlo`, `--stablehlo-version=1.4.0`.
+
+    Raises:
+        CompileError: There is no such architecture, a flag is not an option that programs may have, or the version of
+            StableHLO is not known.
+    """
+    if arch not in (None, _ARCHS[name]):
+        raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
+    check_own(name, extra_flags, (STABLEHLO_VERSION,))
+    versions = [f for f in extra_flags if f.partition("=")[0] == STABLEHLO_VERSION]
+    options = tuple(from_flag(f) for f in extra_flags if f not in versions)
+    return Target(name, _ARCHS[name], options, version=_version(name, versions[-1]) if versions else None)
+
+
+def _version(name: str, flag: str) -> str:
+    """The version of StableHLO that a flag names.
+
+    Raises:
+        CompileError: The target is no file, or the version is not known.
+    """
+    if name != PORTABLE:
+        raise CompileError(f"{flag}: target {name} writes no file of StableHLO", hint=f"--target={PORTABLE} does")
+    from rlx.targets.xla.portable import checked_version
+
+    return checked_version(flag.partition("=")[2])
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the targets whose programs XLA runs here."""
+    return ("xla",)

@@ -1,0 +1,19 @@
+"""What IREE is given for a graph."""
+
+from __future__ import annotations
+
+from rlx.ir.graph.graph import Graph
+from rlx.passes.runner import run_on_module
+from rlx.targets.iree.backend import module_text
+from rlx.targets.iree.pipeline import lower
+from rlx.targets.iree.targets import Target
+from rlx.targets.iree.targets import target as target_of
+
+
+def iree_text(graph: Graph, target: Target | None = None) -> str:
+    """The module after all passes for a target, the CPU by default; the graph is not changed."""
+    target = target or target_of("cpu")
+    module = graph.clone().module
+    run_on_module(module, target.pipeline)
+    lower(module, target)
+    return module_text(module)

@@ -1,0 +1,100 @@
+"""Vulkan: what is known to be wrong there is refused; the rest is right, run again and again where there is a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.targets.compilation import Compilation
+from rlx.targets.iree import targets
+from rlx.targets.iree.devices import devices
+from tests.targets.iree.iree_text import iree_text
+
+TARGET = targets.target("vulkan")
+HAS_DEVICE = any(d.driver == "vulkan" and d.available for d in devices())
+
+
+def legal(build: Callable[[Any], Any]) -> Any:
+    g = rlx.Graph("g")
+    g.set_outputs(build(g))
+    return Compilation(g, TARGET).lir
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "bf16", "i8", "u8", "i16"])
+@pytest.mark.parametrize("kind", ["input", "param", "state"])
+def test_dtypes_of_arguments_are_checked(dtype: str, kind: str) -> None:
+    """Those of results were, so that a cast hid them."""
+    with pytest.raises(rlx.UnsupportedError, match=f"{kind} 'a' is {dtype}"):
+        legal(lambda g: g.cast(getattr(g, kind)("a", (4,), dtype), "f32"))
+
+
+def test_results_and_what_is_between_are_checked() -> None:
+    with pytest.raises(rlx.UnsupportedError, match=r"test_vulkan.py:\d+: rlx.cast gives i8"):
+        legal(lambda g: g.cast(g.cast(g.input("x", (4,)), "i8"), "f32"))
+    with pytest.raises(rlx.UnsupportedError, match=r"f32\[0, 4\], which is empty"):
+        legal(lambda g: g.mean(g.input("x", (0, 4)), 0))
+    with pytest.raises(rlx.UnsupportedError, match=r"rlx.conv with a computed kernel"):
+        legal(lambda g: g.conv(g.input("x", (1, 2, 8)), g.relu(g.input("w", (3, 2, 3)))))
+    legal(lambda g: g.conv(g.input("x", (1, 2, 8)), g.reshape(g.param("w", (3, 6)), (3, 2, 3))))
+
+
+@pytest.mark.parametrize("size", [12, "n"])
+def test_nothing_is_fused_behind_a_reduction(size: Any) -> None:
+    g = rlx.Graph("g")
+    x = g.input("x", (5, size))
+    g.set_outputs([x - g.mean(x, 0), x / g.max(x, 1, keep_dims=True)])
+    text = iree_text(g, TARGET)
+    assert text.count("util.optimization_barrier") == 2
+    assert "storage = b32|b8" in text
+
+
+def _programs() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    x, flags = ("x", (5, 12)), ("m", (15,), "bool")
+    ids = ("i", (7,), "i32")
+    return {
+        "centred": (lambda g, x: x - g.mean(x, 0), {"x": x}),
+        "softmax": (lambda g, x: g.softmax(x, axis=0), {"x": x}),
+        "layer_norm": (lambda g, x: g.layer_norm(x, np.ones(12, "f4"), np.zeros(12, "f4")), {"x": x}),
+        "product": (lambda g, x: g.relu(g.matmul(x, g.transpose(x)) + 1.0), {"x": x}),
+        "bools": (lambda g, m: g.reverse(m, (0,)), {"m": flags}),
+        "masks": (lambda g, x: g.where(g.reverse(x > 0, (0, 1)), x, 0.0), {"x": x}),
+        "order": (lambda g, x: g.sort(x, 1), {"x": x}),
+        "sums": (lambda g, x: g.cumsum(x, 1), {"x": x}),
+        "integers": (lambda g, i: g.sort(i * 3 - g.max(i), 0), {"i": ids}),
+    }
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_DEVICE, reason="no Vulkan device")
+def test_runs_are_right_again_and_again() -> None:
+    """As one program, so that it is compiled once; races come and go."""
+    g, rng = rlx.Graph("all"), np.random.default_rng(0)
+    outputs, arrays = {}, {}
+    for name, (build, arguments) in _programs().items():
+        tensors = []
+        for argument, (_, shape, *kind) in arguments.items():
+            tensor = g.input(f"{name}_{argument}", shape, *kind)
+            arrays[tensor.name] = (rng.standard_normal(shape) * 9).astype(tensor.dtype.numpy)
+            tensors.append(tensor)
+        outputs[name] = build(g, *tensors)
+    g.set_outputs(outputs)
+    expected = rlx.evaluate(g, arrays)
+    program = rlx.Session("vulkan").compile(g)
+    for _ in range(20):
+        for name, result, wanted in zip(outputs, program.run(arrays), expected, strict=True):
+            np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_DEVICE, reason="no Vulkan device")
+def test_empty_inputs_are_refused() -> None:
+    g = rlx.Graph("sizes")
+    g.set_outputs([g.sum(g.input("x", ("n", 4)), 0)])
+    program = rlx.Session("vulkan").compile(g)
+    assert program.run({"x": np.ones((3, 4), np.float32)})[0].tolist() == [3] * 4
+    with pytest.raises(rlx.ExecutionError, match=r"input 'x' is empty, \[0, 4\]"):
+        program.run({"x": np.ones((0, 4), np.float32)})

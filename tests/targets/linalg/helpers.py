@@ -1,0 +1,153 @@
+"""Many small graphs in one compiled module: compiling is what tests of lowerings spend their time on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.dtype import dtype
+from rlx.ir.graph.evaluate import evaluate
+from rlx.ir.graph.graph import Graph
+from rlx.ir.op.card import as_results
+from rlx.ir.shape import Shape
+from rlx.targets.iree.abi import TensorType
+from rlx.targets.iree.backend import module_text
+from rlx.targets.iree.compiler import compile_module
+from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.pipeline import lower
+from rlx.targets.iree.targets import Target, target
+
+
+@dataclass
+class Case:
+    """One op on given arrays.
+
+    Args:
+        op: The op's name.
+        arrays: Its operands.
+        attributes: Its attributes, canonical.
+        dims: For each operand the dimensions to declare, symbols among them; None takes the arrays' sizes.
+    """
+
+    op: str
+    arrays: Sequence[np.ndarray]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    dims: Sequence[Sequence[int | str]] | None = None
+
+    def graph(self) -> Graph:
+        """The graph that has this op only."""
+        graph = Graph("main")
+        dims = self.dims or [a.shape for a in self.arrays]
+        operands = [
+            graph.input(f"x{i}", Shape(d, dtype(a.dtype)))
+            for i, (a, d) in enumerate(zip(self.arrays, dims, strict=True))
+        ]
+        graph.set_outputs(list(as_results(graph.emit(self.op, operands, **self.attributes))))
+        return graph
+
+    def __str__(self) -> str:
+        operands = ", ".join(f"{a.dtype}{list(a.shape)}" for a in self.arrays)
+        return f"{self.op}({operands}) {self.attributes} {self.dims or ''}"
+
+
+def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
+    """A `Case`."""
+    return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
+
+
+def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray, ...]]:
+    """Compile all cases at once, for the CPU of this machine or an older one, and run each: its results."""
+    graphs = [c.graph() for c in cases]
+    module = _merged(graphs)
+    lower(module, _cpu(arch))
+    executable = Executable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
+    results = []
+    for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
+        arguments = [_tensor_type(a.shape) for a in graph.arguments]
+        function = executable.function(
+            f"f{i}", arguments, [_tensor_type(o.shape) for o in graph.outputs], copy_results=True
+        )
+        arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in one.arrays]
+        results.append(tuple(function(arrays)))
+    return results
+
+
+def expected(one: Case) -> tuple[np.ndarray, ...]:
+    """What the evaluator gives."""
+    return tuple(evaluate(one.graph(), {f"x{i}": a for i, a in enumerate(one.arrays)}))
+
+
+def assert_agrees(one: Case, results: Sequence[np.ndarray], tolerance: float = 0.0) -> None:
+    """Every result is the evaluator's, NaN for NaN, up to a tolerance relative to the greatest finite element."""
+    for result, wanted in zip(results, expected(one), strict=True):
+        assert result.dtype == wanted.dtype, f"{one}: {result.dtype}, not {wanted.dtype}"
+        assert result.shape == wanted.shape, f"{one}: {result.shape}, not {wanted.shape}"
+        if not tolerance:
+            equal = np.array_equal(_comparable(result), _comparable(wanted), equal_nan=True)
+            assert equal, f"{one}: {result}, not {wanted}"
+            continue
+        a, b = _comparable(result), _comparable(wanted)
+        scale = np.max(np.abs(b), where=np.isfinite(b), initial=1.0)
+        close = np.allclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True)
+        assert close, f"{one}: {result}, not {wanted}"
+
+
+def ulps(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Errors in units in the last place of the result's dtype, from references of a wider dtype.
+
+    A reference that is no normal number counts as its zero: compiled code on CPUs flushes denormals. NaN for NaN and
+    infinity for infinity are no error.
+    """
+    limits = np.finfo(result.dtype)
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(result.dtype)
+        flushed = (np.abs(exact) < limits.tiny) & (np.abs(result) <= limits.tiny)
+        same = (result == rounded) | (np.isnan(result) & np.isnan(rounded)) | flushed
+        unit = np.spacing(np.abs(rounded)).astype(exact.dtype)
+        error = np.abs(result.astype(exact.dtype) - exact) / unit
+        both_finite = np.isfinite(result) & np.isfinite(rounded)
+        error = np.where(both_finite & ~flushed, error, np.where(same, 0.0, np.inf))
+    return error.astype(np.float64)
+
+
+def assert_ulps(result: np.ndarray, exact: np.ndarray, limit: float, *operands: np.ndarray) -> None:
+    """No error is greater than `limit`; the message shows the operands at the worst one."""
+    error = ulps(result, exact)
+    worst = int(np.argmax(error))
+    at = ", ".join(repr(o[worst]) for o in operands)
+    message = f"{error[worst]:.3g} units at {at}: {result[worst]!r}, not {exact[worst]!r}"
+    assert error[worst] <= limit, message
+
+
+@cache
+def _cpu(arch: str | None = None) -> Target:
+    """The machine that the tests run on, or its CPU taken for another one, without the rungs that would hide a failure of the
+    first one.
+    """
+    chosen = target("cpu", arch)
+    return replace(chosen, ladder=chosen.ladder[:1])
+
+
+def _merged(graphs: Sequence[Graph]) -> Any:
+    """One module with the function of every graph, named `f0`, `f1`, …."""
+    ir = mlir.ir
+    with mlir.entered():
+        module = ir.Module.create()
+        for i, graph in enumerate(graphs):
+            clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
+            clone.attributes["sym_name"] = ir.StringAttr.get(f"f{i}")
+    return module
+
+
+def _tensor_type(shape: Shape) -> TensorType:
+    return TensorType(shape.dtype.numpy, tuple(d if type(d) is int else None for d in shape.dims))
+
+
+def _comparable(x: np.ndarray) -> np.ndarray:
+    """f16 and bf16 in f64, which NumPy can look at for NaN."""
+    return x if x.dtype.kind in "iubc" else x.astype(np.float64)
