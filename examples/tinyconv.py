@@ -22,7 +22,7 @@ import numpy as np
 
 import rlx
 from rlx.targets.c import emulate
-from rlx.targets.c.lower.program import Program as Source
+from rlx.targets.c.lower.program import CSource as Source
 
 BATCH = 32
 CLASSES = 10
@@ -120,7 +120,7 @@ def classes(graph: rlx.Graph, images: np.ndarray, device: str | None) -> np.ndar
         return np.array([rlx.evaluate(graph, one)[0][0] for one in given])
     if device == "m4":
         source = Source(rlx.Pipeline(target="cortexm").compile(graph).lir)
-        machine = emulate.Machine(emulate.build(source, "m4"), source)
+        machine = emulate.EmulatedMachine(emulate.build(source, "m4"), source)
         runs = [machine.run([one["images"]]) for one in given]
         print(
             f"Cortex-M4: {runs[0].instructions} instructions, {source.arena_size} bytes of arena, {runs[0].stack} of stack"

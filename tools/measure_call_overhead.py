@@ -13,7 +13,7 @@ import numpy as np
 
 from rlx.targets.iree.abi import Access, ArgumentType
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import empty_aligned
 from rlx.targets.iree.targets import target
 
@@ -64,7 +64,7 @@ def microseconds(function: Callable[[], object], seconds: float = 0.02, rounds: 
     return best * 1e6
 
 
-def measure(executable: Executable) -> None:
+def measure(executable: IreeExecutable) -> None:
     """Print the figures of one device."""
     for count in (1, 2, 8):
         function = executable.function(f"small_{count}")
@@ -93,7 +93,7 @@ def main() -> None:
     vmfb = compile_module(module_text(), target("cpu")).vmfb
     for driver in ("local-sync", "local-task"):
         print(driver)
-        measure(Executable(vmfb, driver=driver))
+        measure(IreeExecutable(vmfb, driver=driver))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlx.native import native
 
 
-class _Source:
+class _NativeAttribute:
     """A class attribute that is read from the native module when it is first asked for."""
 
     def __get__(self, instance: Tick | None, owner: type[Tick]) -> str:
@@ -26,7 +26,7 @@ class Tick:
 
     __slots__ = ("_count",)
 
-    source = _Source()
+    source = _NativeAttribute()
 
     def __init__(self, count: int):
         self._count = count

@@ -247,7 +247,7 @@ def test_a_defect_is_one_line_unless_a_traceback_is_wanted(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(opt.Run, "_parts", broken)
+    monkeypatch.setattr(opt.OptRun, "_parts", broken)
     monkeypatch.delenv("RLX_TRACEBACK", raising=False)
     code, _, err = call(capsys, [str(file)])
     assert code == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlx.report.roofline import Machine
+from rlx.report.roofline import MachineLimits
 from rlx.runtime import profiling
 from tests.cli.calling import Command
 
@@ -15,7 +15,7 @@ from tests.cli.calling import Command
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """No second is spent on measuring this machine."""
-    monkeypatch.setattr(profiling, "this_machine", lambda threads: Machine(1e9, 1e9))
+    monkeypatch.setattr(profiling, "this_machine", lambda threads: MachineLimits(1e9, 1e9))
 
 
 def test_the_command(command: Command, hello: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import DimExpr, dim, substitute, symbols
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import registry
-from rlx.ir.op.card import Card, Operand, Sample, as_results
+from rlx.ir.op.card import Card, OpSample, SampleOperand, as_results
 from rlx.ir.op.grouping import flat
 from rlx.ir.shape import Shape
 from rlx.support.cached_property import cached_property
@@ -42,7 +42,7 @@ class Case:
 
     op: str
     index: int
-    sample: Sample
+    sample: OpSample
     dtype: str
 
     def __str__(self) -> str:
@@ -54,9 +54,9 @@ class Case:
         return registry.card(self.op)
 
     @cached_property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[SampleOperand, ...]:
         """All operands that are there, variadic ones one by one."""
-        found: list[Operand] = []
+        found: list[SampleOperand] = []
         for entry in self.sample.operands:
             found += entry if isinstance(entry, list) else [] if entry is None else [entry]
         return tuple(found)
@@ -216,7 +216,7 @@ def op_shares() -> list[tuple[str, int]]:
     return [(op, share) for op in op_names() for share in range(len(case_shares(op)))]
 
 
-def dtypes_of(card: Card, sample: Sample) -> tuple[str, ...]:
+def dtypes_of(card: Card, sample: OpSample) -> tuple[str, ...]:
     """The dtypes to try: the sample's own, else all that the record gives its first operand."""
     if sample.dtypes is not None:
         return sample.dtypes

@@ -19,7 +19,7 @@ from rlx.support.errors import Error
 from rlx.targets.iree.abi import ArgumentType, TensorType
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT
 from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import Target, target
@@ -86,7 +86,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
         check_linked(compiled.vmfb)
         assert compiled.cpu is not None
         lacks = compiled.cpu.lacks()
-        executable = Executable(compiled.vmfb) if lacks is None else None
+        executable = IreeExecutable(compiled.vmfb) if lacks is None else None
     except Exception as problem:  # whatever it is, some graph is to blame
         if len(programs) == 1:
             programs[0].problem = _told(problem)

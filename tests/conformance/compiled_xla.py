@@ -73,7 +73,7 @@ class Joint:
         self.programs = [Program(graph) for graph in graphs]
         legal = [(i, made.lir) for i, program in enumerate(self.programs) if (made := legalised(program))]
         # Executables, and of which graphs each is.
-        self._parts: list[tuple[client.Executable, list[int]]] = []
+        self._parts: list[tuple[client.XlaExecutable, list[int]]] = []
         self._compile(legal)
 
     def _compile(self, legal: list[tuple[int, Graph]]) -> None:
@@ -82,7 +82,7 @@ class Joint:
         numbers = [i for i, _ in legal]
         try:
             functions = lower_module(merged([graph for _, graph in legal]))
-            self._parts.append((client.Executable(to_portable(with_entry(functions))), numbers))
+            self._parts.append((client.XlaExecutable(to_portable(with_entry(functions))), numbers))
         except Exception as problem:  # whatever it is, some graph is to blame
             if len(legal) == 1:
                 self.programs[numbers[0]].problem = _message(problem)

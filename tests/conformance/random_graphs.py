@@ -18,7 +18,7 @@ from rlx.ir.dims.dim import DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.evaluate import evaluate_op
 from rlx.ir.graph.graph import Graph
-from rlx.ir.op.card import Operand, as_results
+from rlx.ir.op.card import SampleOperand, as_results
 from rlx.ir.op.opview import operations
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Case, cases, op_names
@@ -110,7 +110,7 @@ class Grower:
 
     # --- operands ---------------------------------------------------------------------------------
 
-    def _operand(self, operand: Operand, shape: Shape) -> Tensor:
+    def _operand(self, operand: SampleOperand, shape: Shape) -> Tensor:
         fitting = [t for t in self.pool if t.shape == shape and self._within(operand, t)]
         how = self.choose(4)
         if fitting and how:
@@ -124,14 +124,14 @@ class Grower:
         self.used.add(found.value)
         return found
 
-    def _within(self, operand: Operand, tensor: Tensor) -> bool:
+    def _within(self, operand: SampleOperand, tensor: Tensor) -> bool:
         """Whether values lie within a sample's bounds, where those are not just the default."""
-        if (operand.low, operand.high) == (Operand(()).low, Operand(()).high) or not tensor.dtype.is_float:
+        if (operand.low, operand.high) == (SampleOperand(()).low, SampleOperand(()).high) or not tensor.dtype.is_float:
             return True
         values = self.arrays[tensor.value].astype(np.float64)
         return bool(np.all((values >= operand.low) & (values <= operand.high)))
 
-    def _input(self, operand: Operand, shape: Shape) -> Tensor:
+    def _input(self, operand: SampleOperand, shape: Shape) -> Tensor:
         name = f"x{len(self.made.draws)}"
         seed = self.choose(1 << 16)
 
@@ -145,7 +145,7 @@ class Grower:
         self.used.add(tensor.value)
         return tensor
 
-    def _adapted(self, source: Tensor, operand: Operand, shape: Shape) -> Tensor:
+    def _adapted(self, source: Tensor, operand: SampleOperand, shape: Shape) -> Tensor:
         """A tensor cut, repeated, cast and bounded to what an operand has to be."""
         g, count, wanted = self.graph, source.shape.num_elements, shape.num_elements
         if not count or isinstance(count, DimExpr) or isinstance(wanted, DimExpr):
@@ -162,7 +162,7 @@ class Grower:
             result = self._evaluated(g.cast(result, shape.dtype))
         return self._bounded(result, operand)
 
-    def _shifted(self, source: Tensor, operand: Operand, shape: Shape) -> Tensor:
+    def _shifted(self, source: Tensor, operand: SampleOperand, shape: Shape) -> Tensor:
         """A new input plus the mean of a tensor of whatever shape."""
         fresh, values = self._input(operand, shape), self.arrays[source.value]
         if not source.dtype.is_float or not values.size:
@@ -171,7 +171,7 @@ class Grower:
         mean = self._evaluated(self.graph.cast(self._evaluated(self.graph.mean(source)), shape.dtype))
         return self._bounded(self._evaluated(fresh + mean), operand)
 
-    def _bounded(self, tensor: Tensor, operand: Operand) -> Tensor:
+    def _bounded(self, tensor: Tensor, operand: SampleOperand) -> Tensor:
         """Floats squeezed into the bounds of an operand that has narrower ones than its values."""
         if self._within(operand, tensor):
             return tensor

@@ -11,7 +11,7 @@ import numpy as np
 from rlx.dialect.spec import AttributeSpec, OpSpec
 from rlx.ir.dtype import DTYPES
 from rlx.ir.op.attributes import complete
-from rlx.ir.op.card import Operand
+from rlx.ir.op.card import SampleOperand
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Bindings, Case, cases
 
@@ -87,7 +87,7 @@ def right_use(case: Case, bindings: Bindings) -> Use:
             grouped.append([next(shapes) for _ in entry])
         else:
             grouped.append(None if entry is None else next(shapes))
-    assert all(isinstance(o, Operand) for o in case.operands)
+    assert all(isinstance(o, SampleOperand) for o in case.operands)
     attributes = {k: v for k, v in complete(case.card.spec, case.attributes(bindings)).items() if v is not None}
     return Use(case.op, "nothing", tuple(grouped), attributes, certain=False)
 

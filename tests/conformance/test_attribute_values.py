@@ -14,7 +14,7 @@ from rlx.dialect.spec import AttributeSpec
 from rlx.ir.graph.evaluate import evaluate
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import registry
-from rlx.ir.op.card import Sample, as_results
+from rlx.ir.op.card import OpSample, as_results
 from rlx.ir.shape import Shape
 
 _TRIED: dict[str, list[Any]] = {
@@ -52,7 +52,7 @@ _MEANT: dict[str, tuple[Any, ...]] = {
 _AXES = ("axis", "axes", "perm", "contracting", "_batch")
 
 
-def _sample(name: str) -> Sample | None:
+def _sample(name: str) -> OpSample | None:
     """A use without symbols and regions."""
     for sample in registry.card(name).samples():
         operands = [
@@ -63,7 +63,7 @@ def _sample(name: str) -> Sample | None:
     return None
 
 
-def _graph(name: str, sample: Sample, attributes: dict[str, Any]) -> tuple[Graph, dict[str, np.ndarray]]:
+def _graph(name: str, sample: OpSample, attributes: dict[str, Any]) -> tuple[Graph, dict[str, np.ndarray]]:
     g, values = Graph(stage="hir"), {}
     default = (sample.dtypes or registry.card(name).spec.operands[0].dtypes)[0] if sample.operands else "f32"
 
@@ -80,7 +80,7 @@ def _graph(name: str, sample: Sample, attributes: dict[str, Any]) -> tuple[Graph
     return g, values
 
 
-def _trials(name: str, sample: Sample) -> Iterator[tuple[AttributeSpec, Any, Any, Any]]:
+def _trials(name: str, sample: OpSample) -> Iterator[tuple[AttributeSpec, Any, Any, Any]]:
     """Each number to try: for which attribute, what that has in the sample, the number, the attribute with it."""
     for attribute in _numeric(name):
         present = sample.attributes.get(attribute.name, attribute.default)

@@ -18,7 +18,7 @@ from rlx.native import native
 from rlx.passes.runner import run_on_module
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.passes.emulate import EMULATED, Emulate
 from rlx.targets.iree.targets import target
 from tests.conformance.compiled import compile_graphs, cpu
@@ -155,7 +155,7 @@ def _applied(body: str, arch: str, emulated: Any, *arrays: np.ndarray) -> np.nda
     compiled = compile_module(module_text(module), target("cpu", arch))
     if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
         pytest.skip(lacks)
-    return Executable(compiled.vmfb).function("main")(list(arrays))[0]
+    return IreeExecutable(compiled.vmfb).function("main")(list(arrays))[0]
 
 
 @pytest.mark.parametrize("arch", ["x86-64", "x86-64-v3"])

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.ir.op.card import Operand
+from rlx.ir.op.card import SampleOperand
 from tests.conformance.cases import Bindings, Case
 
 # Ops of these families treat every element by itself, so each special value meets each.
@@ -50,7 +50,7 @@ def random_values(case: Case, bindings: Bindings) -> Values:
     return Values("random", tuple(arrays))
 
 
-def draw(operand: Operand, kind: DType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def draw(operand: SampleOperand, kind: DType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """An array of one dtype within an operand's bounds."""
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)

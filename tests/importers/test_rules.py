@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.importers.table import Table
+from rlx.importers.table import ImportTable
 from rlx.ir.location import describe, location_at
 
 
 def call(rule: Any, place: str | None = "model.toy:7") -> rlx.Graph:
     """A graph of one op, `twice`, of a format `Toy`."""
-    imports = Table("Toy")
+    imports = ImportTable("Toy")
     imports("twice")(rule)
     g = rlx.Graph()
     g.set_outputs(imports.build(g, "twice", [g.input("x", (2,))], {}, place=place))
@@ -52,7 +52,7 @@ def test_ops_are_where_the_model_has_them(place: str) -> None:
 
 
 def test_a_second_rule_for_an_op() -> None:
-    imports = Table("Toy")
+    imports = ImportTable("Toy")
     imports("a", "b")(lambda g, x: x)
     with pytest.raises(rlx.Error, match="Toy has two rules for b"):
         imports("b")(lambda g, x: x)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.importers.table import Table, constant
+from rlx.importers.table import ImportTable, constant
 
 
 def call(rule: Any, operands: int = 1, **attributes: Any) -> Any:
     """What a table makes of an op, `f`, that stands in line 3."""
-    table = Table("Test")
+    table = ImportTable("Test")
     table("f")(rule)
     g = rlx.Graph()
     return table.build(g, "f", [g.input(f"x{i}", (2,)) for i in range(operands)], attributes, place="m.mlir:3")

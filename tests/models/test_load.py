@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.models import Model, load
+from rlx.models import PretrainedModel, load
 from rlx.models.model import FAMILIES
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.levels import at_any_level
@@ -55,7 +55,7 @@ def named(graph: Any, results: list[np.ndarray]) -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedModel]:
     """The models of all references; every other one is in two files."""
     folder = tmp_path_factory.mktemp("models")
     written = {}
@@ -71,7 +71,7 @@ def test_every_family_has_a_reference() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_evaluated(models: dict[str, Model], name: str) -> None:
+def test_evaluated(models: dict[str, PretrainedModel], name: str) -> None:
     content = reference(name)
     graph = models[name].graph(**sizes_of(content))
     check(content, named(graph, rlx.evaluate(graph, all_inputs(content, graph))), 2e-6)
@@ -85,7 +85,7 @@ def of_inputs_alone(graph: Any) -> Any:
 
 @at_any_level()
 @drawn("share", range(_SHARES))
-def test_compiled(models: dict[str, Model], share: int, level: str | None) -> None:
+def test_compiled(models: dict[str, PretrainedModel], share: int, level: str | None) -> None:
     names = COMPILED[share::_SHARES]
     graphs = [of_inputs_alone(models[name].graph(**sizes_of(reference(name)))) for name in names]
     for name, program in zip(names, compile_graphs(graphs, level=level), strict=True):

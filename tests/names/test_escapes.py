@@ -26,7 +26,7 @@ from rlx.support.short import cut
 from rlx.targets.c.lower import names as c_names
 from rlx.targets.c.lower.writer import Writer, commented
 from rlx.targets.fpga.lower import names as verilog_names
-from rlx.targets.lowering.names import Names
+from rlx.targets.lowering.names import UniqueNames
 from rlx.train.loggers import CSVLogger
 from rlx.train.loop import _Progress
 from rlx.weights import safetensors
@@ -53,11 +53,11 @@ def test_comments_of_c_hold_anything() -> None:
 
 @pytest.mark.parametrize("identifier", [c_names.identifier, verilog_names.identifier])
 def test_identifiers_are_words_that_differ_in_more_than_case(identifier: object) -> None:
-    names = Names(identifier)  # type: ignore[arg-type]
+    names = UniqueNames(identifier)  # type: ignore[arg-type]
     taken = [names.take(name) for name in NAMES]
     assert all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", t) and len(t) < 80 for t in taken)
     assert len({t.lower() for t in taken}) == len(NAMES)
-    assert Names(identifier).take("layer_1") == "layer_1"  # type: ignore[arg-type]
+    assert UniqueNames(identifier).take("layer_1") == "layer_1"  # type: ignore[arg-type]
 
 
 def test_markdown_is_what_a_reader_sees() -> None:

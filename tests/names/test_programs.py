@@ -20,7 +20,7 @@ from rlx import mlir
 from rlx.targets.c import emulate, toolchain
 from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import HEADER, files_of
-from rlx.targets.c.lower.program import Program
+from rlx.targets.c.lower.program import CSource
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import RLX, backend_of, backends, target_of
 from tests.drawing import drawn
@@ -146,11 +146,11 @@ def test_every_file_of_every_target_has_the_structure_of_one_with_plain_names(ta
 
 
 @cache
-def program(turn: int) -> Program:
-    return Program(rlx.Pipeline(target="c").compile(graph_of(NAMES, "int", turn)).lir)
+def program(turn: int) -> CSource:
+    return CSource(rlx.Pipeline(target="c").compile(graph_of(NAMES, "int", turn)).lir)
 
 
-def write(made: Program, folder: Path) -> None:
+def write(made: CSource, folder: Path) -> None:
     folder.mkdir()
     for name, text in {**files_of(made), SOURCE: harness(made)}.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -200,7 +200,7 @@ def test_graphs_may_have_any_name_in_c(share: int, tmp_path: Path) -> None:
     names = [*share_of(NAMES, share), "rlx", LONG]
     for i, name in enumerate(names):
         write(
-            Program(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir), tmp_path / str(i)
+            CSource(rlx.Pipeline(target="c").compile(graph_of(("first", "second", name), name)).lir), tmp_path / str(i)
         )
     sources = [f"{i}/{file}" for i in range(len(names)) for file in ("model.c", "weights.c", SOURCE)]
     command = [*toolchain.compiler(), *toolchain.WARNINGS, "-Werror", "-fsyntax-only"]
@@ -227,7 +227,7 @@ def test_names_of_buffers_are_no_names_of_tables_types_and_macros(tmp_path: Path
         )
         return g
 
-    plain = Program(rlx.Pipeline(target="c").compile(graph(["x", "v"])).lir)
+    plain = CSource(rlx.Pipeline(target="c").compile(graph(["x", "v"])).lir)
     own = [word for text in files_of(plain).values() for word in set(readers.re.findall(r"\b[mM]_\w+", text))]
     names = sorted({*own, *plain.tables})
     assert len(names) > 8 and plain.tables

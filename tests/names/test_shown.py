@@ -14,28 +14,28 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.cli.common import Diagnostic as Printed
-from rlx.cli.common import Place
+from rlx.cli.common import CliDiagnostic as Printed
+from rlx.cli.common import FilePosition
 from rlx.ir.graph.listing import inspect_graph
 from rlx.ir.graph.listing_diff import inspect_diff
 from rlx.ir.op import views
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
 from rlx.report.profile import ProfileReport
-from rlx.report.roofline import Machine
-from rlx.report.tuning import Trial, TuningReport
+from rlx.report.roofline import MachineLimits
+from rlx.report.tuning import TuningReport, TuningTrial
 from rlx.runtime.jax import programs as jax_programs
 from rlx.support import errors
 from rlx.targets.fpga.lower.recognise import network_of
-from rlx.targets.iree.compiler import Diagnostic
+from rlx.targets.iree.compiler import IreeDiagnostic
 from rlx.targets.protocol import KernelEvent, Measurement
-from rlx.targets.registry import Problem
+from rlx.targets.registry import BackendProblem
 from rlx.train.layout import compile_training
 from tests.names import readers
 from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of, is_harmless
 
 PACKAGE = Path(rlx.__file__).parent
-MACHINE = Machine(1e11, 1e10)
+MACHINE = MachineLimits(1e11, 1e10)
 # Classes with a text of their own that holds no names of a graph or a file, or is not for readers, and why.
 _CODE = "text for a compiler, which tests/names/test_programs.py reads"
 _CLOSED = "no names but those of RLX"
@@ -43,12 +43,12 @@ _PYTHON = "names of the user's own Python code"
 _PARSED = "text that is parsed again, whose names are identifiers or the user's own words"
 OTHERS = {
     **dict.fromkeys(
-        ["targets.c.lower.writer:Writer", "targets.c.lower.values:Affine", "targets.fpga.lower.hdl:Module"], _CODE
+        ["targets.c.lower.writer:Writer", "targets.c.lower.values:Affine", "targets.fpga.lower.hdl:HdlModule"], _CODE
     ),
     **dict.fromkeys(
         [
             *(
-                "targets.artifacts.archive:Stored",
+                "targets.artifacts.archive:StoredProgram",
                 "targets.iree.abi:TensorType",
                 "targets.iree.cpu:Cpu",
                 "targets.private:UnsafeFolder",
@@ -60,8 +60,8 @@ OTHERS = {
                 "ir.graph.eager:EagerTensor",
                 "tick:Tick",
             ),
-            *("targets.fpga.lower.layer:Layer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
-            *("passes.instruments:Timing", "report.roofline:Machine", "runtime.session:Session"),
+            *("targets.fpga.lower.layer:StreamLayer", "passes.fusion.cost:Estimate", "passes.instruments:Statistics"),
+            *("passes.instruments:Timing", "report.roofline:MachineLimits", "runtime.session:Session"),
         ],
         _CLOSED,
     ),
@@ -70,12 +70,12 @@ OTHERS = {
             *(
                 "nn.module:Module",
                 "nn.parameter:Parameter",
-                "ops.signatures:Annotation",
+                "ops.signatures:SignatureAnnotation",
                 "runtime.jax.function:JaxFunction",
             ),
             *(
                 "runtime.jit:Jit",
-                "runtime.model:_Annotation",
+                "runtime.model:_ArgumentAnnotation",
                 "runtime.model:Model",
                 "models.embedder:SentenceEmbedder",
             ),
@@ -87,15 +87,15 @@ OTHERS = {
             *(
                 "targets.dispatch:KernelDispatchPolicy",
                 "ir.dims.bounds:Bound",
-                "ir.dims.expr:Call",
+                "ir.dims.expr:OpaqueTerm",
                 "ir.dims.expr:DimExpr",
             ),
             *("ir.shape:Shape", "ir.sharding:Mesh", "passes.base:Option", "passes.base:Pass", "passes.base:PassInfo"),
-            *("passes.pipeline:OptionText", "passes.pipeline:Element", "passes.pipeline:Pipeline"),
+            *("passes.pipeline:OptionText", "passes.pipeline:PipelineElement", "passes.pipeline:PassPipeline"),
         ],
         _PARSED,
     ),
-    "cli.common:Place": "a part of a diagnostic, which is printed as a whole",
+    "cli.common:FilePosition": "a part of a diagnostic, which is printed as a whole",
 }
 
 
@@ -181,7 +181,11 @@ def reports(name: str) -> list[Any]:
     profile = ProfileReport(result.hir.name, "cpu", Measurement("local-sync", 1, 1, 1.0, tuple(events)), lir, MACHINE)
     diff = inspect_diff(inspect_graph(result.hir), lir)
     training = compile_training(network(name), [f"w{name}"])
-    trials = (Trial("as given", "kept", 1.0, 1.0), Trial(name, "failed", note=name), Trial(name, "measured", 1.0, 0.5))
+    trials = (
+        TuningTrial("as given", "kept", 1.0, 1.0),
+        TuningTrial(name, "failed", note=name),
+        TuningTrial(name, "measured", 1.0, 0.5),
+    )
     return [
         *(result, result.fusion, result.dispatch, result.memory, page.history, lir, *lir.ops, diff, *diff.lines),
         *(profile, training, training.weights, *trials, TuningReport(name, name, 1.0, 1.0, trials), *rounded(name)),
@@ -206,7 +210,11 @@ def parts(name: str) -> list[Any]:
     """Messages."""
     kinds = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.Error)]
     return [
-        *(Problem(name, name), Diagnostic("error", name, name), Printed("error", name, Place(name, 1, 1))),
+        *(
+            BackendProblem(name, name),
+            IreeDiagnostic("error", name, name),
+            Printed("error", name, FilePosition(name, 1, 1)),
+        ),
         *(kind(name, location=name, hint=name) for kind in kinds),
     ]
 
@@ -222,7 +230,7 @@ def test_every_class_with_a_text_of_its_own_is_known() -> None:
 @pytest.mark.parametrize("show", [repr, str])
 def test_names_are_shown_as_escapes_and_make_no_lines(show: Callable[[Any], str]) -> None:
     for hostile, benign in zip(made(HOSTILE), made(PLAIN), strict=True):
-        if isinstance(hostile, (rlx.Error, Printed, Problem, Diagnostic)) and show is str:
+        if isinstance(hostile, (rlx.Error, Printed, BackendProblem, IreeDiagnostic)) and show is str:
             assert is_harmless(str(hostile))
             continue  # messages have lines
         assert is_harmless(show(hostile), keep="\n"), type(hostile)

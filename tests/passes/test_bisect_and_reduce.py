@@ -22,7 +22,7 @@ from rlx.passes.checking.bisect import bisect, first_failure
 from rlx.passes.checking.numerics import Comparison
 from rlx.passes.checking.reduce import fails_alike, reduce
 from rlx.passes.pattern import Pattern, patterns_in
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.rewrite_count import rewrites_counted
 from rlx.passes.simplification import simplify, simplify_rules
@@ -78,7 +78,7 @@ def test_bisect_names_a_planted_pattern(
         for limit in (culprit.limit - 1, culprit.limit):
             module = graph.clone().module
             with rewrites_counted(limit) as counter:
-                Pipeline.of(PIPELINE).run(module, verify_each=False)
+                PassPipeline.of(PIPELINE).run(module, verify_each=False)
             assert counter.count == limit
             assert is_right(graph.module, module) == (limit < culprit.limit)
 
@@ -96,7 +96,7 @@ def test_reduce_shows_a_planted_pattern_in_a_few_ops(
         assert len(collect(graph.module)) >= 60 and str(graph) == before
         assert len(collect(small)) <= 5
         assert small.operation.verify()
-        _, failure = first_failure(small, Pipeline.of(PIPELINE).steps, Comparison())
+        _, failure = first_failure(small, PassPipeline.of(PIPELINE).steps, Comparison())
         assert failure is not None and failure.kind == kind and failure.message.startswith(message)
         assert str(reduce(graph.module, test)) == str(small)
 

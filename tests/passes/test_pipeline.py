@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import rlx
 from rlx.passes import native
 from rlx.passes.lower_blocks import LowerBlocks
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.simplification.constant_fold import ConstantFold
 
 
@@ -41,19 +41,19 @@ from rlx.passes.simplification.constant_fold import ConstantFold
     ],
 )
 def test_text_is_parsed_and_printed(text: str, printed: str, names: str) -> None:
-    pipeline = Pipeline.parse(text)
+    pipeline = PassPipeline.parse(text)
     assert str(pipeline) == printed
     assert pipeline.names == tuple(names.split())
-    assert str(Pipeline.parse(printed)) == printed
+    assert str(PassPipeline.parse(printed)) == printed
 
 
 def test_a_pipeline_is_made_of_text_and_passes() -> None:
-    pipeline = Pipeline.of([LowerBlocks(), "func.func(canonicalize),cse", ConstantFold(max_elements=9)])
+    pipeline = PassPipeline.of([LowerBlocks(), "func.func(canonicalize),cse", ConstantFold(max_elements=9)])
     assert str(pipeline) == (
         "builtin.module(rlx-lower-blocks,func.func(canonicalize),cse,rlx-constant-fold{max-elements=9})"
     )
-    assert Pipeline.of(pipeline) is pipeline
-    assert Pipeline.of(LowerBlocks()).steps[0].ours == LowerBlocks()
+    assert PassPipeline.of(pipeline) is pipeline
+    assert PassPipeline.of(LowerBlocks()).steps[0].ours == LowerBlocks()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_pipeline_is_made_of_text_and_passes() -> None:
 )
 def test_an_error_has_the_column_and_a_suggestion(text: str, column: int, message: str) -> None:
     with pytest.raises(rlx.PassError) as caught:
-        Pipeline.parse(text)
+        PassPipeline.parse(text)
     assert caught.value.location == f"pipeline:1:{column}"
     shown, line, caret = caught.value.message.split("\n")
     assert message in shown
@@ -90,7 +90,7 @@ def test_an_error_has_the_column_and_a_suggestion(text: str, column: int, messag
 
 def test_an_error_in_the_second_line_is_shown_there() -> None:
     with pytest.raises(rlx.PassError) as caught:
-        Pipeline.parse("cse,\n  csee,\ncse")
+        PassPipeline.parse("cse,\n  csee,\ncse")
     assert caught.value.location == "pipeline:2:3"
     assert caught.value.message.split("\n")[1:] == ["    csee,", "    ^"]
 
@@ -99,11 +99,11 @@ def test_an_error_in_the_second_line_is_shown_there() -> None:
 @given(st.text(alphabet="abcsernlx-.,(){}=\"' 1", max_size=30))
 def test_any_text_is_a_pipeline_or_a_pass_error(text: str) -> None:
     try:
-        pipeline = Pipeline.parse(text)
+        pipeline = PassPipeline.parse(text)
     except rlx.PassError as problem:
         assert problem.location is not None and problem.location.startswith("pipeline:1:")
     else:
-        assert str(Pipeline.parse(str(pipeline))) == str(pipeline)
+        assert str(PassPipeline.parse(str(pipeline))) == str(pipeline)
 
 
 def test_the_list_of_mlir_passes_is_what_the_provider_has() -> None:

@@ -20,7 +20,7 @@ from rlx import mlir
 from rlx.ir.op.signature import find_function
 from rlx.passes import CheckNumerics, Instrument, PrintIR, Timing, base, rewrite
 from rlx.passes.base import Pass
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def checked(g: Any, pipeline: Any, seed: int = 0) -> list[str]:
 
 
 def test_the_first_pass_that_changes_a_result_is_named() -> None:
-    pipeline = Pipeline.of(["rlx-simplify", Probe(change_kind("sigmoid")), "cse"])
+    pipeline = PassPipeline.of(["rlx-simplify", Probe(change_kind("sigmoid")), "cse"])
     message = r"check-numerics: rlx-probe changes the result of @f: output 'y' at \[\d, \d\] was .* \(seed 3\)"
     with pytest.raises(rlx.PassError, match=message):
         checked(graph(), pipeline, seed=3)
@@ -259,7 +259,7 @@ def test_a_removed_function_and_changed_arguments_are_reported() -> None:
     with pytest.raises(rlx.PassError, match="check-numerics: rlx-probe removes @f"):
         from rlx.passes.runner import clone_module, run_on_module
 
-        run_on_module(clone_module(graph().module), Pipeline.of(Probe(rename)), instruments=[CheckNumerics()])
+        run_on_module(clone_module(graph().module), PassPipeline.of(Probe(rename)), instruments=[CheckNumerics()])
 
 
 def test_a_pass_that_changes_results_on_purpose_is_noted() -> None:

@@ -13,7 +13,7 @@ from rlx.plan import MemoryPlan, MemoryPlanOptions, plan_memory, plan_of
 from rlx.plan.execute import execute
 from rlx.plan.memory import complete, prepare, storages_in_arena
 from rlx.plan.placing import place
-from rlx.plan.sharing import Sharing
+from rlx.plan.sharing import StorageSharing
 from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
 from tests.passes.test_random_graphs import inputs, with_regions
@@ -197,7 +197,7 @@ def test_an_op_that_must_not_be_written_over_its_operand(build: str) -> None:
     }
     g.set_outputs([make[build]()])
 
-    def share(sharing: Sharing) -> None:
+    def share(sharing: StorageSharing) -> None:
         step = sharing.liveness.steps[-2]
         assert step is not None and sharing.may_overwrite(step, 0, 0) == (build == "cumsum")
         sharing.overwrite(step, 0, 0)

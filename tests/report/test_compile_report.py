@@ -17,14 +17,14 @@ from rlx.report.collapse import GROUP, MOST, Overview, overview
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
 from rlx.report.profile import ProfileReport
-from rlx.report.roofline import Machine
+from rlx.report.roofline import MachineLimits
 from rlx.targets.compilation import Compilation
 from rlx.targets.protocol import KernelEvent, Measurement
 from rlx.targets.registry import target_of
 from tests.models.tiny_bert import encoder
 from tests.report.pages import Page
 
-MACHINE = Machine(1e11, 1e10)
+MACHINE = MachineLimits(1e11, 1e10)
 HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[2J\u202e\x00 \ud800".replace(
     "\x00", ""
 )

@@ -13,13 +13,13 @@ import rlx
 from rlx.ir.dims.dim import evaluate
 from rlx.ir.graph.listing import inspect_graph
 from rlx.report.profile import ProfileReport
-from rlx.report.roofline import Machine, Work, this_machine
+from rlx.report.roofline import MachineLimits, OpWork, this_machine
 from rlx.runtime import profiling
 from rlx.targets.protocol import KernelEvent, Measurement
 from tests.drawing import drawn
 
 pytestmark = pytest.mark.usefixtures("machine")
-ROOFLINE = Machine(1e9, 1e9)
+ROOFLINE = MachineLimits(1e9, 1e9)
 INPUTS = {"x": np.ones((3, 8), np.float32)}
 PARAMS = {"w": np.ones((8, 8), np.float32)}
 
@@ -114,9 +114,9 @@ def test_a_report_of_known_times() -> None:
     report = ProfileReport("g", "cpu", Measurement("local-sync", 1, 3, 1.0, tuple(events)), listing, ROOFLINE)
     by_name = {k.kernel: k for k in report.kernels}
     # 2 * 4 * 8 * 2 for the product, and what exp costs; read are x and w, written is what the sum reads
-    expected = Work(128 + report.listing.ops[1].cost.flops, 4 * (32 + 16 + 8))  # type: ignore[union-attr, arg-type]
+    expected = OpWork(128 + report.listing.ops[1].cost.flops, 4 * (32 + 16 + 8))  # type: ignore[union-attr, arg-type]
     assert by_name["k"].work == expected and by_name["k"].seconds == 2e-6
-    assert by_name["pack"].work == by_name["alloca"].work == Work(0, 0)
+    assert by_name["pack"].work == by_name["alloca"].work == OpWork(0, 0)
     assert report.seconds == pytest.approx(5e-6) and report.least_seconds == max(expected.flops, expected.bytes) / 1e9
     assert [k.title for k in report.kernels] == ["matmul + exp", "alloca", "layout for matmul"]
     trace = json.loads(report.trace_text())["traceEvents"]
@@ -129,7 +129,7 @@ def test_a_report_of_known_times() -> None:
 def test_a_machine_is_measured() -> None:
     machine = this_machine(1)
     assert machine.flops > 1e8 and machine.bytes > 1e7 and "1 thread" in str(machine)
-    assert Machine(4e9, 2e9).seconds(Work(8, 2)) == 2e-9 and Machine(4e9, 2e9).ridge == 2
+    assert MachineLimits(4e9, 2e9).seconds(OpWork(8, 2)) == 2e-9 and MachineLimits(4e9, 2e9).ridge == 2
 
 
 def test_the_cost_of_a_run_is_known_without_one() -> None:

@@ -15,7 +15,7 @@ import pytest
 import rlx
 from rlx.report.tuning import TuningReport
 from rlx.runtime import tuning
-from rlx.runtime.tuner import Candidate, Choice, Search
+from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.runtime.tuning import Request, choices_of, tuned
 from rlx.targets.cache import DiskCache
 
@@ -55,9 +55,9 @@ class Machine:
             raise KeyboardInterrupt
         return seconds
 
-    def search(self, flags: list[str], budget: float) -> Search:
+    def search(self, flags: list[str], budget: float) -> ChoiceSearch:
         choices = [GIVEN, *(Choice("cpu", (flag,)) for flag in flags)]
-        search = Search(choices, self.prepare, self.measure, budget, lambda: self.now, lambda _: None)
+        search = ChoiceSearch(choices, self.prepare, self.measure, budget, lambda: self.now, lambda _: None)
         with contextlib.suppress(KeyboardInterrupt):
             search.run()
         return search
@@ -136,7 +136,7 @@ def test_a_program_that_is_wrong_itself_is_not_tuned() -> None:
     choices = [Choice("cpu", ("--wrong",)), GIVEN]
     machine = Machine(by_flag({}))
     with pytest.raises(rlx.Error, match="own results are wrong: output 'y' differs"):
-        Search(choices, machine.prepare, machine.measure, 10, lambda: 0.0, lambda _: None).run()
+        ChoiceSearch(choices, machine.prepare, machine.measure, 10, lambda: 0.0, lambda _: None).run()
 
 
 # --- programs -------------------------------------------------------------------------------------

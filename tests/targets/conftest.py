@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.targets import target
 from tests.targets.iree.executable_programs import BIG, MEMORY, MODEL, dtype_functions, random
 
@@ -27,10 +27,10 @@ def memory_vmfb() -> bytes:
 
 
 @pytest.fixture(scope="module", params=["local-sync", "local-task"])
-def memory(request: pytest.FixtureRequest, memory_vmfb: bytes) -> Executable:
-    return Executable(memory_vmfb, driver=request.param, threads=2)
+def memory(request: pytest.FixtureRequest, memory_vmfb: bytes) -> IreeExecutable:
+    return IreeExecutable(memory_vmfb, driver=request.param, threads=2)
 
 
 @pytest.fixture(scope="module")
-def dtypes() -> Executable:
-    return Executable(compile_module(dtype_functions(), target("cpu")).vmfb)
+def dtypes() -> IreeExecutable:
+    return IreeExecutable(compile_module(dtype_functions(), target("cpu")).vmfb)

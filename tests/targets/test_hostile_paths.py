@@ -11,7 +11,7 @@ import pytest
 
 from rlx.targets.iree import process
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.targets import target
 from rlx.targets.worker.pool import WorkerPool
 
@@ -31,7 +31,7 @@ def compiles() -> None:
     pool.close()
     assert len(module.attempts) == 1
     x = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(Executable(module.vmfb).function("main")([x])[0], 2 * x)
+    np.testing.assert_array_equal(IreeExecutable(module.vmfb).function("main")([x])[0], 2 * x)
 
 
 @pytest.mark.parametrize("name", ["a b", "$(touch run)", "`touch run`;touch run;"])

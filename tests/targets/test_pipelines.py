@@ -14,7 +14,7 @@ import rlx
 from rlx.cli import main as rlx_command
 from rlx.cli import opt
 from rlx.passes.check_lir import CheckLir
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import RLX, backends, target_of
 from rlx.targets.stages import check_of
@@ -201,7 +201,7 @@ def test_levels_and_dispatch_are_in_the_text(target: str, options: list[str], tm
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
     chosen = target_of(target)
-    pipeline = Pipeline.parse(chosen.pipeline)
+    pipeline = PassPipeline.parse(chosen.pipeline)
     assert str(pipeline) == chosen.pipeline
     last = pipeline.steps[-1].ours
     assert isinstance(last, CheckLir)

@@ -7,7 +7,7 @@ from typing import Any
 from rlx.blocks.linear import linear_shape
 from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import GroupNorm, check_weights
@@ -92,8 +92,8 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
     def samples(self) -> Any:
         def case(c: int, o: int, extra: Any, skip: Any, x: Any = None, **attributes: Any) -> Any:
             weights = [(c,), (c,), (o, c, 3, 3), (o,), (o,), (o,), (o, o, 3, 3), (o,)]
-            optional = [None if e is None else Operand(e, low=-0.7, high=0.7) for e in (*extra, *skip)]
-            operands = [Operand(w, low=-0.7, high=0.7) for w in weights]
+            optional = [None if e is None else SampleOperand(e, low=-0.7, high=0.7) for e in (*extra, *skip)]
+            operands = [SampleOperand(w, low=-0.7, high=0.7) for w in weights]
             return sample(x or (2, c, 3, 4), *operands, *optional, num_groups=2, **attributes)
 
         embedded, neither = ((2, 3), (3, 6), (6,)), (None, None)

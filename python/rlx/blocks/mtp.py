@@ -11,7 +11,7 @@ from rlx.blocks.linear import SwigluFfn
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
@@ -118,11 +118,11 @@ def _case(batch: Any, length: Any, *, n_rot: int, **options: Any) -> Any:
     weights += [(e, f), (e, f), (f, e), *norms, (e, 7)]
     return sample(
         (batch, length, e),
-        Operand((batch, length), "i32", low=0, high=tokens),
+        SampleOperand((batch, length), "i32", low=0, high=tokens),
         (length, n_rot // 2),
         (length, n_rot // 2),
-        Operand((batch, 1), "i64", low=-1, high=6),
-        *[Operand(w, low=-0.7, high=0.7) for w in weights],
+        SampleOperand((batch, 1), "i64", low=-1, high=6),
+        *[SampleOperand(w, low=-0.7, high=0.7) for w in weights],
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=d,

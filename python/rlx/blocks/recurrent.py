@@ -7,7 +7,7 @@ from typing import Any
 from rlx.blocks.linear import linear_shape
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
@@ -78,7 +78,7 @@ class MambaBlock(Card, op="mamba_block"):
             e, inner, rank, size = 4, 6, 2, 3
             weights = [(e, 2 * inner), (inner, 1, 1, kernel_size), (inner,), (inner, rank + 2 * size)]
             weights += [(rank, inner), (inner,), (inner, size), (inner,), (inner, e)]
-            return sample((batch, steps, e), *[Operand(w, low=-0.7, high=0.7) for w in weights], **options)
+            return sample((batch, steps, e), *[SampleOperand(w, low=-0.7, high=0.7) for w in weights], **options)
 
         yield case(2, 5, 4, dtypes=FLOATS)
         yield case("batch", "seq", 2, dtypes=("f32",))

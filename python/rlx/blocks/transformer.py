@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.blocks.linear import linear_shape
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
@@ -108,12 +108,12 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
             e, f, q, kv = 8, 12, 8, 4
             weights = [(e,), (e,), (e, q), (e, kv), (e, kv), (q, e), (e,), (e,), (e, f), (e, f), (f, e)]
             sizes = {"num_heads": 4, "head_dim": 2, "num_kv_heads": 2}
-            operands = [Operand(w, low=-0.7, high=0.7) for w in weights]
+            operands = [SampleOperand(w, low=-0.7, high=0.7) for w in weights]
             return sample(x, *operands, table, table, mask, **sizes, **attributes)
 
         yield case((2, 5, 8), (5, 1), dtypes=("f32", "f16", "bf16", "f64"), tolerance=8)
-        yield case((2, 5, 8), (5, 1), Operand((2, 5), low=0, high=1), mask_kind="custom", dtypes=("f32",))
-        yield case((2, 5, 8), (5, 1), Operand((2, 4, 5, 5)), mask_kind="bias", dtypes=("f32",))
+        yield case((2, 5, 8), (5, 1), SampleOperand((2, 5), low=0, high=1), mask_kind="custom", dtypes=("f32",))
+        yield case((2, 5, 8), (5, 1), SampleOperand((2, 4, 5, 5)), mask_kind="bias", dtypes=("f32",))
         yield case((2, 5, 8), (5, 1), mask_kind="sliding_window", window=2, dtypes=("f32",))
         yield case((2, 5, 8), (5, 1), mask_kind="none", eps=0.1, dtypes=("f32",))
         yield case(("batch", "seq", 8), ("seq", 1), dtypes=("f32",))
@@ -192,14 +192,17 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
             e, f = 8, 12
             weights = [(e, e), (e,), (e, e), (e,), (e, e), (e,), (e, e), (e,), (e,), (e,)]
             weights += [(e, f), (f,), (f, e), (e,), (e,), (e,)]
-            return sample(x, *[Operand(w, low=-0.7, high=0.7) for w in weights], mask, num_heads=2, **attributes)
+            return sample(x, *[SampleOperand(w, low=-0.7, high=0.7) for w in weights], mask, num_heads=2, **attributes)
 
         yield case((2, 5, 8), dtypes=("f32", "f16", "bf16", "f64"), tolerance=8)
-        yield case((2, 5, 8), Operand((2, 5), "i32", low=0, high=2), mask_kind="custom", dtypes=("f32",))
+        yield case((2, 5, 8), SampleOperand((2, 5), "i32", low=0, high=2), mask_kind="custom", dtypes=("f32",))
         yield case((2, 5, 8), mask_kind="causal", activation="relu", eps=1e-5, dtypes=("f32",))
-        yield case((2, 5, 8), Operand((2, 2, 5, 5)), mask_kind="bias", dtypes=("f32",))
+        yield case((2, 5, 8), SampleOperand((2, 2, 5, 5)), mask_kind="bias", dtypes=("f32",))
         yield case(
-            ("batch", "seq", 8), Operand(("batch", "seq"), "f32", low=0, high=1), mask_kind="custom", dtypes=("f32",)
+            ("batch", "seq", 8),
+            SampleOperand(("batch", "seq"), "f32", low=0, high=1),
+            mask_kind="custom",
+            dtypes=("f32",),
         )
 
 

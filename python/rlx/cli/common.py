@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlx.ir.text.assembly import Source
+    from rlx.ir.text.assembly import GenericText
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
@@ -19,7 +19,7 @@ _WIDEST = 200  # a longer source line is shown around the caret only
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePosition:
     """A place in a file; lines and columns count from 1, and 0 is unknown."""
 
     file: str
@@ -31,15 +31,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class CliDiagnostic:
     """One message: its severity (`"error"`, `"warning"`, `"remark"`, `"note"`), place and notes."""
 
     severity: str
     message: str
-    place: Place
-    notes: tuple[Diagnostic, ...] = field(default=())
+    place: FilePosition
+    notes: tuple[CliDiagnostic, ...] = field(default=())
 
-    def all(self) -> Iterator[Diagnostic]:
+    def all(self) -> Iterator[CliDiagnostic]:
         """The diagnostic itself, then its notes."""
         yield self
         for note in self.notes:
@@ -58,7 +58,7 @@ class Diagnostic:
         return printable(head + excerpt) + "".join(note.format(sources) for note in self.notes)
 
 
-def _excerpt(place: Place, sources: Mapping[str, str]) -> str:
+def _excerpt(place: FilePosition, sources: Mapping[str, str]) -> str:
     text = sources.get(place.file)
     if text is None and place.line:
         path = Path(place.file)
@@ -81,7 +81,7 @@ def _excerpt(place: Place, sources: Mapping[str, str]) -> str:
     return f"{line}\n{before:{column - 1}}^\n"
 
 
-def place_of(location: Any, file: str) -> Place:
+def place_of(location: Any, file: str) -> FilePosition:
     """The place of an MLIR location.
 
     Args:
@@ -92,12 +92,12 @@ def place_of(location: Any, file: str) -> Place:
 
     match = _PLACE.search(str(location))
     if match is None:
-        return Place(file)
+        return FilePosition(file)
     name, line, column = match.groups()
-    return Place(file if name == _UNNAMED else unescaped(name), int(line), int(column))
+    return FilePosition(file if name == _UNNAMED else unescaped(name), int(line), int(column))
 
 
-def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagnostic:
+def from_mlir(diagnostic: Any, file: str, source: GenericText | None = None) -> CliDiagnostic:
     """A diagnostic of the bindings.
 
     Args:
@@ -109,16 +109,16 @@ def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagn
     notes = tuple(from_mlir(note, file, source) for note in diagnostic.notes)
     place = place_of(diagnostic.location, file)
     if source is not None and place.file in (source.name, source.printed_name):
-        place = Place(source.name, *source.place(place.line, place.column))
+        place = FilePosition(source.name, *source.place(place.line, place.column))
     message = diagnostic.message
     if message.startswith(_CURRENT):
         from rlx.ir.text.assembly import write
 
         message = _CURRENT + write(message.removeprefix(_CURRENT))
-    return Diagnostic(severity, message, place, notes)
+    return CliDiagnostic(severity, message, place, notes)
 
 
-def from_error(problem: Any, file: str) -> list[Diagnostic]:
+def from_error(problem: Any, file: str) -> list[CliDiagnostic]:
     """An `rlx.Error` as diagnostics: those of MLIR if they are its cause, else its message.
 
     Args:
@@ -129,11 +129,11 @@ def from_error(problem: Any, file: str) -> list[Diagnostic]:
     from_bindings = [from_mlir(d, file) for d in getattr(cause, "error_diagnostics", ())]
     match = _TEXT_PLACE.match(problem.location or "")
     name = file if match is None or match[1] == _UNNAMED else match[1]
-    place = Place(name, int(match[2]), int(match[3] or 0)) if match else Place(name)
-    hint = (Diagnostic("note", problem.hint, place),) if problem.hint else ()
-    diagnostic = Diagnostic("error", problem.message, place, hint)
+    place = FilePosition(name, int(match[2]), int(match[3] or 0)) if match else FilePosition(name)
+    hint = (CliDiagnostic("note", problem.hint, place),) if problem.hint else ()
+    diagnostic = CliDiagnostic("error", problem.message, place, hint)
     if from_bindings:
         # The message of the error names the pass; the place is that of the first diagnostic.
         first = from_bindings[0]
-        return [Diagnostic("error", diagnostic.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
+        return [CliDiagnostic("error", diagnostic.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
     return [diagnostic]

@@ -95,7 +95,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     add_bind(parser)
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
     for name, (value, text) in declared().items():
-        parser.add_argument(name, action=_Flag, dest="flag", metavar=value, help=text)
+        parser.add_argument(name, action=_TargetFlagAction, dest="flag", metavar=value, help=text)
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
@@ -111,7 +111,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
 
 
-class _Flag(argparse.Action):
+class _TargetFlagAction(argparse.Action):
     """An option that stands for a flag of the target."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:

@@ -20,7 +20,7 @@ from rlx.cli.streams import say
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """The result of one check: what was checked, whether it is in order, and what was found."""
 
     what: str
@@ -48,14 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(f.ok for f in findings) else 1
 
 
-def _checked(name: str, check: Callable[[], str]) -> Finding:
+def _checked(name: str, check: Callable[[], str]) -> DoctorFinding:
     """Run one check: an exception becomes its finding."""
     started = time.perf_counter()
     try:
         result = check()
     except Exception as problem:
-        return Finding(name, False, f"{type(problem).__name__}: {problem}")
-    return Finding(name, True, f"{result} ({(time.perf_counter() - started) * 1e3:.0f} ms)")
+        return DoctorFinding(name, False, f"{type(problem).__name__}: {problem}")
+    return DoctorFinding(name, True, f"{result} ({(time.perf_counter() - started) * 1e3:.0f} ms)")
 
 
 def _python() -> str:

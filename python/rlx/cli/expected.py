@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rlx.cli.common import Diagnostic, Place
+from rlx.cli.common import CliDiagnostic, FilePosition
 
 _COMMENT = re.compile(
     r"expected-(?P<kind>error|note|remark|warning)(?P<re>-re)? *"
@@ -26,10 +26,10 @@ class Expectation:
     line: int | None
     text: str
     pattern: re.Pattern[str]
-    comment: Place
+    comment: FilePosition
     met: bool = False
 
-    def fits(self, diagnostic: Diagnostic, file: str) -> bool:
+    def fits(self, diagnostic: CliDiagnostic, file: str) -> bool:
         """Whether a diagnostic is the one that is expected."""
         if self.met or diagnostic.severity != self.kind or not self.pattern.search(diagnostic.message):
             return False
@@ -60,7 +60,7 @@ def expectations(text: str, file: str) -> list[Expectation]:
             above = number
             continue
         position = match["where"] or "+0"
-        place = Place(file, number, match.start() + 1)
+        place = FilePosition(file, number, match.start() + 1)
         expectation = Expectation(
             match["kind"], number, match["text"], _pattern(match["text"], bool(match["re"])), place
         )
@@ -74,10 +74,12 @@ def expectations(text: str, file: str) -> list[Expectation]:
     return result
 
 
-def unmet(text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expected: bool = False) -> list[Diagnostic]:
+def unmet(
+    text: str, file: str, diagnostics: Iterable[CliDiagnostic], *, only_expected: bool = False
+) -> list[CliDiagnostic]:
     """Errors for the diagnostics that a text should give but does not and, unless `only_expected`, for unexpected ones."""
     expected = expectations(text, file)
-    wrong: list[Diagnostic] = []
+    wrong: list[CliDiagnostic] = []
     for diagnostic in (part for top in diagnostics for part in top.all()):
         if diagnostic.severity == "note" and diagnostic.message.startswith("see current operation"):
             continue
@@ -86,9 +88,9 @@ def unmet(text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expec
             fulfilled.met = True
         elif not only_expected:
             message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
-            wrong.append(Diagnostic("error", message, diagnostic.place))
+            wrong.append(CliDiagnostic("error", message, diagnostic.place))
     for expectation in expected:
         if not expectation.met:
             message = f'expected {expectation.kind} "{expectation.text}" was not produced'
-            wrong.append(Diagnostic("error", message, expectation.comment))
+            wrong.append(CliDiagnostic("error", message, expectation.comment))
     return wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 
-class _Names(Collection[str]):
+class _LazyNames(Collection[str]):
     """Names that are looked up when they are printed: that imports the back ends of other packages.
 
     Any name is taken for one of them: what looks the target up has an error that says more than argparse's.
@@ -37,7 +37,7 @@ def _devices() -> list[str]:
 
 
 # Both go with `choices=` and `help=` of an argument.
-TARGETS, DEVICES = _Names(_targets), _Names(_devices)
+TARGETS, DEVICES = _LazyNames(_targets), _LazyNames(_devices)
 # The levels of optimisation, and that of every day: those of `rlx.passes.levels`, which takes long to import.
 LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
 TARGET_HELP = "%(choices)s (default: %(default)s)"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
-from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
+from rlx.cli.common import CliDiagnostic, FilePosition, from_error, from_mlir, place_of
 from rlx.cli.extensions import load
 from rlx.cli.files import output_file, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
@@ -23,9 +23,9 @@ from rlx.support.errors import Error
 from rlx.version import __version__
 
 if TYPE_CHECKING:
-    from rlx.ir.text.assembly import Source
+    from rlx.ir.text.assembly import GenericText
     from rlx.passes.instruments import Statistics, Timing
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
     from rlx.passes.runner import Instrument
 
 # Only the modules that --version and --help need are imported above: MLIR is loaded when there is something to do.
@@ -70,7 +70,7 @@ def _run(argv: Sequence[str]) -> int:
     else:
         heed_interrupts()
         output_file(settings.values.get("o") or "-")
-        return Run(settings).run()
+        return OptRun(settings).run()
     return 0
 
 
@@ -89,21 +89,21 @@ def passes_text(*, mlir: bool) -> str:
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 
 
-def pipeline_of(settings: Settings) -> Pipeline:
+def pipeline_of(settings: Settings) -> PassPipeline:
     """The passes that the command line names.
 
     Raises:
         CommandLineError: Both a pipeline and single passes are given, or a flag is not a pass.
         PassError: The pipeline's text is wrong.
     """
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
 
     text = settings.values.get("pass-pipeline")
     if text is not None:
         if settings.passes:
             raise CommandLineError("--pass-pipeline cannot be used with the flags of single passes")
-        return Pipeline.parse(text)
-    return Pipeline.parse(",".join(_element(name, value) for name, value in settings.passes))
+        return PassPipeline.parse(text)
+    return PassPipeline.parse(",".join(_element(name, value) for name, value in settings.passes))
 
 
 def _element(name: str, value: str | None) -> str:
@@ -119,7 +119,7 @@ def _element(name: str, value: str | None) -> str:
     return f"{problem.nest_in}({text})" if problem is not None and problem.nest_in else text
 
 
-class Run:
+class OptRun:
     """One call: reads the input, runs the pipeline on its parts, and writes the results if nothing failed."""
 
     def __init__(self, settings: Settings):
@@ -129,7 +129,7 @@ class Run:
         self.file = settings.file
         self.timing: Timing | None = Timing() if settings.has("mlir-timing") else None
         self.statistics: Statistics | None = Statistics() if settings.has("mlir-pass-statistics") else None
-        self.found: list[Diagnostic] = []
+        self.found: list[CliDiagnostic] = []
         self.failed = False
         self.found_wrong = False
         self.sources: dict[str, str] = {}
@@ -140,14 +140,14 @@ class Run:
     def verifying(self) -> bool:
         return self.settings.has("verify-diagnostics")
 
-    def report(self, diagnostic: Diagnostic) -> None:
+    def report(self, diagnostic: CliDiagnostic) -> None:
         """Print a diagnostic, or keep it for comparison."""
         if self.verifying:
             self.found.append(diagnostic)
         else:
             self.show(diagnostic)
 
-    def show(self, diagnostic: Diagnostic) -> None:
+    def show(self, diagnostic: CliDiagnostic) -> None:
         if diagnostic.severity == "error":
             self.failed = True
         sys.stderr.write(diagnostic.format(self.sources))
@@ -183,7 +183,9 @@ class Run:
             for part in self._parts(data):
                 results.append(self._process(part, pipeline, instruments))
                 if results[-1] is None and not self.verifying and not self.failed:
-                    self.show(Diagnostic("error", "no output, for no reason that was given", Place(self.file)))
+                    self.show(
+                        CliDiagnostic("error", "no output, for no reason that was given", FilePosition(self.file))
+                    )
         if self.failed:
             self._show_figures()
             return 1
@@ -195,7 +197,7 @@ class Run:
 
     def _remark(self, location: Any, message: str, hint: str) -> None:
         place = place_of(location, self.file)
-        self.report(Diagnostic("remark", message, place, (Diagnostic("note", hint, place),)))
+        self.report(CliDiagnostic("remark", message, place, (CliDiagnostic("note", hint, place),)))
 
     def _read(self) -> bytes:
         path = self.settings.input
@@ -275,7 +277,7 @@ class Run:
 
     # --- one part ---------------------------------------------------------------------------------
 
-    def _process(self, part: str, pipeline: Pipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
+    def _process(self, part: str, pipeline: PassPipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
         """Parse, transform and print one part; None when it failed."""
         self.found.clear()
         before = time.perf_counter()
@@ -299,7 +301,7 @@ class Run:
         self._record("Output", before)
         return result
 
-    def _transformed(self, module: Any, pipeline: Pipeline, instruments: Sequence[Instrument]) -> Any:
+    def _transformed(self, module: Any, pipeline: PassPipeline, instruments: Sequence[Instrument]) -> Any:
         """The module behind the passes, or what was asked about them: a smaller module, or a text."""
         settings = self.settings
         if settings.has("bisect") or "reduce" in settings.values:
@@ -338,13 +340,15 @@ class Run:
                 for diagnostic in problem.error_diagnostics:
                     self.report(from_mlir(diagnostic, self.file, source))
                 if not problem.error_diagnostics:
-                    self.report(Diagnostic("error", "not valid MLIR, and MLIR does not say why", Place(self.file)))
+                    self.report(
+                        CliDiagnostic("error", "not valid MLIR, and MLIR does not say why", FilePosition(self.file))
+                    )
             except Error as problem:
                 for diagnostic in from_error(problem, self.file):
                     self.report(diagnostic)
         return None
 
-    def _parse_text(self, source: Source) -> Any:
+    def _parse_text(self, source: GenericText) -> Any:
         from rlx import mlir
         from rlx.ir.text.modules import parse_op
 

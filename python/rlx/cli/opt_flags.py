@@ -18,7 +18,7 @@ class CommandLineError(Exception):
 
 
 @dataclass(frozen=True)
-class Flag:
+class OptFlag:
     """One flag: its name, the form of its value (`""` for none, `[=X]` for an optional one, `=X`), and its help."""
 
     name: str
@@ -36,48 +36,50 @@ class Flag:
 
 
 FLAGS = (
-    Flag("o", "=FILE", "where the result goes; nothing is written when something fails (default: -)"),
-    Flag("pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"),
-    Flag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' one by one"),
-    Flag("verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"),
-    Flag("verify-each", "[=0|1]", "verify after every pass (default: 1)"),
-    Flag(
+    OptFlag("o", "=FILE", "where the result goes; nothing is written when something fails (default: -)"),
+    OptFlag("pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"),
+    OptFlag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' one by one"),
+    OptFlag("verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"),
+    OptFlag("verify-each", "[=0|1]", "verify after every pass (default: 1)"),
+    OptFlag(
         "check-numerics",
         "[=SEED]",
         "evaluate on random inputs around every pass; name the first that changes a result",
     ),
-    Flag("bisect", "", "find the first rewriting after which the module is wrong; exit code 1 if there is one"),
-    Flag(
+    OptFlag("bisect", "", "find the first rewriting after which the module is wrong; exit code 1 if there is one"),
+    OptFlag(
         "reduce",
         "[=COMMAND]",
         "shrink the module as long as the passes fail on it as they do, or change its results; or as long as COMMAND FILE "
         "fails (exit status not 0)",
     ),
-    Flag("inputs", "=SEED|FILE", "what to evaluate on: a seed (default: 0), or arrays by name in an .npz file"),
-    Flag("tolerance", "=X", "how far floats may differ, relative to the largest (default: 1e-4 for f32)"),
-    Flag("rewrite-limit", "=N", "end after N rewrites, counted over all passes"),
-    Flag("mlir-print-ir-before", "=PASS,…", "print the IR before these passes"),
-    Flag("mlir-print-ir-after", "=PASS,…", "print the IR after these passes"),
-    Flag("mlir-print-ir-before-all", "", "print the IR before every pass"),
-    Flag("mlir-print-ir-after-all", "", "print the IR after every pass"),
-    Flag("mlir-print-ir-after-change", "", "print the IR after passes that changed it"),
-    Flag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
-    Flag("mlir-timing", "", "print how long every pass took"),
-    Flag("mlir-pass-statistics", "", "print how often each rewrite pattern was applied"),
-    Flag("mlir-print-debuginfo", "", "print locations"),
-    Flag("mlir-print-op-generic", "", "print all ops in MLIR's generic form, those of rlx in quotes"),
-    Flag(
+    OptFlag("inputs", "=SEED|FILE", "what to evaluate on: a seed (default: 0), or arrays by name in an .npz file"),
+    OptFlag("tolerance", "=X", "how far floats may differ, relative to the largest (default: 1e-4 for f32)"),
+    OptFlag("rewrite-limit", "=N", "end after N rewrites, counted over all passes"),
+    OptFlag("mlir-print-ir-before", "=PASS,…", "print the IR before these passes"),
+    OptFlag("mlir-print-ir-after", "=PASS,…", "print the IR after these passes"),
+    OptFlag("mlir-print-ir-before-all", "", "print the IR before every pass"),
+    OptFlag("mlir-print-ir-after-all", "", "print the IR after every pass"),
+    OptFlag("mlir-print-ir-after-change", "", "print the IR after passes that changed it"),
+    OptFlag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
+    OptFlag("mlir-timing", "", "print how long every pass took"),
+    OptFlag("mlir-pass-statistics", "", "print how often each rewrite pattern was applied"),
+    OptFlag("mlir-print-debuginfo", "", "print locations"),
+    OptFlag("mlir-print-op-generic", "", "print all ops in MLIR's generic form, those of rlx in quotes"),
+    OptFlag(
         "mlir-elide-elementsattrs-if-larger",
         "=N",
         "leave out constants of more than N elements when printing",
     ),
-    Flag("emit-bytecode", "", "write MLIR bytecode instead of text"),
-    Flag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
-    Flag("dump-pass-pipeline", "", "print the pipeline that runs"),
-    Flag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
-    Flag("list-passes", "[=all]", "list the passes of RLX with their options, and those of MLIR with =all; then stop"),
-    Flag("version", "", "print the version, then stop"),
-    Flag("help", "", "print this text, then stop"),
+    OptFlag("emit-bytecode", "", "write MLIR bytecode instead of text"),
+    OptFlag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
+    OptFlag("dump-pass-pipeline", "", "print the pipeline that runs"),
+    OptFlag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
+    OptFlag(
+        "list-passes", "[=all]", "list the passes of RLX with their options, and those of MLIR with =all; then stop"
+    ),
+    OptFlag("version", "", "print the version, then stop"),
+    OptFlag("help", "", "print this text, then stop"),
 )
 _BY_NAME = {flag.name: flag for flag in FLAGS} | {"h": FLAGS[-1]}
 
@@ -136,7 +138,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     return settings
 
 
-def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
+def _enter(settings: Settings, flag: OptFlag, value: str | None) -> None:
     if flag.name in ("mlir-print-ir-before", "mlir-print-ir-after"):
         target = settings.print_before if flag.name.endswith("before") else settings.print_after
         target += [name.strip() for name in (value or "").split(",") if name.strip()]

@@ -20,7 +20,7 @@ from rlx.support.printable import printable
 if TYPE_CHECKING:
     from rlx.passes.checking.bisect import Culprit
     from rlx.passes.checking.numerics import Comparison
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
 
 _CANNOT_RUN = (126, 127)  # what a shell reports of a program that it cannot start
 
@@ -54,7 +54,7 @@ def _tensors(path: str) -> dict[str, Any]:
 # --- bisect ---------------------------------------------------------------------------------------
 
 
-def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, bool]:
+def bisected(module: Any, pipeline: PassPipeline, settings: Settings) -> tuple[str, bool]:
     """What `--bisect` prints, and whether it is that something is wrong."""
     from rlx.passes.checking.bisect import bisect
     from rlx.support.errors import Error
@@ -69,7 +69,7 @@ def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, 
     return _described(culprit, pipeline, settings), True
 
 
-def _described(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
+def _described(culprit: Culprit, pipeline: PassPipeline, settings: Settings) -> str:
     failure, rewriting, total = culprit.failure, culprit.rewriting, len(pipeline.steps)
     lines = [failure.message, f"pass: {culprit.number} of {total}, {culprit.step.text}"]
     if failure.location:
@@ -90,13 +90,13 @@ def _described(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
     return printable("\n".join(lines)) + "\n"
 
 
-def _command(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
+def _command(culprit: Culprit, pipeline: PassPipeline, settings: Settings) -> str:
     """The command that prints the module behind the rewriting, or fails as it does there."""
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
 
     words = [PROGRAM, settings.file if settings.file != "<stdin>" else "-"]
     words += [f"--load={name}" for name in settings.load]
-    words.append(f"--pass-pipeline={Pipeline.of([step.text for step in pipeline.steps[: culprit.number]])}")
+    words.append(f"--pass-pipeline={PassPipeline.of([step.text for step in pipeline.steps[: culprit.number]])}")
     if culprit.rewriting is not None:
         words.append(f"--rewrite-limit={culprit.limit}")
     elif culprit.failure.kind == "result":
@@ -108,7 +108,7 @@ def _command(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
 # --- reduce ---------------------------------------------------------------------------------------
 
 
-def reduced(module: Any, pipeline: Pipeline, settings: Settings) -> Any:
+def reduced(module: Any, pipeline: PassPipeline, settings: Settings) -> Any:
     """The module that `--reduce` gives.
 
     Raises:

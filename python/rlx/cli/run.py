@@ -35,7 +35,7 @@ _SEPARATORS = re.compile(r"[/\\:]" if os.name == "nt" else "/")
 
 
 @dataclass(frozen=True)
-class _Call:
+class _MeasuredCall:
     """What runs the program, and what is to be said of its last run."""
 
     run: Callable[[], list[np.ndarray]]
@@ -256,7 +256,7 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays, came: C
         )
 
 
-def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
+def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _MeasuredCall:
     if not arguments.evaluate:
         with Steps(only_terminal=True)(f"compile {graph.name}"):
             program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
@@ -266,10 +266,10 @@ def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argpars
     from rlx.ir.graph.evaluate import evaluate
 
     source = compilation_of(graph, arguments.device or "cpu", arguments).mir
-    return _Call(lambda: evaluate(source, {**graph.weights, **inputs, **params}), tuple)
+    return _MeasuredCall(lambda: evaluate(source, {**graph.weights, **inputs, **params}), tuple)
 
 
-def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
+def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _MeasuredCall:
     from rlx.runtime.compiled import CompiledGraph
     from rlx.runtime.device import Device
 
@@ -280,12 +280,12 @@ def _artifact_call(archive: Archive, inputs: Arrays, params: Arrays, arguments: 
     return _compiled_call(program, inputs)
 
 
-def _compiled_call(program: CompiledGraph, inputs: Arrays) -> _Call:
+def _compiled_call(program: CompiledGraph, inputs: Arrays) -> _MeasuredCall:
     def run() -> list[np.ndarray]:
         with ended_by_interrupts():
             return program.run(inputs)
 
-    return _Call(run, lambda: program.remarks)
+    return _MeasuredCall(run, lambda: program.remarks)
 
 
 def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ from rlx.cli.names import DEVICES
 from rlx.cli.streams import say
 
 if TYPE_CHECKING:
-    from rlx.report.tuning import Trial
+    from rlx.report.tuning import TuningTrial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,5 +80,5 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _show(trial: Trial) -> None:
+def _show(trial: TuningTrial) -> None:
     say(str(trial), stream=sys.stderr)

@@ -81,7 +81,7 @@ class Rule:
             raise UnsupportedError(f"with {len(operands)} operands cannot be imported: {problem}") from None
 
 
-class Table:
+class ImportTable:
     """The rules of a format. An instance is the decorator that registers them: `@imports("add", "sub")`.
 
     A rule is `rule(g, *operands, **attributes)`: it emits rlx ops into the graph `g` and gives a tensor, or a sequence of

@@ -39,20 +39,20 @@ _DTYPE_OF_CODE = {code_of(kind): kind for kind in DTYPES}
 assert len(_DTYPE_OF_CODE) == len(DTYPES), "a float of a format of its own lacks DLPack's code"
 
 
-class _Device(ctypes.Structure):
+class _DLDevice(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int32), ("id", ctypes.c_int32))
 
 
-class _Element(ctypes.Structure):
+class _DLDataType(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("device", _Device),
+        ("device", _DLDevice),
         ("ndim", ctypes.c_int32),
-        ("element", _Element),
+        ("element", _DLDataType),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
@@ -60,7 +60,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Managed(ctypes.Structure):
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+    _fields_ = (("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class _Versioned(ctypes.Structure):
@@ -70,7 +70,7 @@ class _Versioned(ctypes.Structure):
         ("context", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensor),
     )
 
 
@@ -92,7 +92,7 @@ for _name in _CONSUMED.values():  # a capsule refers to its name, and may outliv
     _python("Py_IncRef", None, ctypes.py_object)(_name)
 
 
-class _Memory:
+class _BorrowedMemory:
     """Memory of another library, which is given back when no array is left that uses it."""
 
     def __init__(self, address: int, deleter: int | None, interface: dict[str, Any]):
@@ -133,13 +133,13 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
     interface["data"] = (interface["data"], not (is_versioned and not managed.flags & _READ_ONLY))
     # Errors above leave the tensor with the capsule, which gives it back. From here on it is ours.
     _set_name(capsule, _CONSUMED[name])
-    memory = _Memory(address, managed.deleter, interface)
+    memory = _BorrowedMemory(address, managed.deleter, interface)
     source: Any = memory if prod(interface["shape"]) else np.empty(interface["shape"], interface["typestr"])
     array: np.ndarray = np.asarray(source)  # without elements there may be no address
     return array.view(kind.numpy)
 
 
-def _described(tensor: _Tensor, what: str) -> tuple[DType, dict[str, Any]]:
+def _described(tensor: _DLTensor, what: str) -> tuple[DType, dict[str, Any]]:
     """The dtype of a tensor, and NumPy's description of its memory, in which elements that NumPy lacks are integers.
 
     Raises:
@@ -169,7 +169,7 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _kind_of(element: _Element, what: str) -> DType:
+def _kind_of(element: _DLDataType, what: str) -> DType:
     name = f"{_CODE_NAMES.get(element.code, f'code {element.code}')} of {element.bits} bits"
     kind = _DTYPE_OF_CODE.get((element.code, element.bits))
     if kind is None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlx.ir.dims.bounds import Bounds
-from rlx.ir.dims.dim import Bindings, Dim, DimExpr, parse
+from rlx.ir.dims.dim import Dim, DimExpr, SymbolBindings, parse
 from rlx.ir.dtype import DType, dtype, family
 from rlx.ir.fitting import fitted
 from rlx.ir.given import cast_array, given_array
@@ -214,7 +214,7 @@ def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, i
     """
     if all(argument.shape.is_static for argument, _ in pairs):
         return {}
-    bindings = Bindings()
+    bindings = SymbolBindings()
     for argument, shape in pairs:
         for axis, (d, size) in enumerate(zip(argument.shape.dims, shape, strict=True)):
             if type(d) is not int:

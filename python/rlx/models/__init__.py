@@ -7,6 +7,6 @@ its `config.json` is read, and how its graph is built of the parts that all shar
 from __future__ import annotations
 
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
-from rlx.models.model import Model, load
+from rlx.models.model import PretrainedModel, load
 
-__all__ = ["Model", "load"]
+__all__ = ["PretrainedModel", "load"]

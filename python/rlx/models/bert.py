@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import BERT_NAMES, EncoderConfig, embeddings, encoder_family, layers
 from rlx.models.fields import Fields
 
@@ -13,7 +13,9 @@ def read(fields: Fields) -> EncoderConfig:
     return EncoderConfig.read(fields, "bert", type_vocab_size=fields.size("type_vocab_size", 2))
 
 
-def encode(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def encode(
+    scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None
+) -> Tensor:
     """Token representations `[B, S, E]`."""
     return layers(scope, config, BERT_NAMES, embeddings(scope, config, ids, types), mask, "custom")
 

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint under the names that graphs use, and `Scope`, which declares them as parameters.
+"""The tensors of a checkpoint under the names that graphs use, and `ParameterPrefix`, which declares them as parameters.
 
 A checkpoint of a whole model has the tensors of its base under a prefix (`bert.`, `model.`), one of the base alone has not,
 and old ones call the weights of norms `gamma` and `beta`. Graphs have the names of the base model, whatever file their weights
@@ -25,7 +25,7 @@ _OLD_NAMES = ((".weight", ".gamma"), (".bias", ".beta"))
 _BUFFERS = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias|rotary_emb\.\w+)$")
 
 
-class Checkpoint:
+class ModelTensors:
     """The tensors of a model's files.
 
     Args:
@@ -109,7 +109,7 @@ class Checkpoint:
         return name.split(".")[0] in {other.split(".")[0] for other in self._files_names}
 
 
-class Scope:
+class ParameterPrefix:
     """Parameters of a graph under a prefix.
 
     Args:
@@ -118,12 +118,12 @@ class Scope:
         prefix: What their names begin with.
     """
 
-    def __init__(self, g: Any, checkpoint: Checkpoint | None = None, prefix: str = ""):
+    def __init__(self, g: Any, checkpoint: ModelTensors | None = None, prefix: str = ""):
         self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
 
-    def at(self, name: str) -> Scope:
+    def at(self, name: str) -> ParameterPrefix:
         """The parameters of a part."""
-        return Scope(self.g, self.checkpoint, f"{self.prefix}{name}.")
+        return ParameterPrefix(self.g, self.checkpoint, f"{self.prefix}{name}.")
 
     def has(self, name: str) -> bool:
         """Whether the checkpoint has a tensor."""

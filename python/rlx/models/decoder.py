@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
-from rlx.models.family import Family
+from rlx.models.checkpoint import ParameterPrefix
+from rlx.models.family import ModelFamily
 from rlx.models.fields import ACTIVATIONS, Fields
-from rlx.models.rope import Rope, read_rope
+from rlx.models.rope import RotaryTables, read_rope
 
 SIZES: Mapping[str, int | bool] = {
     "batch": 1,
@@ -52,7 +52,7 @@ class DecoderConfig:
     head_dim: int
     intermediate_size: int
     max_position_embeddings: int
-    rope: Rope
+    rope: RotaryTables
     hidden_act: str = "silu"
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = False
@@ -146,7 +146,7 @@ def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str
     return tuple(kinds)
 
 
-def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -> Family:
+def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -> ModelFamily:
     """A family of decoders.
 
     Its graphs have an input `input_ids` `[batch, sequence]` i32 and an output `logits` `[batch, sequence, vocab_size]` (or
@@ -155,13 +155,13 @@ def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -
     than 0 those of the tokens before are inputs `past_key_<layer>` and `past_value_<layer>`. With `attention_mask=True` there
     is an input `attention_mask` `[batch, past + sequence]` i32. With `last=True` logits are those of the last token alone.
     """
-    return Family(model_type, config, _build, SIZES, "layers.", ("model.",))
+    return ModelFamily(model_type, config, _build, SIZES, "layers.", ("model.",))
 
 
-def _build(scope: Scope, config: DecoderConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
     g, e = scope.g, config.hidden_size
     ids = g.input("input_ids", (sizes["batch"], sizes["sequence"]), "i32")
-    run = _Run(scope, config, ids, sizes)
+    run = _DecoderLayers(scope, config, ids, sizes)
     embedded = scope.table("embed_tokens", config.vocab_size, e)
     x = g.embedding(embedded, ids)
     if config.offset_norm:
@@ -184,10 +184,10 @@ def _build(scope: Scope, config: DecoderConfig, sizes: Mapping[str, Any]) -> dic
         return {"logits": logits if cap is None else g.tanh(logits / cap) * cap} | outputs
 
 
-class _Run:
+class _DecoderLayers:
     """The layers of one graph, with what they share: rotary tables and masks."""
 
-    def __init__(self, scope: Scope, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
+    def __init__(self, scope: ParameterPrefix, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
         self.scope, self.config, self.g = scope, config, scope.g
         self.batch, self.length = ids.shape.dims
         self.past = sizes["past"]
@@ -214,13 +214,13 @@ class _Run:
         x = x + update
         return x + self._feed_forward(part, self.norm(part, "post_attention_layernorm", x)), key, value
 
-    def norm(self, scope: Scope, name: str, x: Tensor) -> Tensor:
+    def norm(self, scope: ParameterPrefix, name: str, x: Tensor) -> Tensor:
         """An RMS norm over the last axis."""
         size: Any = x.shape.dims[-1]
         weight = scope.param(f"{name}.weight", (size,))
         return self.g.rms_norm(x, 1.0 + weight if self.config.offset_norm else weight, eps=self.config.rms_norm_eps)
 
-    def _attention(self, layer: Scope, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _attention(self, layer: ParameterPrefix, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
         config, part, g = self.config, layer.at("self_attn"), self.g
         heads, kv_heads, lanes = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         widths = {"q": heads * lanes, "k": kv_heads * lanes, "v": kv_heads * lanes}
@@ -243,7 +243,7 @@ class _Run:
         )
         return part.linear(attended, "o_proj", config.hidden_size, "o" in config.biases), k, v
 
-    def _normed_heads(self, part: Scope, name: str, x: Tensor, heads: int) -> Tensor:
+    def _normed_heads(self, part: ParameterPrefix, name: str, x: Tensor, heads: int) -> Tensor:
         """Each head normalised by itself."""
         split = self.g.reshape(x, (self.batch, self.length, heads, self.config.head_dim))
         return self.g.reshape(self.norm(part, name, split), x.shape.dims)
@@ -262,7 +262,7 @@ class _Run:
         rows = g.reshape(g.ne(self.mask, 0), (self.batch, 1, 1, self.total))
         return {"mask_kind": "custom", "mask": rows & g.reshape(keep, (1, 1, *square))}
 
-    def _feed_forward(self, layer: Scope, x: Tensor) -> Tensor:
+    def _feed_forward(self, layer: ParameterPrefix, x: Tensor) -> Tensor:
         config, part, g = self.config, layer.at("mlp"), self.g
         e, f, has_bias = config.hidden_size, config.intermediate_size, "mlp" in config.biases
         if config.hidden_act == "silu" and not has_bias:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
 from rlx.models.fields import Fields
 
@@ -36,7 +36,9 @@ def _read(fields: Fields) -> EncoderConfig:
     )
 
 
-def _encode(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def _encode(
+    scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None
+) -> Tensor:
     return layers(scope, config, _NAMES, embeddings(scope, config, ids, None), mask, "custom")
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
-from rlx.models.family import Encode, Family
+from rlx.models.checkpoint import ParameterPrefix
+from rlx.models.family import Encode, ModelFamily
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error, ShapeError
 
@@ -103,7 +103,7 @@ BERT_NAMES = LayerNames(
 )
 
 
-def embeddings(scope: Scope, config: EncoderConfig, ids: Tensor, types: Tensor | None) -> Tensor:
+def embeddings(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, types: Tensor | None) -> Tensor:
     """Words, positions and kinds of tokens, added and normalised.
 
     Args:
@@ -136,7 +136,9 @@ def embeddings(scope: Scope, config: EncoderConfig, ids: Tensor, types: Tensor |
         return g.layer_norm(x, *part.norm("LayerNorm", e), eps=config.layer_norm_eps)
 
 
-def layers(scope: Scope, config: EncoderConfig, names: LayerNames, x: Tensor, mask: Tensor, mask_kind: str) -> Tensor:
+def layers(
+    scope: ParameterPrefix, config: EncoderConfig, names: LayerNames, x: Tensor, mask: Tensor, mask_kind: str
+) -> Tensor:
     """All layers: `[B, S, E]` to `[B, S, E]`; the mask is that of `attention`."""
     g, e, f = scope.g, config.hidden_size, config.intermediate_size
     for i in range(config.num_hidden_layers):
@@ -164,7 +166,7 @@ def layers(scope: Scope, config: EncoderConfig, names: LayerNames, x: Tensor, ma
     return x
 
 
-def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, prefixes: tuple[str, ...]) -> Family:
+def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, prefixes: tuple[str, ...]) -> ModelFamily:
     """A family of encoders of text.
 
     Its graphs have inputs `input_ids`, `attention_mask` and, if there are several kinds of tokens, `token_type_ids`, all
@@ -172,17 +174,17 @@ def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, pr
     `pooler_output` `[batch, hidden_size]`.
     """
 
-    def build(scope: Scope, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+    def build(scope: ParameterPrefix, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
         g, shape = scope.g, (sizes["batch"], sizes["sequence"])
         ids, mask = g.input("input_ids", shape, "i32"), g.input("attention_mask", shape, "i32")
         types = g.input("token_type_ids", shape, "i32") if getattr(values, "type_vocab_size", 0) > 1 else None
         outputs = {"last_hidden_state": encode(scope, values, ids, mask, types)}
         return outputs | pooled(scope, outputs["last_hidden_state"])
 
-    return Family(model_type, config, build, SIZES, layers, prefixes, encode)
+    return ModelFamily(model_type, config, build, SIZES, layers, prefixes, encode)
 
 
-def pooled(scope: Scope, tokens: Tensor) -> dict[str, Tensor]:
+def pooled(scope: ParameterPrefix, tokens: Tensor) -> dict[str, Tensor]:
     """The first token's representation through a layer with tanh, if the checkpoint has that layer."""
     if not scope.has("pooler.dense.weight"):
         return {}

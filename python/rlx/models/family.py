@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.fields import Fields
 
 
@@ -23,13 +23,15 @@ class Config(Protocol):
 class Encode(Protocol):
     """Token representations `[B, S, E]` of token ids and mask `[B, S]`, and kinds of tokens where a model has them."""
 
-    def __call__(self, scope: Scope, config: Any, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, scope: ParameterPrefix, config: Any, ids: Tensor, mask: Tensor, types: Tensor | None = None
+    ) -> Tensor:
         """Build them in the scope's graph."""
         ...
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelFamily:
     """A family of models.
 
     Attributes:
@@ -45,7 +47,7 @@ class Family:
 
     model_type: str
     config: Callable[[Fields], Config]
-    build: Callable[[Scope, Any, Mapping[str, Any]], dict[str, Tensor]]
+    build: Callable[[ParameterPrefix, Any, Mapping[str, Any]], dict[str, Tensor]]
     sizes: Mapping[str, int | bool]
     layers: str
     prefixes: tuple[str, ...] = ()

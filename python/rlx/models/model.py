@@ -1,4 +1,4 @@
-"""`load`: a folder as published on the Hugging Face hub, as a `Model` that gives graphs with their weights."""
+"""`load`: a folder as published on the Hugging Face hub, as a `PretrainedModel` that gives graphs with their weights."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op.attributes import suggestion
 from rlx.models import bert, distilbert, gemma, llama, modernbert, mpnet, qwen, roberta, vit
-from rlx.models.checkpoint import Checkpoint, Scope
-from rlx.models.family import Family
+from rlx.models.checkpoint import ModelTensors, ParameterPrefix
+from rlx.models.family import ModelFamily
 from rlx.models.fields import Fields
 from rlx.support.errors import Error, UnsupportedError
 from rlx.support.files import file_name
@@ -21,11 +21,11 @@ from rlx.weights import Weight
 from rlx.weights import open as open_weights
 
 _MODULES = (bert, roberta, distilbert, mpnet, modernbert, vit, llama, qwen, gemma)
-FAMILIES: Mapping[str, Family] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
+FAMILIES: Mapping[str, ModelFamily] = {family.model_type: family for module in _MODULES for family in module.FAMILIES}
 
 
 @dataclass(frozen=True)
-class Model:
+class PretrainedModel:
     """A model of a folder: its configuration, and graphs of it for any sizes.
 
     Attributes:
@@ -41,8 +41,8 @@ class Model:
     weights: Mapping[str, Weight] = field(repr=False)
     unused: tuple[str, ...] = field(repr=False)
     sizes: Mapping[str, int | bool]
-    _family: Family = field(repr=False)
-    _checkpoint: Checkpoint = field(repr=False)
+    _family: ModelFamily = field(repr=False)
+    _checkpoint: ModelTensors = field(repr=False)
 
     def graph(self, **sizes: Any) -> Graph:
         """A graph of the model, with its weights.
@@ -60,7 +60,7 @@ class Model:
         return _build(self._family, self.config, self._checkpoint, _checked_sizes(self._family, sizes))
 
 
-def load(folder: str | os.PathLike[str]) -> Model:
+def load(folder: str | os.PathLike[str]) -> PretrainedModel:
     """A model from a folder with `config.json` and `model.safetensors` (or the index of several files).
 
     Nothing is read of the weights but the headers of their files, which are mapped: see `rlx.weights`.
@@ -82,15 +82,15 @@ def load(folder: str | os.PathLike[str]) -> Model:
         raise Error(f"no such directory: {path!s:.200}", hint=hint)
     family, config = load_config(path / "config.json")
     tensors = open_weights(path)
-    checkpoint = Checkpoint(tensors, tensors.origin, family.prefixes)
+    checkpoint = ModelTensors(tensors, tensors.origin, family.prefixes)
     checkpoint.check_layers(config.num_hidden_layers)
     _build(family, config, checkpoint, {n: v if isinstance(v, bool) else min(v, 1) for n, v in family.sizes.items()})
     unused = checkpoint.check(family.layers, config.num_hidden_layers)
     weights = MappingProxyType(checkpoint.taken)
-    return Model(family.model_type, config, weights, unused, family.sizes, family, checkpoint)
+    return PretrainedModel(family.model_type, config, weights, unused, family.sizes, family, checkpoint)
 
 
-def load_config(path: str | os.PathLike[str]) -> tuple[Family, Any]:
+def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
     """The family and the configuration that a `config.json` describes.
 
     Raises:
@@ -111,13 +111,13 @@ def load_config(path: str | os.PathLike[str]) -> tuple[Family, Any]:
     return family, family.config(fields)
 
 
-def _build(family: Family, config: Any, checkpoint: Checkpoint, sizes: Mapping[str, Any]) -> Graph:
+def _build(family: ModelFamily, config: Any, checkpoint: ModelTensors, sizes: Mapping[str, Any]) -> Graph:
     graph = Graph(family.model_type.replace("-", "_"), stage="hir")
-    graph.set_outputs(family.build(Scope(graph, checkpoint), config, sizes))
+    graph.set_outputs(family.build(ParameterPrefix(graph, checkpoint), config, sizes))
     return graph
 
 
-def _checked_sizes(family: Family, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_sizes(family: ModelFamily, sizes: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sizes.items():
         if name not in family.sizes:
             known = ", ".join(f"{n}={v}" for n, v in family.sizes.items())

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.decoder import read_layer_types
 from rlx.models.encoder import encoder_family
 from rlx.models.fields import ACTIVATIONS, Fields
-from rlx.models.rope import Rope, read_rope
+from rlx.models.rope import RotaryTables, read_rope
 
 _FULL, _LOCAL = "full_attention", "sliding_attention"
 
@@ -33,7 +33,7 @@ class ModernBertConfig:
     intermediate_size: int
     max_position_embeddings: int
     layer_types: tuple[str, ...]
-    ropes: dict[str, Rope]
+    ropes: dict[str, RotaryTables]
     biases: frozenset[str]
     local_attention: int = 128
     hidden_activation: str = "gelu"
@@ -70,7 +70,9 @@ def _read(fields: Fields) -> ModernBertConfig:
     )
 
 
-def _encode(scope: Scope, config: ModernBertConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def _encode(
+    scope: ParameterPrefix, config: ModernBertConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None
+) -> Tensor:
     g, part = scope.g, scope.at("embeddings")
     length = ids.shape.dims[1]
     tables = {kind: config.ropes[kind].tables(g, 0, length) for kind in dict.fromkeys(config.layer_types)}
@@ -94,13 +96,13 @@ def _window_mask(g: Any, mask: Tensor, reach: int) -> Tensor:
     return near & g.reshape(g.ne(mask, 0), (batch, 1, 1, length))
 
 
-def _norm(scope: Scope, config: ModernBertConfig, name: str, x: Tensor) -> Tensor:
+def _norm(scope: ParameterPrefix, config: ModernBertConfig, name: str, x: Tensor) -> Tensor:
     size = config.hidden_size
     weights = scope.norm(name, size) if "norm" in config.biases else (scope.param(f"{name}.weight", (size,)),)
     return scope.g.layer_norm(x, *weights, eps=config.norm_eps)
 
 
-def _attention(scope: Scope, config: ModernBertConfig, x: Tensor, tables: Any, mask: Tensor) -> Tensor:
+def _attention(scope: ParameterPrefix, config: ModernBertConfig, x: Tensor, tables: Any, mask: Tensor) -> Tensor:
     g, e, has_bias = scope.g, config.hidden_size, "attention" in config.biases
     lanes = e // config.num_attention_heads
     joined = scope.linear(x, "Wqkv", 3 * e, has_bias)
@@ -111,7 +113,7 @@ def _attention(scope: Scope, config: ModernBertConfig, x: Tensor, tables: Any, m
     return scope.linear(attended, "Wo", e, has_bias)
 
 
-def _feed_forward(scope: Scope, config: ModernBertConfig, x: Tensor) -> Tensor:
+def _feed_forward(scope: ParameterPrefix, config: ModernBertConfig, x: Tensor) -> Tensor:
     g, f, has_bias = scope.g, config.intermediate_size, "mlp" in config.biases
     joined = scope.linear(x, "Wi", 2 * f, has_bias)
     gate, up = (g.narrow(joined, 2, i * f, f) for i in range(2))

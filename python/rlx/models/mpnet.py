@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig, LayerNames, embeddings, encoder_family, layers
 from rlx.models.fields import Fields
 
@@ -48,7 +48,7 @@ def _buckets(num_buckets: int) -> np.ndarray:
     return (np.where(far < exact, far, coarse) + half * (distance > 0)).astype(np.int32)
 
 
-def _bias(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Tensor:
+def _bias(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Tensor:
     """What is added to the scores: `[B, H, S, S]`, and -inf at padding."""
     g, heads = scope.g, config.num_attention_heads
     batch, length = ids.shape.dims
@@ -62,7 +62,9 @@ def _bias(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Ten
     return g.where(keep, g.reshape(bias, (1, heads, length, length)), float("-inf"))
 
 
-def _encode(scope: Scope, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def _encode(
+    scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None
+) -> Tensor:
     x = embeddings(scope, config, ids, None)
     with scope.g.named("relative_attention_bias"):
         bias = _bias(scope, config, ids, mask)

@@ -23,7 +23,7 @@ _TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
 
 
 @dataclass(frozen=True)
-class Rope:
+class RotaryTables:
     """Rotary positions.
 
     Attributes:
@@ -101,7 +101,9 @@ class Rope:
             return tuple(t if scale == 1 else t * scale for t in (g.cos(angles), g.sin(angles)))
 
 
-def read_rope(fields: Fields, head_dim: int, positions: int, theta: float = 10_000.0, part: str | None = None) -> Rope:
+def read_rope(
+    fields: Fields, head_dim: int, positions: int, theta: float = 10_000.0, part: str | None = None
+) -> RotaryTables:
     """The rotary positions of a configuration.
 
     Newer files have all of it in `rope_parameters`, older ones `rope_theta` and, if it is stretched, `rope_scaling`.
@@ -125,21 +127,21 @@ def read_rope(fields: Fields, head_dim: int, positions: int, theta: float = 10_0
     theta = base.number("rope_theta", theta, least=1)
     scaling = given if given is not None else fields.within("rope_scaling")
     if scaling is None:
-        return Rope(head_dim, theta)
+        return RotaryTables(head_dim, theta)
     scaling.only(partial_rotary_factor=1.0)
     rope_type = scaling.choice("rope_type" if scaling.has("rope_type") else "type", _TYPES, "default")
     if rope_type == "default":
-        return Rope(head_dim, theta)
+        return RotaryTables(head_dim, theta)
     factor = scaling.number("factor", least=1)
     if rope_type in ("linear", "dynamic"):
-        return Rope(head_dim, theta, rope_type, factor, positions)
+        return RotaryTables(head_dim, theta, rope_type, factor, positions)
     has_length = scaling.has("original_max_position_embeddings")
     original = scaling.size("original_max_position_embeddings") if has_length else positions
     if rope_type == "llama3":
         low, high = (scaling.number(f"{end}_freq_factor", least=_LEAST) for end in ("low", "high"))
         if low >= high:
             raise scaling.refusal("high_freq_factor", f"more than 'low_freq_factor', {low}")
-        return Rope(head_dim, theta, rope_type, factor, original, low=low, high=high)
+        return RotaryTables(head_dim, theta, rope_type, factor, original, low=low, high=high)
     if theta <= 1:
         raise base.refusal("rope_theta", "more than 1 for rotary positions of the type 'yarn'")
     low, high = (
@@ -147,7 +149,7 @@ def read_rope(fields: Fields, head_dim: int, positions: int, theta: float = 10_0
         for name, default in (("beta_slow", 1.0), ("beta_fast", 32.0))
     )
     scale = _yarn_scale(scaling, factor)
-    return Rope(head_dim, theta, rope_type, factor, original, scale, low, high, scaling.flag("truncate", True))
+    return RotaryTables(head_dim, theta, rope_type, factor, original, scale, low, high, scaling.flag("truncate", True))
 
 
 def _yarn_scale(scaling: Fields, factor: float) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import DimLike
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import EncoderConfig
 from rlx.models.model import FAMILIES
 
@@ -29,7 +29,7 @@ def sentence_encoder(config: EncoderConfig, batch: DimLike, length: DimLike, nam
     g: Any = Graph(name, stage="hir")
     ids = g.input("input_ids", (batch, length), "i32")
     mask = g.input("attention_mask", (batch, length), "i32")
-    tokens = encode(Scope(g), config, ids, mask)
+    tokens = encode(ParameterPrefix(g), config, ids, mask)
     with g.named("pooling"):
         keep = g.cast(mask, "f32")
         total = g.dot_general(keep, tokens, [1], [1], [0], [0])

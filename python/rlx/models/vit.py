@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.graph.builder import Tensor
-from rlx.models.checkpoint import Scope
+from rlx.models.checkpoint import ParameterPrefix
 from rlx.models.encoder import pooled
-from rlx.models.family import Family
+from rlx.models.family import ModelFamily
 from rlx.models.fields import ACTIVATIONS, Fields
 from rlx.support.errors import Error
 
@@ -69,7 +69,7 @@ def _read(fields: Fields) -> ViTConfig:
     )
 
 
-def _embeddings(scope: Scope, config: ViTConfig, pixels: Tensor) -> Tensor:
+def _embeddings(scope: ParameterPrefix, config: ViTConfig, pixels: Tensor) -> Tensor:
     """A token for the class and one for each patch, `[B, 1 + patches, E]`."""
     g, e, batch = scope.g, config.hidden_size, pixels.shape.dims[0]
     patches = scope.at("patch_embeddings.projection")
@@ -81,7 +81,7 @@ def _embeddings(scope: Scope, config: ViTConfig, pixels: Tensor) -> Tensor:
     return g.concat([first, x], 1) + scope.param("position_embeddings", (1, count + 1, e))
 
 
-def _layer(scope: Scope, config: ViTConfig, x: Tensor) -> Tensor:
+def _layer(scope: ParameterPrefix, config: ViTConfig, x: Tensor) -> Tensor:
     g, e, heads = scope.g, config.hidden_size, config.num_attention_heads
     normal = g.layer_norm(x, *scope.norm("layernorm_before", e), eps=config.layer_norm_eps)
     part = scope.at("attention.attention")
@@ -93,7 +93,7 @@ def _layer(scope: Scope, config: ViTConfig, x: Tensor) -> Tensor:
     return x + scope.linear(g.activation(ACTIVATIONS[config.hidden_act], wide), "output.dense", e)
 
 
-def _build(scope: Scope, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
+def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
     """Input `pixel_values` `[batch, channels, height, width]`, normalised as the model's own preprocessor does; outputs as of
     encoders of text, or `logits` `[batch, classes]` if the checkpoint has a classifier.
     """
@@ -113,4 +113,4 @@ def _build(scope: Scope, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[st
     return outputs
 
 
-FAMILIES = (Family("vit", _read, _build, {"batch": 1}, "encoder.layer.", ("vit.",)),)
+FAMILIES = (ModelFamily("vit", _read, _build, {"batch": 1}, "encoder.layer.", ("vit.",)),)

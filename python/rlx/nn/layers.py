@@ -82,7 +82,7 @@ class Embedding(Module):
         return ids.builder.embedding(self.weight, ids)
 
 
-class _Convolution(Module):
+class _ConvLayer(Module):
     """What both convolutions are made of; they differ in the layout of the weight and in the op."""
 
     dimensions: int | None = None  # of the layer; None for as many as the kernel has
@@ -122,7 +122,7 @@ class _Convolution(Module):
         return kernel
 
 
-class Conv(_Convolution):
+class Conv(_ConvLayer):
     """Convolution of `[N, in_channels, spatial…]` in one, two or three dimensions, as many as `kernel_size` has entries.
 
     Args:
@@ -163,7 +163,7 @@ class Conv(_Convolution):
         return _channels_plus(x.builder.conv(x, self.weight, **window), self.bias)
 
 
-class ConvTranspose(_Convolution):
+class ConvTranspose(_ConvLayer):
     """Transposed convolution of `[N, in_channels, spatial…]`: the arguments are those of `Conv`.
 
     Args:

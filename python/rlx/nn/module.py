@@ -19,7 +19,7 @@ from rlx.ir.parameters import is_count
 from rlx.ir.shape import Shape
 from rlx.nn import scope as scopes
 from rlx.nn.parameter import Buffer, Parameter, ParameterName
-from rlx.nn.scope import Scope
+from rlx.nn.scope import ModuleCall
 from rlx.ops.lift import tensor_like
 from rlx.ops.other_names import attribute_problem
 from rlx.ops.vocabulary.objects import MODULES
@@ -198,7 +198,7 @@ class Module(Answered):
         result, scope = self._applied(params, training, seed, args, kwargs)
         return result, {**params, **scope.updates}
 
-    def _applied(self, params: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, Scope]:
+    def _applied(self, params: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, ModuleCall]:
         if not isinstance(params, Mapping):
             raise Error(
                 f"apply takes the parameters first, arrays or tensors by name, got {type(params).__name__}",
@@ -227,14 +227,14 @@ class Module(Answered):
         lifted = {name: lift(value) for name, value in kwargs.items()}
         return self._rooted(b, values, training, seed, tuple(map(lift, args)), lifted)
 
-    def _rooted(self, b: Any, values: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, Scope]:
+    def _rooted(self, b: Any, values: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, ModuleCall]:
         paths: dict[int, str] = {}
         names: dict[int, str] = {}
         is_random = False
         for name, member in self._walk():
             (names if isinstance(member, Parameter) else paths).setdefault(id(member), name)
             is_random = is_random or (isinstance(member, Module) and member.random)
-        scope = Scope(b, paths, names, values, training, seed)
+        scope = ModuleCall(b, paths, names, values, training, seed)
         with scopes.entered(scope):
             try:
                 if training and is_random:
@@ -243,7 +243,7 @@ class Module(Answered):
                 raise _in_module(problem, self._name(""), "") from None
             return self._forward(scope, args, kwargs, training), scope
 
-    def _forward(self, scope: Scope, args: Any, kwargs: Any, training: bool) -> Any:
+    def _forward(self, scope: ModuleCall, args: Any, kwargs: Any, training: bool) -> Any:
         path = scope.paths.get(id(self))
         if path is None:
             raise Error(

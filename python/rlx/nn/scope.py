@@ -17,7 +17,7 @@ from rlx.nn.parameter import Buffer, Parameter
 from rlx.ops.random import seed_tensor
 from rlx.support.errors import Error, ShapeError
 
-_active: ContextVar[Scope | None] = ContextVar("rlx_nn_scope", default=None)
+_active: ContextVar[ModuleCall | None] = ContextVar("rlx_nn_scope", default=None)
 # The parameters that modules have declared in each graph, by name: a module that is called twice finds its own again.
 _declared: weakref.WeakKeyDictionary[Graph, dict[str, Parameter]] = weakref.WeakKeyDictionary()
 
@@ -26,7 +26,7 @@ CALLS = "nn/calls"  # the state that counts the runs of a graph, so that each dr
 _MIX_SEED, _MIX_RUN = -7046029254386353131, -3335678366873096957
 
 
-class Scope:
+class ModuleCall:
     """One call of a root module, and of all modules in it.
 
     Attributes:
@@ -129,13 +129,13 @@ def _as_i64(b: Any, seed: Any) -> Tensor:
     return tensor if tensor.dtype is i64 else b.cast(tensor, i64)
 
 
-def active() -> Scope | None:
+def active() -> ModuleCall | None:
     """The scope of the call that is going on; None outside."""
     return _active.get()
 
 
 @contextlib.contextmanager
-def entered(scope: Scope) -> Generator[None]:
+def entered(scope: ModuleCall) -> Generator[None]:
     """The context in which modules belong to a scope."""
     token = _active.set(scope)
     try:

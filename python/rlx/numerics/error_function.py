@@ -21,7 +21,7 @@ from rlx.numerics.coefficients import (
 from rlx.numerics.powers import exp_of_rest, exp_rest, times_power_of_two
 from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import horner
-from rlx.numerics.words import Words, with_sign_of
+from rlx.numerics.words import FloatBits, with_sign_of
 
 # `erf(x)/x` is 1.13 at most: less 1 it has less of a quotient's rounding.
 _EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
@@ -100,7 +100,7 @@ def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
     decay_low = s.add(s.add(s.sub(one, decay), r), curve)
     place = s.sub(one, s.div(s.constant(7.0), s.add(x, s.constant(3.0))))
     first, *others = ERFC_SCALED
-    base, base_low = Words(s).parts(Fraction(first))
+    base, base_low = FloatBits(s).parts(Fraction(first))
     tail = s.mul(place, horner(s, place, others))
     scaled = s.add(base, tail)
     scaled_low = s.add(s.add(s.sub(base, scaled), tail), base_low)

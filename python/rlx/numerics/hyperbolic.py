@@ -14,7 +14,7 @@ from rlx.numerics.logarithms import log1p_of_pair
 from rlx.numerics.powers import exp_pair, log_pair, short_log
 from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import LN2, economised, horner
-from rlx.numerics.words import Words, with_sign_of
+from rlx.numerics.words import FloatBits, with_sign_of
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -25,7 +25,7 @@ _FAR = {"f32": 2.0**14, "f64": 2.0**28}
 
 def _half_exp(s: Scalars, size: mlir.Value) -> mlir.Value:
     """`exp(size)/2`, also where `exp(size)` overflows."""
-    high, low = Words(s).parts(LN2)
+    high, low = FloatBits(s).parts(LN2)
     x = s.sub(size, high)
     return exp_pair(s, x, s.sub(s.sub(s.sub(size, x), high), low))
 
@@ -120,7 +120,7 @@ def atanh(s: Scalars, x: mlir.Value) -> mlir.Value:
 def _log_of_double(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`log(2x)` for a large x."""
     high, low = log_pair(s, x, short_log)
-    ln2, ln2_low = Words(s).parts(LN2)
+    ln2, ln2_low = FloatBits(s).parts(LN2)
     total = s.add(high, ln2)
     is_infinite = s.compare("eq", x, s.constant(math.inf))
     lost = s.add(s.add(s.sub(high, total), ln2), s.add(low, ln2_low))

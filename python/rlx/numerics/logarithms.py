@@ -23,7 +23,7 @@ from rlx.numerics.powers import (
 )
 from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import LN2, LN10, economised, horner
-from rlx.numerics.words import Words
+from rlx.numerics.words import FloatBits
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -69,7 +69,7 @@ def expm1(s: Scalars, x: mlir.Value) -> mlir.Value:
     count, high, low = exp_rest(s, s.select(s.compare("lt", bounded, most), bounded, most), s.constant(0.0))
     r, curve = exp_of_rest(s, high, low)
     # 2^n·(exp r) - 1 with 2^n in two factors, a and b: b·(a·(exp r - 1) + (a - 1/b)).
-    w = Words(s)
+    w = FloatBits(s)
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
     other = w.sub(n, half)
@@ -81,7 +81,7 @@ def expm1(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def exp2(s: Scalars, x: mlir.Value) -> mlir.Value:
     """`2**x`, exact for whole numbers."""
-    w = Words(s)
+    w = FloatBits(s)
     # Beyond, all is 0 or infinity.
     least, most = -(w.format.bias + w.format.fraction + 2.0), w.format.bias + 2.0
     bounded = s.select(s.compare("gt", x, s.constant(least)), x, s.constant(least))  # a NaN is that too
@@ -118,7 +118,7 @@ def log10(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def _of_base(s: Scalars, base: mlir.Value, base_low: mlir.Value | None, log: _Pair, factor: Fraction) -> mlir.Value:
     """`base + base_low + factor·log`, where the base is 0 or larger than the rest; without a `base_low` it is exact."""
-    high, low = product(s, log, Words(s).parts(factor))
+    high, low = product(s, log, FloatBits(s).parts(factor))
     total = s.add(base, high)
     low = low if base_low is None else s.add(low, base_low)
     return s.add(total, s.add(s.add(s.sub(base, total), high), low))
@@ -134,7 +134,7 @@ def _special_logs(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:
 
 def cbrt(s: Scalars, x: mlir.Value) -> mlir.Value:
     """The real cube root, with the sign of x."""
-    w = Words(s)
+    w = FloatBits(s)
     size = s.math.absf(x)
     high, low = product(s, log_pair(s, size, short_log), w.parts(Fraction(1, 3)))
     root = w.with_sign_flipped(exp_pair(s, high, low), w.sign(x))

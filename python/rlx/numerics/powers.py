@@ -15,7 +15,7 @@ from functools import cache
 from rlx import mlir
 from rlx.numerics.scalars import Scalars, constant
 from rlx.numerics.series import LN2, economised, horner
-from rlx.numerics.words import Words, rounded
+from rlx.numerics.words import FloatBits, rounded
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -36,7 +36,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     size = s.math.absf(a)
     result = exp_pair(s, *_scaled_log(s, size, b))
     result = s.select(s.compare("eq", size, one), one, result)
-    w = Words(s)
+    w = FloatBits(s)
     whole = _is_whole(s, b)
     even = _is_whole(s, s.mul(b, s.constant(0.5)))
     odd = s.arith.andi(whole, s.arith.xori(even, constant(1, even.type)))
@@ -83,7 +83,7 @@ def log_pair(s: Scalars, size: mlir.Value, log: Callable[[Scalars, mlir.Value], 
 
 def split(s: Scalars, size: mlir.Value) -> _Pair:
     """The exponent, as a float, and the mantissa between √½ and √2."""
-    w = Words(s)
+    w = FloatBits(s)
     bits = _DENORMAL_SCALE[s.dtype.name]
     tiny = s.compare("lt", size, s.constant(2.0 ** (1 - w.format.bias)))
     size = s.select(tiny, s.mul(size, s.constant(2.0**bits)), size)
@@ -124,7 +124,7 @@ def exact_log(s: Scalars, m: mlir.Value) -> _Pair:
     r_low = s.div(s.sub(fma(s.neg(r), under, over), s.mul(r, under_low)), under)
     z = s.mul(r, r)
     z_low = fma(s.add(r, r), r_low, fma(r, r, s.neg(z)))
-    third, third_low = Words(s).parts(Fraction(1, 3))
+    third, third_low = FloatBits(s).parts(Fraction(1, 3))
     rest = s.mul(z, horner(s, z, _log_series(s.dtype.name)))
     u = s.add(third, rest)
     u_low = s.add(s.add(s.sub(third, u), rest), third_low)
@@ -155,7 +155,7 @@ def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
 
 def times_power_of_two(s: Scalars, value: mlir.Value, count: mlir.Value) -> mlir.Value:
     """`value·2^count` for a whole number, in two factors: it reaches beyond the exponents of the format on both sides."""
-    w = Words(s)
+    w = FloatBits(s)
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
     return s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))

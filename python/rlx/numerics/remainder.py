@@ -11,12 +11,12 @@ import math
 
 from rlx import mlir
 from rlx.numerics.scalars import Scalars, constant
-from rlx.numerics.words import Words
+from rlx.numerics.words import FloatBits
 
 
 def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """`a - b·trunc(a/b)` with the sign of `a`; NaN for an infinite `a`, for `b = 0` and for NaN."""
-    w, arith, wide = Words(s), s.arith, mlir.ir.IntegerType.get_signless(64)
+    w, arith, wide = FloatBits(s), s.arith, mlir.ir.IntegerType.get_signless(64)
     fraction = w.format.fraction
     bits_a, bits_b = w.of(s.math.absf(a)), w.of(s.math.absf(b))
     exponent_a, exponent_b = (_exponent(w, bits) for bits in (bits_a, bits_b))
@@ -48,12 +48,12 @@ def remainder(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     return s.select(undefined, s.constant(math.nan), result)
 
 
-def _exponent(w: Words, bits: mlir.Value) -> mlir.Value:
+def _exponent(w: FloatBits, bits: mlir.Value) -> mlir.Value:
     """The exponent of a size as it is stored, but 1 for denormals, whose bits are a multiple of the same power."""
     return w.arith.maxsi(w.arith.shrui(bits, w.constant(w.format.fraction)), w.constant(1))
 
 
-def _whole(w: Words, bits: mlir.Value) -> mlir.Value:
+def _whole(w: FloatBits, bits: mlir.Value) -> mlir.Value:
     """The whole number that a size is, times a power of two."""
     leading = w.constant(1 << w.format.fraction)
     is_normal = w.arith.cmpi(w.arith.CmpIPredicate.uge, bits, leading)
@@ -61,7 +61,7 @@ def _whole(w: Words, bits: mlir.Value) -> mlir.Value:
     return w.arith.select(is_normal, w.arith.ori(fraction, leading), fraction)
 
 
-def _scaled_remainder(s: Scalars, w: Words, rest: mlir.Value, divisor: mlir.Value, gap: mlir.Value) -> mlir.Value:
+def _scaled_remainder(s: Scalars, w: FloatBits, rest: mlir.Value, divisor: mlir.Value, gap: mlir.Value) -> mlir.Value:
     """`(rest·2^gap) mod divisor` for `rest < divisor`; a negative gap is 0."""
     scf, arith, wide = mlir.dialect("scf"), s.arith, rest.type
     free = 64 - (w.format.fraction + 1)

@@ -6,7 +6,7 @@ from rlx import mlir
 from rlx.dialect.dtypes import FloatFormat
 from rlx.ir.dtype import DType
 from rlx.numerics.scalars import Scalars, constant
-from rlx.numerics.words import Words
+from rlx.numerics.words import FloatBits
 
 
 def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
@@ -18,7 +18,7 @@ def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
         dtype: A storage float.
     """
     layout = _layout(dtype)
-    w, arith = Words(s), s.arith
+    w, arith = FloatBits(s), s.arith
     word = arith.extui(w.integer, byte)
     size = w.both(word, w.constant(layout.sign_bit - 1))
     moved = w.left(size, w.format.fraction - layout.mantissa)
@@ -39,7 +39,9 @@ def decoded(s: Scalars, byte: mlir.Value, dtype: DType) -> mlir.Value:
     return w.float_of(bits)
 
 
-def _with_specials(w: Words, layout: FloatFormat, word: mlir.Value, size: mlir.Value, bits: mlir.Value) -> mlir.Value:
+def _with_specials(
+    w: FloatBits, layout: FloatFormat, word: mlir.Value, size: mlir.Value, bits: mlir.Value
+) -> mlir.Value:
     """The bits of a size with those of infinity and NaN where the code is that of one."""
     infinity, nan = w.bits_of_constant(float("inf")), w.bits_of_constant(float("nan"))
     if layout.special == "ieee":
@@ -66,7 +68,7 @@ def encoded(s: Scalars, x: mlir.Value, dtype: DType) -> mlir.Value:
         dtype: A storage float.
     """
     layout = _layout(dtype)
-    w, arith = Words(s), s.arith
+    w, arith = FloatBits(s), s.arith
     bits = w.of(x)
     size = w.both(bits, w.constant(w.sign_mask - 1))
     code = _rounded_code(w, layout, size)
@@ -100,7 +102,7 @@ def is_not_zero(byte: mlir.Value, dtype: DType) -> mlir.Value:
     return arith.cmpi(arith.CmpIPredicate.ne, size, constant(0, byte.type))
 
 
-def _rounded_code(w: Words, layout: FloatFormat, size: mlir.Value) -> mlir.Value:
+def _rounded_code(w: FloatBits, layout: FloatFormat, size: mlir.Value) -> mlir.Value:
     """The code that a size rounds to if there were no largest one, as a signed integer."""
     s, arith = w.s, w.arith
     dropped = w.format.fraction - layout.mantissa
@@ -123,9 +125,9 @@ def _layout(dtype: DType) -> FloatFormat:
     return dtype.float_format
 
 
-def _equal(w: Words, value: mlir.Value, code: int) -> mlir.Value:
+def _equal(w: FloatBits, value: mlir.Value, code: int) -> mlir.Value:
     return w.arith.cmpi(w.arith.CmpIPredicate.eq, value, w.constant(code))
 
 
-def _byte(w: Words, code: mlir.Value) -> mlir.Value:
+def _byte(w: FloatBits, code: mlir.Value) -> mlir.Value:
     return w.arith.trunci(mlir.ir.IntegerType.get_signless(8), code)

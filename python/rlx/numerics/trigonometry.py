@@ -15,7 +15,7 @@ from functools import cache
 from rlx import mlir
 from rlx.numerics.scalars import Scalars
 from rlx.numerics.series import economised, horner
-from rlx.numerics.words import Words
+from rlx.numerics.words import FloatBits
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
 
@@ -25,7 +25,7 @@ _TOLERANCE = {"f32": 2.0**-28, "f64": 2.0**-58}
 def sin(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Sine of a scalar; NaN for infinities. The sign of a zero is kept."""
     quadrant, high, low = _reduced(s, x)
-    w = Words(s)
+    w = FloatBits(s)
     value = s.select(w.is_set(quadrant, 1), _cos_kernel(s, high, low), _sin_kernel(s, high, low))
     turned = w.left(w.both(quadrant, w.constant(2)), w.format.width - 2)
     return _finite(s, x, w.with_sign_flipped(value, w.flipped(turned, w.sign(x))))
@@ -34,7 +34,7 @@ def sin(s: Scalars, x: mlir.Value) -> mlir.Value:
 def cos(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Cosine of a scalar; NaN for infinities."""
     quadrant, high, low = _reduced(s, x)
-    w = Words(s)
+    w = FloatBits(s)
     value = s.select(w.is_set(quadrant, 1), _sin_kernel(s, high, low), _cos_kernel(s, high, low))
     next_quadrant = w.add(quadrant, w.constant(1))
     turned = w.left(w.both(next_quadrant, w.constant(2)), w.format.width - 2)
@@ -44,7 +44,7 @@ def cos(s: Scalars, x: mlir.Value) -> mlir.Value:
 def tan(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Tangent of a scalar; NaN for infinities. The sign of a zero is kept."""
     quadrant, high, low = _reduced(s, x)
-    w = Words(s)
+    w = FloatBits(s)
     sine, cosine = _sin_kernel(s, high, low), _cos_kernel(s, high, low)
     odd = w.is_set(quadrant, 1)
     quotient = s.div(s.select(odd, s.neg(cosine), sine), s.select(odd, sine, cosine))
@@ -57,7 +57,7 @@ def atan(s: Scalars, x: mlir.Value) -> mlir.Value:
     one = s.constant(1.0)
     steep = s.compare("gt", size, one)
     angle = _first_octant(s, s.select(steep, one, size), s.select(steep, size, one))
-    w = Words(s)
+    w = FloatBits(s)
     return w.with_sign_flipped(s.add(*_placed(s, angle, steep)), w.sign(x))
 
 
@@ -84,7 +84,7 @@ def _cathetus(s: Scalars, x: mlir.Value) -> mlir.Value:
 
 def angle_pair(s: Scalars, y: mlir.Value, x: mlir.Value) -> _Pair:
     """`atan2` as a float and a correction: four or more bits better than a float alone."""
-    w = Words(s)
+    w = FloatBits(s)
     across, up = s.math.absf(x), s.math.absf(y)
     steep = s.compare("gt", up, across)
     angle = _first_octant(s, s.select(steep, across, up), s.select(steep, up, across))
@@ -109,7 +109,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     0 for 0/0 and π/4 for inf/inf. Above tan(π/8) it is π/4 more than the angle with the tangent
     (opposite - adjacent)/(opposite + adjacent).
     """
-    zero, bias = s.constant(0.0), Words(s).format.bias
+    zero, bias = s.constant(0.0), FloatBits(s).format.bias
     # So that no sum is infinite, and no difference of small numbers is a denormal, which may count as 0.
     large, small = s.constant(2.0 ** (bias - 1)), s.constant(2.0 ** -(bias // 3))
     scale = s.select(s.compare("gt", adjacent, large), s.constant(0.5), s.constant(1.0))
@@ -135,7 +135,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
     square = s.mul(ratio, ratio)
     tail = s.mul(s.mul(ratio, square), horner(s, square, _atan_series(s.dtype.name)))
     tail = s.add(tail, s.math.fma(s.neg(square), rest, rest))
-    quarter, quarter_lost = Words(s).parts(_pi() / 4)
+    quarter, quarter_lost = FloatBits(s).parts(_pi() / 4)
     high, low = _sum(s, s.select(turned, quarter, zero), ratio)
     return _sum(s, high, s.add(tail, s.add(low, s.select(turned, quarter_lost, zero))))
 
@@ -143,7 +143,7 @@ def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pa
 def _placed(s: Scalars, angle: _Pair, steep: mlir.Value, behind: mlir.Value | None = None) -> _Pair:
     """An angle of the first octant, moved to where the absolute values were exchanged or the point is left of 0."""
     zero, back = s.constant(0.0), steep
-    (half_high, half_low), (whole_high, whole_low) = Words(s).parts(_pi() / 2), Words(s).parts(_pi())
+    (half_high, half_low), (whole_high, whole_low) = FloatBits(s).parts(_pi() / 2), FloatBits(s).parts(_pi())
     base_high, base_low = s.select(steep, half_high, zero), s.select(steep, half_low, zero)
     if behind is not None:
         back = s.arith.xori(steep, behind)
@@ -208,7 +208,7 @@ def _cos_series(dtype: str) -> tuple[float, ...]:
 
 def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
     """|x| as a quarter turn count (a word, of which the last two bits count) and an angle high + low up to π/4."""
-    w = Words(s)
+    w = FloatBits(s)
     size = s.math.absf(x)
     quadrant, fraction_high, fraction_low = _quarter_turns(s, w, w.of(size))
     half_pi, rest = w.parts(_pi() / 2)
@@ -222,7 +222,7 @@ def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Va
     return s.select(near, w.constant(0), quadrant), s.select(near, size, high), s.select(near, zero, low)
 
 
-def _quarter_turns(s: Scalars, w: Words, bits: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
+def _quarter_turns(s: Scalars, w: FloatBits, bits: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
     """x·2/π modulo 4, for x >= π/4 given by its bits: the nearest whole number, and what is left as high + low.
 
     x is M·2^k with a whole number M. The bits of 2/π before the one that is worth 2^(1-k) add multiples of 4, so M is
@@ -249,7 +249,7 @@ def _quarter_turns(s: Scalars, w: Words, bits: mlir.Value) -> tuple[mlir.Value, 
     return quadrant, *_fraction(s, w, after, below, negative)
 
 
-def _window(s: Scalars, w: Words, position: mlir.Value) -> list[mlir.Value]:
+def _window(s: Scalars, w: FloatBits, position: mlir.Value) -> list[mlir.Value]:
     """Three words of the bits of 2/π, from a position on."""
     width = w.format.width
     words: list[mlir.Value] = [w.constant(word) for word in _two_over_pi(width, w.format.bias)]
@@ -266,7 +266,7 @@ def _window(s: Scalars, w: Words, position: mlir.Value) -> list[mlir.Value]:
     return [w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in itertools.pairwise(words)]
 
 
-def _fraction(s: Scalars, w: Words, after: mlir.Value, below: mlir.Value, negative: mlir.Value) -> _Pair:
+def _fraction(s: Scalars, w: FloatBits, after: mlir.Value, below: mlir.Value, negative: mlir.Value) -> _Pair:
     """Two words after the binary point as a float and a correction, negated where a mask is set."""
     width, fraction = w.format.width, w.format.fraction
     spare = width - fraction - 1

@@ -20,7 +20,7 @@ class Format:
     bias: int
 
 
-class Words:
+class FloatBits:
     """Emits operations on integers as wide as a float dtype; all wrap around.
 
     Args:
@@ -150,12 +150,12 @@ class Words:
 
 def rounded(s: Scalars, size: mlir.Value) -> mlir.Value:
     """The whole number nearest to `size`, which is not negative, the even one of two: what a sum with 2^fraction keeps."""
-    least_whole = s.constant(2.0 ** Words(s).format.fraction)
+    least_whole = s.constant(2.0 ** FloatBits(s).format.fraction)
     near = s.sub(s.add(size, least_whole), least_whole)
     return s.select(s.compare("lt", size, least_whole), near, size)
 
 
 def with_sign_of(s: Scalars, size: mlir.Value, x: mlir.Value) -> mlir.Value:
     """`size`, which is not negative, with the sign of x. An f64 `math.copysign` beside an addition crashes LLVM for gfx942."""
-    w = Words(s)
+    w = FloatBits(s)
     return w.with_sign_flipped(size, w.sign(x))

@@ -11,7 +11,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import FLOATS, DType, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, common, inexact, same_dtype, tensor_like
@@ -97,12 +97,12 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
 
     def samples(self) -> Any:
         some: Any = {"low": -2, "high": 7}  # out of range on both sides
-        yield sample(Operand((3, 5), low=-9, high=9), Operand((3,), "i32", **some), dtypes=FLOATS)
+        yield sample(SampleOperand((3, 5), low=-9, high=9), SampleOperand((3,), "i32", **some), dtypes=FLOATS)
         for index in ("i8", "i64", "u8", "u32"):
-            yield sample((4, 5), Operand((4,), index, **some), dtypes=("f32",))
-        yield sample((6,), Operand((), "i32", low=0, high=6), dtypes=("f32",))
-        yield sample((2, 0, 5), Operand((2, 0), "i32"), dtypes=("f32",))
-        yield sample(("batch", "seq", "classes"), Operand(("batch", "seq"), "i32", **some), dtypes=("f32",))
+            yield sample((4, 5), SampleOperand((4,), index, **some), dtypes=("f32",))
+        yield sample((6,), SampleOperand((), "i32", low=0, high=6), dtypes=("f32",))
+        yield sample((2, 0, 5), SampleOperand((2, 0), "i32"), dtypes=("f32",))
+        yield sample(("batch", "seq", "classes"), SampleOperand(("batch", "seq"), "i32", **some), dtypes=("f32",))
 
 
 class _ElementLoss(Card):
@@ -304,8 +304,8 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def samples(self) -> Any:
         probabilities: Any = {"low": 0, "high": 1}
-        yield sample(Operand((3, 5), low=-20, high=20), Operand((3, 5), **probabilities), dtypes=FLOATS)
+        yield sample(SampleOperand((3, 5), low=-20, high=20), SampleOperand((3, 5), **probabilities), dtypes=FLOATS)
         for reduction in ("none", "sum"):
-            yield sample((3, 5), Operand((3, 5), **probabilities), reduction=reduction, dtypes=("f32", "f16"))
+            yield sample((3, 5), SampleOperand((3, 5), **probabilities), reduction=reduction, dtypes=("f32", "f16"))
         yield sample((0, 3), (0, 3), dtypes=("f32",))
-        yield sample(("n", 3), Operand(("n", 3), **probabilities), dtypes=("f32",))
+        yield sample(("n", 3), SampleOperand(("n", 3), **probabilities), dtypes=("f32",))

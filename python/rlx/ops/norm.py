@@ -15,7 +15,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axes_of, cast, check_axis, same_dtype
@@ -222,7 +222,7 @@ class LayerNorm(_Norm, op="layer_norm"):
         yield sample((2, 6, 3), (6,), (6,), axis=1, eps=1e-3, dtypes=("f32",))
         yield sample(("batch", "seq", 8), (8,), (8,), axis=2, dtypes=("f32",))
         yield sample((0, 8), (8,), (8,), axis=1, dtypes=("f32",))
-        yield sample(Operand((2, 64), low=50, high=52), (64,), (64,), axis=1, dtypes=("f32",), tolerance=20)
+        yield sample(SampleOperand((2, 64), low=50, high=52), (64,), (64,), axis=1, dtypes=("f32",), tolerance=20)
 
 
 class RmsNorm(_Norm, op="rms_norm"):
@@ -407,7 +407,7 @@ class BatchNormInference(_Norm, op="batch_norm_inference"):
     def samples(self) -> Any:
         def case(x: Any, **options: Any) -> Any:
             channels = (x[1],)
-            return sample(x, channels, channels, channels, Operand(channels, low=0.1, high=4), **options)
+            return sample(x, channels, channels, channels, SampleOperand(channels, low=0.1, high=4), **options)
 
         yield case((2, 6, 3, 4), dtypes=FLOATS)
         yield case((3, 5), eps=1e-2, dtypes=("f32",))

@@ -16,7 +16,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, f64, i32, i64, u8
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import cast, tensor_like
@@ -152,11 +152,11 @@ class RandomBits(Card, op="random_bits"):
 
     def samples(self) -> Any:
         any_seed: Any = {"low": -9e18, "high": 9e18}
-        yield sample(Operand((), **any_seed), shape=(3, 5))
-        yield sample(Operand((), **any_seed), shape=(), dtypes=("i64",))
-        yield sample(Operand((), **any_seed), shape=(8,), dtypes=("i64",))
-        yield sample(Operand((), **any_seed), shape=(2, 0), dtypes=("i64",))
-        yield sample(Operand((), **any_seed), shape=("n", 3), dtypes=("i64",))
+        yield sample(SampleOperand((), **any_seed), shape=(3, 5))
+        yield sample(SampleOperand((), **any_seed), shape=(), dtypes=("i64",))
+        yield sample(SampleOperand((), **any_seed), shape=(8,), dtypes=("i64",))
+        yield sample(SampleOperand((), **any_seed), shape=(2, 0), dtypes=("i64",))
+        yield sample(SampleOperand((), **any_seed), shape=("n", 3), dtypes=("i64",))
 
 
 class _Numbers(Card):
@@ -206,9 +206,9 @@ class RngUniform(_Numbers, op="rng_uniform"):
 
     def samples(self) -> Any:
         any_seed: Any = {"low": -9e18, "high": 9e18}
-        yield sample(Operand((), **any_seed), shape=(3, 5), dtype=f32)
+        yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=f32)
         for name in ("f16", "bf16", "f64"):
-            yield sample(Operand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
+            yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
         yield sample((), shape=(2, 7), low=-1.3, high=2.9, dtype=f32, dtypes=("i32",))
         yield sample((), shape=("n", 3), low=-1.3, high=2.9, dtype=f64, dtypes=("u32",))
 
@@ -280,9 +280,9 @@ class RngNormal(_Numbers, op="rng_normal"):
 
     def samples(self) -> Any:
         any_seed: Any = {"low": -9e18, "high": 9e18}
-        yield sample(Operand((), **any_seed), shape=(3, 5), dtype=f32)
+        yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=f32)
         for name in ("f16", "bf16", "f64"):
-            yield sample(Operand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
+            yield sample(SampleOperand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
         yield sample((), shape=(2, 7), mean=-1.5, std=0.25, dtype=f32, dtypes=("i32",))
         yield sample((), shape=("n", 3), dtype=f32, dtypes=("u8",))
         yield sample((), shape=(0,), dtype=f32, dtypes=("i32",))
@@ -386,12 +386,12 @@ class Sample(Card, op="sample"):
         return Cost(20 * operands[0].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        seed = Operand((), "i64", low=-9e18, high=9e18)
-        yield sample(Operand((5, 7), low=-4, high=4), seed, dtypes=FLOATS)
-        yield sample(Operand((5, 7), low=0, high=3), seed, temperature=0.0, dtypes=("f32",))
-        yield sample(Operand((8, 9), low=-4, high=4), seed, top_k=3, temperature=0.7, dtypes=("f32", "f16"))
-        yield sample(Operand((8, 9), low=-4, high=4), seed, top_p=0.8, dtypes=("f32",))
-        yield sample(Operand((6,), low=-4, high=4), Operand((), "u8"), top_k=4, top_p=0.6, dtypes=("f32",))
-        yield sample(Operand((0, 4)), seed, dtypes=("f32",))
-        yield sample(Operand(("batch", 2, "classes"), low=-4, high=4), seed, temperature=1.5, dtypes=("f32",))
-        yield sample(Operand(("batch", "classes+3"), low=-4, high=4), seed, top_k=2, top_p=0.9, dtypes=("f32",))
+        seed = SampleOperand((), "i64", low=-9e18, high=9e18)
+        yield sample(SampleOperand((5, 7), low=-4, high=4), seed, dtypes=FLOATS)
+        yield sample(SampleOperand((5, 7), low=0, high=3), seed, temperature=0.0, dtypes=("f32",))
+        yield sample(SampleOperand((8, 9), low=-4, high=4), seed, top_k=3, temperature=0.7, dtypes=("f32", "f16"))
+        yield sample(SampleOperand((8, 9), low=-4, high=4), seed, top_p=0.8, dtypes=("f32",))
+        yield sample(SampleOperand((6,), low=-4, high=4), SampleOperand((), "u8"), top_k=4, top_p=0.6, dtypes=("f32",))
+        yield sample(SampleOperand((0, 4)), seed, dtypes=("f32",))
+        yield sample(SampleOperand(("batch", 2, "classes"), low=-4, high=4), seed, temperature=1.5, dtypes=("f32",))
+        yield sample(SampleOperand(("batch", "classes+3"), low=-4, high=4), seed, top_k=2, top_p=0.9, dtypes=("f32",))

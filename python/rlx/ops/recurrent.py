@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
@@ -111,8 +111,8 @@ class SelectiveScan(Card, op="selective_scan"):
 
     def samples(self) -> Any:
         def case(batch: Any, steps: Any, width: int, size: int, **options: Any) -> Any:
-            rates = Operand((width, size), low=-1.5, high=-0.2)
-            steps_of = Operand((batch, steps, width), low=0.05, high=1)
+            rates = SampleOperand((width, size), low=-1.5, high=-0.2)
+            steps_of = SampleOperand((batch, steps, width), low=0.05, high=1)
             return sample((batch, steps, width), steps_of, rates, (batch, steps, size), (batch, steps, size), **options)
 
         yield case(2, 6, 3, 4, dtypes=FLOATS)
@@ -220,10 +220,10 @@ def _delta_net_cost(operands: Any, results: Any) -> Cost:
 
 
 def _delta_net_case(batch: Any, steps: Any, heads: int, size: int, *, state: bool, dtypes: Any) -> Any:
-    vectors = Operand((batch, steps, heads, size), low=-0.7, high=0.7)
-    decay = Operand((batch, steps, heads), low=-1, high=0)
-    rate = Operand((batch, steps, heads), low=0, high=1)
-    carried = [Operand((batch, heads, size, size))] if state else []
+    vectors = SampleOperand((batch, steps, heads, size), low=-0.7, high=0.7)
+    decay = SampleOperand((batch, steps, heads), low=-1, high=0)
+    rate = SampleOperand((batch, steps, heads), low=0, high=1)
+    carried = [SampleOperand((batch, heads, size, size))] if state else []
     return sample(vectors, vectors, vectors, decay, rate, *carried, dtypes=dtypes)
 
 

@@ -38,7 +38,7 @@ _BY_NAME = {
 }
 
 
-class Annotation(str):
+class SignatureAnnotation(str):
     """A type as text, which `help` shows without quotes."""
 
     __slots__ = ()
@@ -55,9 +55,9 @@ def of_card(card: Card) -> Signature:
     parameters = list(_of_function(type(card).build, 2, card.spec) if _builds(card) else _of_record(card.spec))
     if not any(p.name == "shape" or p.kind == Parameter.VAR_KEYWORD for p in parameters):
         parameters.append(
-            Parameter("shape", Parameter.KEYWORD_ONLY, default=None, annotation=Annotation("ShapeLike | None"))
+            Parameter("shape", Parameter.KEYWORD_ONLY, default=None, annotation=SignatureAnnotation("ShapeLike | None"))
         )
-    return Signature([SELF, *parameters], return_annotation=Annotation(_result(card)))
+    return Signature([SELF, *parameters], return_annotation=SignatureAnnotation(_result(card)))
 
 
 def of_kind(op: Signature) -> Signature:
@@ -68,7 +68,7 @@ def of_kind(op: Signature) -> Signature:
 def of_helper(function: Callable[..., Any]) -> Signature:
     """The signature of a helper as a method."""
     result = function.__annotations__.get("return", "Any")
-    return Signature([SELF, *_of_function(function, 1)], return_annotation=Annotation(result))
+    return Signature([SELF, *_of_function(function, 1)], return_annotation=SignatureAnnotation(result))
 
 
 def without_self(method: Signature) -> Signature:
@@ -93,7 +93,7 @@ def _of_function(function: Callable[..., Any], skipped: int, spec: OpSpec | None
             text = "str" if name in enums else _BY_NAME.get(name) or _operand(operands.get(name))
             if parameter.default is None and not text.endswith("None"):
                 text += " | None"
-        yield parameter.replace(annotation=Annotation(text))
+        yield parameter.replace(annotation=SignatureAnnotation(text))
 
 
 def _operand(operand: ValueSpec | None) -> str:
@@ -108,7 +108,7 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
         trailing -= 1
     for i, operand in enumerate(spec.operands):
         default = None if i >= trailing else Parameter.empty
-        annotation = Annotation(_operand(operand))
+        annotation = SignatureAnnotation(_operand(operand))
         yield Parameter(operand.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
     place = Parameter.POSITIONAL_OR_KEYWORD if trailing == len(spec.operands) else Parameter.KEYWORD_ONLY
     for attribute in sorted(spec.attributes, key=lambda a: not a.required):
@@ -116,7 +116,7 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
         if attribute.default is None and not text.endswith("None"):
             text += " | None"
         default = Parameter.empty if attribute.default is REQUIRED else attribute.default
-        yield Parameter(attribute.name, place, default=default, annotation=Annotation(text))
+        yield Parameter(attribute.name, place, default=default, annotation=SignatureAnnotation(text))
 
 
 def _result(card: Card) -> str:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from rlx.ir.graph.graph import Graph
     from rlx.passes.base import Pass, PassInfo
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
     from rlx.passes.runner import Instrument
 
 
 def run(
     graph: Any,
-    pipeline: str | Pass | Pipeline | Iterable[str | Pass],
+    pipeline: str | Pass | PassPipeline | Iterable[str | Pass],
     *,
     verify_each: bool = True,
     instruments: Iterable[Instrument] = (),
@@ -45,11 +45,11 @@ def run(
     """
     from rlx.ir.graph.graph import Graph
     from rlx.ir.text.modules import verify_module
-    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.pipeline import PassPipeline
     from rlx.passes.runner import clone_module, run_on_module
     from rlx.support.errors import PassError, VerificationError
 
-    steps = Pipeline.of(pipeline)
+    steps = PassPipeline.of(pipeline)
     source = getattr(graph, "module", graph)
     if not hasattr(source, "operation"):
         raise PassError(f"passes.run takes a Graph, a GraphModule or a module, got {type(graph).__name__}")

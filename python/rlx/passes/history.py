@@ -14,7 +14,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.listing import GraphReport, inspect_graph
 from rlx.ir.graph.listing_diff import ListingDiff, inspect_diff
 from rlx.ir.text.modules import print_op
-from rlx.passes.pipeline import Step
+from rlx.passes.pipeline import PipelineStep
 from rlx.passes.runner import Instrument
 from rlx.support.errors import Error
 from rlx.support.files import write_atomically
@@ -71,13 +71,13 @@ class History(Instrument):
     def start(self, module: mlir.Module) -> None:
         self._text, self._listing = print_op(module), self._listed(module)
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         self._started = time.perf_counter()
 
-    def verified(self, step: Step, module: mlir.Module) -> None:
+    def verified(self, step: PipelineStep, module: mlir.Module) -> None:
         self._seconds = time.perf_counter() - self._started
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         before, text = self._listing, print_op(module)
         if text != self._text:
             self._text, self._listing = text, self._listed(module)
@@ -111,10 +111,10 @@ class DumpIR(Instrument):
     def start(self, module: mlir.Module) -> None:
         self._write(module, "00-given")
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         self._write(module, f"{next(self._count):02d}-{step.name}")
 
-    def failed(self, step: Step, module: mlir.Module) -> None:
+    def failed(self, step: PipelineStep, module: mlir.Module) -> None:
         self._write(module, f"{next(self._count):02d}-{step.name}-failed")
 
     def _write(self, module: mlir.Module, title: str) -> None:

@@ -11,7 +11,7 @@ from typing import TextIO
 from rlx import mlir
 from rlx.ir.text.modules import print_op
 from rlx.passes.pattern import RewriteCounts, counted
-from rlx.passes.pipeline import Step
+from rlx.passes.pipeline import PipelineStep
 from rlx.passes.runner import Instrument
 
 
@@ -53,13 +53,13 @@ class PrintIR(Instrument):
         self._generic = generic
         self._text = ""
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         if self._after_change:
             self._text = self._asm(module)
         if self._before_all or step.name in self._before:
             self._print(f"IR Dump Before {step.title} ({step.name})", module)
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         if self._after_change:
             changed = self._asm(module) != self._text
             to_print = changed and (step.name in self._after or not self._after)
@@ -68,7 +68,7 @@ class PrintIR(Instrument):
         if to_print:
             self._print(f"IR Dump After {step.title} ({step.name})", module)
 
-    def failed(self, step: Step, module: mlir.Module) -> None:
+    def failed(self, step: PipelineStep, module: mlir.Module) -> None:
         if self._after_failure or self._after_all:
             self._print(f"IR Dump After {step.title} Failed ({step.name})", module)
 
@@ -85,20 +85,20 @@ class Statistics(Instrument):
     """How often each pattern was applied in each pass; `str()` is a table. It may observe several runs."""
 
     def __init__(self) -> None:
-        self.counts: dict[Step, RewriteCounts] = {}
+        self.counts: dict[PipelineStep, RewriteCounts] = {}
         self._counting = contextlib.ExitStack()
         self._current: RewriteCounts = RewriteCounts()
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         self._current = self._counting.enter_context(counted())
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         self._leave(step)
 
-    def failed(self, step: Step, module: mlir.Module) -> None:
+    def failed(self, step: PipelineStep, module: mlir.Module) -> None:
         self._leave(step)
 
-    def _leave(self, step: Step) -> None:
+    def _leave(self, step: PipelineStep) -> None:
         self._counting.close()
         if self._current.visits:
             self.counts[step] = self._current
@@ -119,7 +119,7 @@ class Timing(Instrument):
         self._total: float | None = None
         self._seconds: dict[object, float] = {}
 
-    def record(self, subject: Step | str, seconds: float) -> None:
+    def record(self, subject: PipelineStep | str, seconds: float) -> None:
         """Add time to a line of the table: for a pass, or for something else by its name, such as parsing."""
         self._seconds[subject] = self._seconds.get(subject, 0.0) + seconds
 
@@ -127,19 +127,19 @@ class Timing(Instrument):
     def seconds(self) -> list[tuple[str, float]]:
         """The name and the seconds of each line."""
         return [
-            (f"{subject.title} ({subject.name})" if isinstance(subject, Step) else str(subject), seconds)
+            (f"{subject.title} ({subject.name})" if isinstance(subject, PipelineStep) else str(subject), seconds)
             for subject, seconds in self._seconds.items()
         ]
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         self._mark = time.perf_counter()
 
-    def verified(self, step: Step, module: mlir.Module) -> None:
+    def verified(self, step: PipelineStep, module: mlir.Module) -> None:
         now = time.perf_counter()
         self.record(step, now - self._mark)
         self._mark = now
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:

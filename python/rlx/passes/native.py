@@ -26,7 +26,7 @@ def names() -> Mapping[str, str]:
 
 
 @dataclass(frozen=True)
-class Problem:
+class PassParserError:
     """Why the provider's parser refuses a pass: there is no pass of that name, or `option` does not fit."""
 
     message: str
@@ -48,7 +48,7 @@ def defaults(name: str) -> Mapping[str, str]:
     return dict(re.findall(r"([a-z0-9-]+)=([^\s{}]*)", text))
 
 
-def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Problem | None:
+def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> PassParserError | None:
     """Let the provider parse a pipeline of one pass. Returns the problem, None if there is none.
 
     Args:
@@ -59,7 +59,7 @@ def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Pr
     for key, value in options:
         message = _check_value(name, key, value)
         if message is not None:
-            return Problem(message, option=key)
+            return PassParserError(message, option=key)
     try:
         with mlir.entered():
             mlir.passmanager.PassManager.parse(text)
@@ -80,24 +80,24 @@ def _check_value(name: str, key: str, value: str | None) -> str | None:
     return None
 
 
-def _explain(name: str, message: str) -> Problem:
+def _explain(name: str, message: str) -> PassParserError:
     if "does not refer to a registered pass" in message:
-        return Problem(message, unknown=True)
+        return PassParserError(message, unknown=True)
     option = re.search(r"no such option (\S+)", message)
     if option:
         known = defaults(name)
         accepted = f"; it takes {', '.join(known)}" if known else ""
         key = option.group(1)
-        return Problem(f"{name} has no option '{key}'{suggestion(key, known) or accepted}", option=key)
+        return PassParserError(f"{name} has no option '{key}'{suggestion(key, known) or accepted}", option=key)
     restricted = re.search(r"restricted to '([^']+)' on a PassManager intended to run on '([^']+)'", message)
     if restricted:
         op = restricted.group(1)
         hint = f"nest it: {op}({name})"
-        return Problem(f"'{name}' runs on '{op}', not on '{restricted.group(2)}': {hint}", nest_in=op)
+        return PassParserError(f"'{name}' runs on '{op}', not on '{restricted.group(2)}': {hint}", nest_in=op)
     options = re.search(r"with options `([^`]+)`", message)
     if options:
-        return Problem(f"{name}: a value does not fit in {{{options.group(1)}}}")
-    return Problem(" ".join(message.split()))
+        return PassParserError(f"{name}: a value does not fit in {{{options.group(1)}}}")
+    return PassParserError(" ".join(message.split()))
 
 
 def run(text: str, module: mlir.Module) -> None:

@@ -259,7 +259,7 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standi
             the op's.
         PassError: The patterns do not come to an end.
     """
-    driver = _Driver(scope, patterns, note, standing)
+    driver = _PatternDriver(scope, patterns, note, standing)
     try:
         driver.run()
     finally:
@@ -270,7 +270,7 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standi
     return driver.counts
 
 
-class _Driver:
+class _PatternDriver:
     def __init__(self, scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None):
         self.note, self.standing = note, standing
         self.counts = RewriteCounts()

@@ -48,12 +48,12 @@ class OptionText:
 
 
 @dataclass(frozen=True)
-class Element:
+class PipelineElement:
     """A pass with its options, or an op name with the elements to run on such ops."""
 
     name: str
     options: tuple[OptionText, ...] = ()
-    children: tuple[Element, ...] | None = None
+    children: tuple[PipelineElement, ...] | None = None
     offset: int = 0
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
 # --- reading --------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _PipelineReader:
     def __init__(self, text: str):
         self.text = text
         self.position: int = 0
@@ -100,7 +100,7 @@ class _Reader:
         self.position += 1
         return True
 
-    def read(self) -> tuple[Element, ...]:
+    def read(self) -> tuple[PipelineElement, ...]:
         if len(self.text) > LONGEST:
             raise PassError(f"a pipeline of {len(self.text)} characters; at most {LONGEST} are allowed")
         if match := _INVALID_CHARACTER.search(self.text):
@@ -110,13 +110,13 @@ class _Reader:
             self.fail(f"expected ',' or the end, got {self.next}")
         return elements
 
-    def elements(self) -> tuple[Element, ...]:
+    def elements(self) -> tuple[PipelineElement, ...]:
         result = [self.element()]
         while self.take(","):
             result.append(self.element())
         return tuple(result)
 
-    def element(self) -> Element:
+    def element(self) -> PipelineElement:
         self.peek()
         start = self.position
         match = _NAME.match(self.text, start)
@@ -132,9 +132,9 @@ class _Reader:
             if not self.take(")"):
                 self.fail(f"expected ',' or ')' in the list of '{name}', got {self.next}")
             self.depth -= 1
-            return Element(name, (), children, start)
+            return PipelineElement(name, (), children, start)
         options = tuple(self.options(name)) if self.take("{") else ()
-        return Element(name, options, None, start)
+        return PipelineElement(name, options, None, start)
 
     def options(self, name: str) -> Iterator[OptionText]:
         while not self.take("}"):
@@ -179,7 +179,7 @@ class _Reader:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PipelineStep:
     """One pass that runs on the module: a pass of RLX (`ours`), or one of MLIR, nested in the ops of the pipeline."""
 
     name: str
@@ -210,7 +210,7 @@ class Step:
             native.run(self.text, module)
 
 
-class Pipeline:
+class PassPipeline:
     """A sequence of passes of RLX and MLIR, as text and ready to run.
 
     `str(pipeline)` is text that parses to the same pipeline.
@@ -223,32 +223,32 @@ class Pipeline:
         PassError: A pass or option does not exist; the message shows where in the text it is.
     """
 
-    def __init__(self, elements: Iterable[Element | Pass], text: str = "", anchor: str = MODULE):
+    def __init__(self, elements: Iterable[PipelineElement | Pass], text: str = "", anchor: str = MODULE):
         self.elements = tuple(elements)
         self.anchor = anchor
         self._text = text
-        self.steps: tuple[Step, ...] = tuple(s for e in self.elements for s in self._resolve(e, (anchor,)))
+        self.steps: tuple[PipelineStep, ...] = tuple(s for e in self.elements for s in self._resolve(e, (anchor,)))
 
     @classmethod
-    def parse(cls, text: str) -> Pipeline:
+    def parse(cls, text: str) -> PassPipeline:
         """The pipeline that text describes.
 
         Raises:
             PassError: The syntax is wrong, or a pass or option is unknown; the error has the column in the text.
         """
-        elements = _Reader(text).read()
+        elements = _PipelineReader(text).read()
         if len(elements) == 1 and elements[0].children is not None and elements[0].name in _ANCHORS:
             return cls(elements[0].children, text, elements[0].name)
         return cls(elements, text)
 
     @classmethod
-    def of(cls, value: str | Pass | Pipeline | Iterable[str | Pass]) -> Pipeline:
+    def of(cls, value: str | Pass | PassPipeline | Iterable[str | Pass]) -> PassPipeline:
         """Text, a pass, a pipeline, or a list of texts and passes, as one pipeline.
 
         Raises:
             PassError: See `parse`.
         """
-        if isinstance(value, Pipeline):
+        if isinstance(value, PassPipeline):
             return value
         if isinstance(value, str):
             return cls.parse(value)
@@ -276,9 +276,9 @@ class Pipeline:
         """Names of the passes, in order."""
         return tuple(step.name for step in self.steps)
 
-    def _resolve(self, element: Element | Pass, path: tuple[str, ...]) -> Iterator[Step]:
+    def _resolve(self, element: PipelineElement | Pass, path: tuple[str, ...]) -> Iterator[PipelineStep]:
         if isinstance(element, Pass):
-            yield Step(element.name, str(element), element)
+            yield PipelineStep(element.name, str(element), element)
         elif element.children is not None:
             if element.name.startswith("rlx-"):
                 _fail(self._text, element.offset, f"'{element.name}' is a pass: write its options in braces")
@@ -287,7 +287,7 @@ class Pipeline:
         else:
             yield self._leaf(element, path)
 
-    def _leaf(self, element: Element, path: tuple[str, ...]) -> Step:
+    def _leaf(self, element: PipelineElement, path: tuple[str, ...]) -> PipelineStep:
         cls = find(element.name)
         if cls is None:
             return self._native(element, path)
@@ -300,9 +300,9 @@ class Pipeline:
             mentions = [o for o in element.options if o.key == problem.option]
             offset = mentions[-1].offset if mentions else element.offset
             _fail(self._text, offset, problem.message, problem.hint)
-        return Step(element.name, str(element), ours)
+        return PipelineStep(element.name, str(element), ours)
 
-    def _native(self, element: Element, path: tuple[str, ...]) -> Step:
+    def _native(self, element: PipelineElement, path: tuple[str, ...]) -> PipelineStep:
         text = str(element)
         for op in reversed(path):
             text = f"{op}({text})"
@@ -316,4 +316,4 @@ class Pipeline:
                 _fail(self._text, element.offset, message, "`rlx-opt --list-passes=all` lists all passes")
             mentions = [o for o in element.options if o.key == problem.option]
             _fail(self._text, mentions[-1].offset if mentions else element.offset, problem.message)
-        return Step(element.name, text)
+        return PipelineStep(element.name, text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rlx import mlir
 from rlx.ir.location import describe
 from rlx.ir.op import signature
-from rlx.passes.pipeline import Pipeline, Step
+from rlx.passes.pipeline import PassPipeline, PipelineStep
 from rlx.passes.rewrite_count import RewritesStopped
 from rlx.support.errors import Error, PassError, VerificationError
 from rlx.support.traces import raised_at
@@ -19,16 +19,16 @@ class Instrument:
     def start(self, module: mlir.Module) -> None:
         """Called before the first pass."""
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         """Called before a pass."""
 
-    def verified(self, step: Step, module: mlir.Module) -> None:
+    def verified(self, step: PipelineStep, module: mlir.Module) -> None:
         """Called after a pass has run and before its result is verified."""
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         """Called after a pass whose result is valid."""
 
-    def failed(self, step: Step, module: mlir.Module) -> None:
+    def failed(self, step: PipelineStep, module: mlir.Module) -> None:
         """Called after a pass that raised an error, that was stopped, or whose result is invalid."""
 
     def finish(self) -> None:
@@ -43,7 +43,7 @@ def clone_module(module: mlir.Module) -> mlir.Module:
 
 def run_on_module(
     module: mlir.Module,
-    pipeline: str | Pipeline,
+    pipeline: str | PassPipeline,
     *,
     verify_each: bool = True,
     instruments: Iterable[Instrument] = (),
@@ -64,7 +64,7 @@ def run_on_module(
     try:
         for instrument in observers:
             instrument.start(module)
-        for step in Pipeline.of(pipeline).steps:
+        for step in PassPipeline.of(pipeline).steps:
             run_step(step, module, verify_each=verify_each, instruments=observers)
     finally:
         for instrument in observers:
@@ -72,7 +72,7 @@ def run_on_module(
 
 
 def run_step(
-    step: Step, module: mlir.Module, *, verify_each: bool = True, instruments: Sequence[Instrument] = ()
+    step: PipelineStep, module: mlir.Module, *, verify_each: bool = True, instruments: Sequence[Instrument] = ()
 ) -> None:
     """Run one pass of a pipeline on a module, in place; raises as `run_on_module` does."""
     for instrument in instruments:
@@ -91,7 +91,7 @@ def run_step(
         instrument.after(step, module)
 
 
-def _run_named(step: Step, module: mlir.Module) -> None:
+def _run_named(step: PipelineStep, module: mlir.Module) -> None:
     """Run one pass; every error gets the name of the pass."""
     try:
         with mlir.entered():
@@ -108,7 +108,7 @@ def _run_named(step: Step, module: mlir.Module) -> None:
         raise PassError(message, hint=hint) from problem
 
 
-def verify_after(step: Step, module: mlir.Module) -> None:
+def verify_after(step: PipelineStep, module: mlir.Module) -> None:
     """Verify what a pass gave.
 
     Raises:

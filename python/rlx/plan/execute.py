@@ -19,7 +19,7 @@ from rlx.ir.op.card import as_results
 from rlx.ir.op.dataflow import RegionFlow
 from rlx.ir.op.opview import label_of
 from rlx.ir.shape import Shape
-from rlx.plan.liveness import Live, Step, Storage
+from rlx.plan.liveness import Live, LiveStep, Storage
 from rlx.plan.memory import MemoryPlan
 from rlx.support.errors import Error
 
@@ -47,11 +47,11 @@ def execute(plan: MemoryPlan, values: Mapping[str, Any]) -> list[np.ndarray]:
         if array.shape != expected.static:
             message = f"{argument.kind} '{argument.name}' must be {expected}, which the plan is made for"
             raise Error(f"{message}, got {list(array.shape)}")
-    results = _Machine(plan).run(arrays)
+    results = _PlanExecutor(plan).run(arrays)
     return [r for r, output in zip(results, graph.results, strict=True) if output.updates is None]
 
 
-class _Machine:
+class _PlanExecutor:
     def __init__(self, plan: MemoryPlan):
         self.plan, self.layout = plan, plan.layout
         self.arena = np.full(plan.arena_size, _POISON, np.uint8)
@@ -59,7 +59,7 @@ class _Machine:
         self.outside: dict[Live, np.ndarray] = {}
         self.written: dict[Live, bytes] = {}  # what a read of a value has to give
         self.shift: dict[Live, int] = {}  # of the rows of loops, from the first row
-        self.blocks: dict[tuple[Step, int] | None, list[Step]] = {}
+        self.blocks: dict[tuple[LiveStep, int] | None, list[LiveStep]] = {}
         self.dying: dict[int, list[Storage]] = {}
         for step in self.layout.liveness.steps:
             if step is not None:
@@ -74,7 +74,7 @@ class _Machine:
             self._write(live, array, "the function")
         return self._block(None)
 
-    def _block(self, home: tuple[Step, int] | None) -> list[np.ndarray]:
+    def _block(self, home: tuple[LiveStep, int] | None) -> list[np.ndarray]:
         """Run the ops of a block, and give what its last op takes."""
         for step in self.blocks[home]:
             if step.op.name in opview.TERMINATORS:
@@ -118,7 +118,7 @@ class _Machine:
         """Whether a value lies in the arena."""
         return live.storage in self.layout.offsets
 
-    def _read(self, live: Live | None, step: Step) -> np.ndarray:
+    def _read(self, live: Live | None, step: LiveStep) -> np.ndarray:
         """A value, which can only be read."""
         assert live is not None  # evaluators take tensors only
         if not self.is_inside(live):
@@ -152,7 +152,7 @@ class _Machine:
 
     # --- checks -----------------------------------------------------------------------------------
 
-    def _check_overwriting(self, step: Step, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+    def _check_overwriting(self, step: LiveStep, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         """An op that is written over an operand gives the same where half of that is written already."""
         for i, k in self.layout.choices.over.get(step, {}).items():
             result, over = results[i], step.reads[k]
@@ -168,7 +168,7 @@ class _Machine:
                 raise _wrong(step, f"cannot be written over operand {k}: it reads what it has written")
 
 
-def _first_half(step: Step, result: np.ndarray) -> np.ndarray:
+def _first_half(step: LiveStep, result: np.ndarray) -> np.ndarray:
     """Which elements an op has written half-way: of rows if it works on rows, else of elements."""
     if step.has_trait("elementwise"):
         return np.arange(result.size).reshape(result.shape) < result.size // 2
@@ -181,7 +181,7 @@ def _first_half(step: Step, result: np.ndarray) -> np.ndarray:
 class _RegionOp:
     """Runs an op with regions: its evaluator decides which of them run, and calls them."""
 
-    def __init__(self, machine: _Machine, step: Step):
+    def __init__(self, machine: _PlanExecutor, step: LiveStep):
         self.machine, self.step = machine, step
         self.flows = step.flows
         arguments = [flow for region in self.flows if region is not None for flow in region.arguments]
@@ -201,7 +201,7 @@ class _RegionOp:
         for k in self.stacked:
             machine.poison([self._live(k).storage])
         machine.poison([s for s in machine.dying.get(step.index, ()) if s not in self.result_storages])
-        regions = tuple(_Region(self, number) if end is not None else None for number, end in enumerate(step.yields))
+        regions = tuple(_RegionRun(self, number) if end is not None else None for number, end in enumerate(step.yields))
         attributes = opview.attributes_of(step.op, machine.plan.sizes) | {"regions": regions}
         results = opview.card_of(step.op).evaluate(*opview.operands_of(step.op, given), **attributes)
         for i, array in enumerate(as_results(results)):
@@ -238,7 +238,7 @@ class _RegionOp:
         self.machine.written[live] = contents
 
 
-class _Region:
+class _RegionRun:
     """What an evaluator calls to run a region once."""
 
     def __init__(self, parent: _RegionOp, number: int):
@@ -297,5 +297,5 @@ class _Region:
         return yielded
 
 
-def _wrong(step: Step, what: str) -> Error:
+def _wrong(step: LiveStep, what: str) -> Error:
     return Error(f"memory plan: '{label_of(step.op)}' {what}", location=describe(step.op.location))

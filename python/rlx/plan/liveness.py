@@ -60,9 +60,9 @@ class Live:
 
     value: Any
     name: str
-    step: Step | None
+    step: LiveStep | None
     is_argument: bool
-    home: tuple[Step, int] | None
+    home: tuple[LiveStep, int] | None
     shape: Shape
     size: int
     start: int
@@ -75,7 +75,7 @@ class Live:
 
 
 @dataclass(eq=False, slots=True)
-class Step:
+class LiveStep:
     """An op, or the terminator of a block.
 
     Attributes:
@@ -96,12 +96,12 @@ class Step:
 
     index: int
     op: Any
-    home: tuple[Step, int] | None
+    home: tuple[LiveStep, int] | None
     end: int
     reads: list[Live | None] = field(default_factory=list["Live | None"])
     results: list[Live | None] = field(default_factory=list["Live | None"])
     arguments: list[list[Live | None]] = field(default_factory=list["list[Live | None]"])
-    yields: list[Step | None] = field(default_factory=list["Step | None"])
+    yields: list[LiveStep | None] = field(default_factory=list["LiveStep | None"])
     captured: list[Live] = field(default_factory=list["Live"])
     flows: Sequence[RegionFlow | None] = ()
     in_order: bool = True
@@ -142,11 +142,11 @@ class Liveness:
     def __init__(self, graph: Graph, sizes: Mapping[str, int], *, f32_uniform: bool = False):
         self.sizes = dict(sizes)
         self.f32_uniform = f32_uniform
-        self.steps: list[Step | None] = [None]
+        self.steps: list[LiveStep | None] = [None]
         self.values: dict[Any, Live] = {}
         self._numbers = count()  # as in listings of graphs
         self._shapes: dict[Any, tuple[Shape, int]] = {}
-        self._captured: dict[Step, list[Live]] = {}  # what loops read from outside, until their end is known
+        self._captured: dict[LiveStep, list[Live]] = {}  # what loops read from outside, until their end is known
         entry = graph.function.entry_block
         kinds: dict[Live, str] = {}
         for argument, value in zip(graph.arguments, entry.arguments, strict=True):
@@ -177,12 +177,12 @@ class Liveness:
 
     # --- building ---------------------------------------------------------------------------------
 
-    def _block(self, block: Any, home: tuple[Step, int] | None) -> Step:
+    def _block(self, block: Any, home: tuple[LiveStep, int] | None) -> LiveStep:
         """Number the ops of a block, and give the step of the last."""
-        step: Step | None = None
+        step: LiveStep | None = None
         for view in block.operations:
             op = view.operation
-            step = Step(len(self.steps), op, home, len(self.steps))
+            step = LiveStep(len(self.steps), op, home, len(self.steps))
             self.steps.append(step)
             for value in op.operands:
                 live = self.values.get(value)
@@ -197,7 +197,7 @@ class Liveness:
         assert step is not None
         return step
 
-    def _define(self, value: Any, name: str, step: Step | None, start: int) -> Live | None:
+    def _define(self, value: Any, name: str, step: LiveStep | None, start: int) -> Live | None:
         if not isinstance(value.type, mlir.ir.RankedTensorType):
             return None  # the index of a loop: no memory
         known = self._shapes.get(value.type)
@@ -217,7 +217,7 @@ class Liveness:
         self.values[value] = live
         return live
 
-    def _read(self, live: Live, step: Step) -> None:
+    def _read(self, live: Live, step: LiveStep) -> None:
         """A value is read at a step; where a region that may run again stands between the two, to the end of that."""
         outermost, inner = None, step.home
         while inner is not None and inner != live.home:
@@ -231,7 +231,7 @@ class Liveness:
         else:
             self._captured.setdefault(outermost, []).append(live)
 
-    def _regions(self, step: Step) -> None:
+    def _regions(self, step: LiveStep) -> None:
         op = step.op
         if registry.is_ours(op):
             card, values = opview.card_of(op), opview.attributes_of(op, self.sizes)
@@ -253,7 +253,7 @@ class Liveness:
             live.end = max(live.end, step.end)
         self._leave(step)
 
-    def _enter(self, step: Step, region: int) -> None:
+    def _enter(self, step: LiveStep, region: int) -> None:
         """What the arguments of a region are views of."""
         flow = step.flows[region] if region < len(step.flows) else None
         for argument, source in zip(step.arguments[region], flow.arguments if flow is not None else (), strict=False):
@@ -261,7 +261,7 @@ class Liveness:
             if argument is not None and base is not None:
                 argument.base, argument.relation = base, "row" if source.kind == "row" else "view"
 
-    def _leave(self, step: Step) -> None:
+    def _leave(self, step: LiveStep) -> None:
         """The results of an op with regions live from when they are first written: carries and stacks from the beginning."""
         first_yield = {
             flow.index: min(y.index for y in step.yields if y is not None)
@@ -281,7 +281,7 @@ class Liveness:
                 if argument is not None and not is_carry and step.repeats(number):
                     argument.end = step.end  # the next step of the loop reads another part of it
 
-    def _alias(self, step: Step) -> None:
+    def _alias(self, step: LiveStep) -> None:
         """Which results are views of operands."""
         op = step.op
         if not registry.is_ours(op) or op.name in opview.TERMINATORS:

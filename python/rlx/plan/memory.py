@@ -13,10 +13,10 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op import registry
 from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape
-from rlx.plan.liveness import Live, Liveness, Step, Storage
+from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.placing import place
-from rlx.plan.sharing import Choices, Sharing, aligned, used_bytes
+from rlx.plan.sharing import Choices, StorageSharing, aligned, used_bytes
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class MemoryPlan:
     options: MemoryPlanOptions
     sizes: Mapping[str, int]
     steps: tuple[str, ...]
-    layout: Layout = field(repr=False, compare=False)
+    layout: ArenaLayout = field(repr=False, compare=False)
 
     def __getitem__(self, value: Any) -> PlannedValue:
         return self.values[self.layout.index[getattr(value, "value", value)]]
@@ -125,7 +125,7 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArenaLayout:
     """What a plan is made of, by the values and ops of the graph.
 
     Attributes:
@@ -141,7 +141,7 @@ class Layout:
     liveness: Liveness
     choices: Choices
     offsets: Mapping[Storage, int]
-    scratch: Mapping[tuple[Step, int], Storage]
+    scratch: Mapping[tuple[LiveStep, int], Storage]
     index: Mapping[Any, int]
 
 
@@ -183,15 +183,15 @@ def plan_memory(
     return complete(graph, options, sharing, scratch, offsets)
 
 
-def prepare(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> Sharing:
+def prepare(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> StorageSharing:
     """The values of a graph, none of which shares bytes with another that is no view of it."""
     liveness = Liveness(graph, sizes, f32_uniform=options.f32_uniform)
     _set_kinds(liveness, options)
-    return Sharing(liveness, options.shared_kinds, options.pinned_kinds, options.alignment)
+    return StorageSharing(liveness, options.shared_kinds, options.pinned_kinds, options.alignment)
 
 
 def storages_in_arena(
-    sharing: Sharing, scratch: Mapping[tuple[Step, int], Storage], options: MemoryPlanOptions
+    sharing: StorageSharing, scratch: Mapping[tuple[LiveStep, int], Storage], options: MemoryPlanOptions
 ) -> list[Storage]:
     """What has to be placed, once it is chosen what shares bytes."""
     inside = options.shared_kinds | options.pinned_kinds
@@ -202,13 +202,13 @@ def storages_in_arena(
 def complete(
     graph: Graph,
     options: MemoryPlanOptions,
-    sharing: Sharing,
-    scratch: Mapping[tuple[Step, int], Storage],
+    sharing: StorageSharing,
+    scratch: Mapping[tuple[LiveStep, int], Storage],
     offsets: Mapping[Storage, int],
 ) -> MemoryPlan:
     """The plan, once every storage has an offset."""
     index = {value: i for i, value in enumerate(sharing.liveness.values)}
-    return _plan(options, Layout(graph, sharing.liveness, sharing.choices, offsets, scratch, index))
+    return _plan(options, ArenaLayout(graph, sharing.liveness, sharing.choices, offsets, scratch, index))
 
 
 def _set_kinds(liveness: Liveness, options: MemoryPlanOptions) -> None:
@@ -229,7 +229,7 @@ def _is_of_weights(live: Live) -> bool:
     return all(o is not None and o.storage.kind in ("param", "constant", "weight") for o in step.reads)
 
 
-def _plan(options: MemoryPlanOptions, layout: Layout) -> MemoryPlan:
+def _plan(options: MemoryPlanOptions, layout: ArenaLayout) -> MemoryPlan:
     liveness, offsets = layout.liveness, layout.offsets
     slot_numbers = {storage: i for i, storage in enumerate(offsets)}
     labels = [label_of(op) for op in liveness.ops]

@@ -47,14 +47,14 @@ def place(storages: Sequence[Storage], last: int, alignment: int) -> dict[Storag
     offsets = dict.fromkeys(storages, 0)
     if not placed:
         return offsets
-    problem = _Problem(placed, alignment)
+    problem = _PlacingProblem(placed, alignment)
     bound = int(used_bytes(placed, last, alignment).max())
     best = problem.solve(bound, used_bytes(placed, last, alignment))
     offsets.update(zip(placed, map(int, best.offsets), strict=True))
     return offsets
 
 
-class _Problem:
+class _PlacingProblem:
     """Storages as arrays, and the orders in which to place them."""
 
     def __init__(self, storages: Sequence[Storage], alignment: int):

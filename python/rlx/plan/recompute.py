@@ -11,7 +11,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import registry
-from rlx.plan.liveness import Live, Step, Storage
+from rlx.plan.liveness import Live, LiveStep, Storage
 from rlx.plan.memory import prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.sharing import used_bytes
@@ -85,7 +85,7 @@ class _Use:
     def find(self, refused: set[Any]) -> _Copy | None:
         """The largest value that lies idle at the fullest step and may be computed again."""
         fullest, inside = int(np.argmax(self.used)), set(self.inside)
-        readers: dict[Live, list[Step]] = {}
+        readers: dict[Live, list[LiveStep]] = {}
         for step in self.liveness.steps[1:]:
             assert step is not None
             for live in step.reads:
@@ -103,7 +103,7 @@ class _Use:
         return None
 
 
-def _copy_of(live: Live, fullest: int, readers: list[Step], inside: set[Storage]) -> _Copy | None:
+def _copy_of(live: Live, fullest: int, readers: list[LiveStep], inside: set[Storage]) -> _Copy | None:
     step = live.step
     if step is None or live.is_argument or step.yields or len(step.results) != 1 or not registry.is_ours(step.op):
         return None
@@ -119,5 +119,5 @@ def _copy_of(live: Live, fullest: int, readers: list[Step], inside: set[Storage]
     return _Copy(step.op, first.op, [r.op for r in late])
 
 
-def _lives_until(storage: Storage, step: Step, inside: set[Storage]) -> bool:
+def _lives_until(storage: Storage, step: LiveStep, inside: set[Storage]) -> bool:
     return storage not in inside or storage.end >= step.index

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from rlx.plan.liveness import Live, Liveness, Step, Storage
-from rlx.plan.sharing import Sharing, aligned
+from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
+from rlx.plan.sharing import StorageSharing, aligned
 
 # How many ops that could come next are looked at, and how many that follow each of them.
 _CANDIDATES, _AHEAD = 6, 6
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class ScheduledOp:
     """An op of a block, with all that is in its regions.
 
     Attributes:
@@ -35,7 +35,7 @@ class Node:
     """
 
     index: int
-    step: Step
+    step: LiveStep
     reads: tuple[Storage, ...]
     gives: tuple[Storage, ...]
     given: int
@@ -45,7 +45,7 @@ class Node:
     inside: int = 0
 
 
-class Block:
+class ScheduledBlock:
     """The ops of a block but its terminator, and what an order of them costs.
 
     Args:
@@ -55,7 +55,7 @@ class Block:
         inner: For each op inside the block, the bytes that its regions need for a while.
     """
 
-    def __init__(self, steps: Sequence[Step], end: Step, sharing: Sharing, inner: dict[Step, int]):
+    def __init__(self, steps: Sequence[LiveStep], end: LiveStep, sharing: StorageSharing, inner: dict[LiveStep, int]):
         self.sharing = sharing
         self.size: dict[Storage, int] = {}  # of a storage in the arena
         self.kept = {live.storage for live in end.reads if live is not None}
@@ -71,7 +71,7 @@ class Block:
                 self.readers.setdefault(storage, set()).add(node.index)
         self._order_writers(steps)
 
-    def _node(self, index: int, step: Step, given: dict[Storage, int], inside: int) -> Node:
+    def _node(self, index: int, step: LiveStep, given: dict[Storage, int], inside: int) -> ScheduledOp:
         kinds, home = self.sharing.kinds, step.home
         lives = list(dict.fromkeys(_reads(step)))
         # What is defined around the block outlives it; inputs of the function end where they are read for the last time.
@@ -86,9 +86,9 @@ class Block:
         reads = tuple(dict.fromkeys(v.storage for v in local))
         for storage in (*reads, *gives):
             self.size[storage] = aligned(storage.size, self.sharing.alignment)
-        return Node(index, step, reads, gives, sum(self.size[s] for s in gives), over, inside=inside)
+        return ScheduledOp(index, step, reads, gives, sum(self.size[s] for s in gives), over, inside=inside)
 
-    def _order_writers(self, steps: Sequence[Step]) -> None:
+    def _order_writers(self, steps: Sequence[LiveStep]) -> None:
         """An op comes after those whose results it reads."""
         number = {step: i for i, step in enumerate(steps)}
         for node in self.nodes:
@@ -105,7 +105,7 @@ class Block:
 
     def peak(self, order: Iterable[int]) -> int:
         """The most bytes in use at once, without what is defined around the block."""
-        state = _State(self)
+        state = _MemoryInUse(self)
         return max((state.run(self.nodes[i]) for i in order), default=state.live)
 
     def best_order(self) -> tuple[list[int], int]:
@@ -121,7 +121,7 @@ class Block:
 
     def forward(self) -> list[int]:
         """Always the op next that leaves least in use after it and the ops that follow at once."""
-        state, order = _State(self), list[int]()
+        state, order = _MemoryInUse(self), list[int]()
         waiting = [len(node.before) for node in self.nodes]
         heap = [(state.change(node), node.index) for node in self.nodes if not waiting[node.index]]
         heapify(heap)
@@ -143,7 +143,7 @@ class Block:
         waiting[i] -= 1
         return not waiting[i]
 
-    def _next(self, heap: list[tuple[int, int]], state: _State, done: list[bool], waiting: list[int]) -> int:
+    def _next(self, heap: list[tuple[int, int]], state: _MemoryInUse, done: list[bool], waiting: list[int]) -> int:
         """The most promising of the ops that could come next."""
         taken: list[tuple[int, int]] = []
         while heap and len(taken) < _CANDIDATES:
@@ -158,9 +158,9 @@ class Block:
                 heappush(heap, entry)
         return best[1]
 
-    def _after(self, index: int, state: _State, waiting: list[int]) -> int:
+    def _after(self, index: int, state: _MemoryInUse, waiting: list[int]) -> int:
         """The least change that an op and those that it lets follow can bring."""
-        trial, total, least = _Trial(state), 0, None
+        trial, total, least = _ScheduleTrial(state), 0, None
         missing: dict[int, int] = {}
         for _ in range(_AHEAD):
             node = self.nodes[index]
@@ -180,7 +180,7 @@ class Block:
         needed = set(self.kept)
         waiting = [len(node.after) for node in self.nodes]
 
-        def added(node: Node) -> int:
+        def added(node: ScheduledOp) -> int:
             return sum(self.size[s] for s in node.reads if s not in needed) - node.given
 
         heap = [(added(node), -node.index) for node in self.nodes if not waiting[node.index]]
@@ -225,16 +225,16 @@ class Block:
                     stack.append((following, iter(self._by_need(self.nodes[following], needs))))
         return order
 
-    def _by_need(self, node: Node, needs: list[int]) -> list[int]:
+    def _by_need(self, node: ScheduledOp, needs: list[int]) -> list[int]:
         def key(i: int) -> tuple[int, int]:
             return self.nodes[i].given - needs[i], i
 
         return sorted(node.before, key=key)
 
 
-def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[Step, int] | None, list[Step], Step]]:
+def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[LiveStep, int] | None, list[LiveStep], LiveStep]]:
     """The blocks of a function, each after those inside of it: where it is, its ops, and its terminator."""
-    blocks: dict[tuple[Step, int] | None, list[Step]] = {}
+    blocks: dict[tuple[LiveStep, int] | None, list[LiveStep]] = {}
     for step in liveness.steps:
         if step is not None:
             blocks.setdefault(step.home, []).append(step)
@@ -243,32 +243,32 @@ def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[Step, int] | Non
         yield home, steps, end
 
 
-def _reads(step: Step) -> Iterator[Live]:
+def _reads(step: LiveStep) -> Iterator[Live]:
     """What an op and the ops in its regions read."""
     yield from (live for live in step.reads if live is not None)
     yield from step.captured
 
 
-class _State:
+class _MemoryInUse:
     """What is in use while an order is followed."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: ScheduledBlock):
         self.block = block
         self.remaining = {storage: set(readers) for storage, readers in block.readers.items()}
         given = {storage for node in block.nodes for storage in node.gives}
         self.live = sum(block.size[s] for s in self.remaining if s not in given)
 
-    def freed(self, node: Node) -> int:
+    def freed(self, node: ScheduledOp) -> int:
         """Bytes that nobody needs after an op."""
         size, kept = self.block.size, self.block.kept
         read = sum(size[s] for s in node.reads if len(self.remaining[s]) == 1 and s not in kept)
         return read + sum(size[s] for s in node.gives if not self.remaining[s] and s not in kept)
 
-    def change(self, node: Node) -> int:
+    def change(self, node: ScheduledOp) -> int:
         """Bytes more in use after an op than before."""
         return node.given - self.freed(node)
 
-    def run(self, node: Node) -> int:
+    def run(self, node: ScheduledOp) -> int:
         """Follow the order by one op, and give the bytes that it needs meanwhile."""
         block = self.block
         over = {s for s in node.over if len(self.remaining.get(s, ())) == 1 and s not in block.kept}
@@ -280,14 +280,14 @@ class _State:
         return max(during, self.live)
 
 
-class _Trial:
+class _ScheduleTrial:
     """Some ops more, which are not followed."""
 
-    def __init__(self, state: _State):
+    def __init__(self, state: _MemoryInUse):
         self.state = state
         self.read: dict[Storage, int] = {}
 
-    def change(self, node: Node) -> int:
+    def change(self, node: ScheduledOp) -> int:
         """Bytes more in use after an op than before."""
         block, state = self.state.block, self.state
         left = {s: len(state.remaining[s]) - self.read.get(s, 0) for s in node.reads}
@@ -295,7 +295,7 @@ class _Trial:
         unread = sum(block.size[s] for s in node.gives if not state.remaining[s] and s not in block.kept)
         return node.given - freed - unread
 
-    def run(self, node: Node) -> int:
+    def run(self, node: ScheduledOp) -> int:
         """The same, and it counts as done."""
         change = self.change(node)
         for storage in node.reads:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlx.ir.op import opview, registry
-from rlx.plan.liveness import Live, Liveness, Step, Storage
+from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
 
 
 @dataclass
@@ -28,12 +28,12 @@ class Choices:
         parts: For each concatenation, the operands that are computed within the result.
     """
 
-    over: dict[Step, dict[int, int]] = field(default_factory=dict["Step", "dict[int, int]"])
-    within: dict[Step, set[int]] = field(default_factory=dict["Step", "set[int]"])
-    parts: dict[Step, set[int]] = field(default_factory=dict["Step", "set[int]"])
+    over: dict[LiveStep, dict[int, int]] = field(default_factory=dict["LiveStep", "dict[int, int]"])
+    within: dict[LiveStep, set[int]] = field(default_factory=dict["LiveStep", "set[int]"])
+    parts: dict[LiveStep, set[int]] = field(default_factory=dict["LiveStep", "set[int]"])
 
 
-class Sharing:
+class StorageSharing:
     """The storages of a function's values, as values come to share them.
 
     Args:
@@ -76,9 +76,9 @@ class Sharing:
                     for k in sorted(chosen):
                         self.join(step, k)
 
-    def scratch(self) -> dict[tuple[Step, int], Storage]:
+    def scratch(self) -> dict[tuple[LiveStep, int], Storage]:
         """Storages for what a loop yields, where copying one carry would overwrite what another is copied from."""
-        scratch: dict[tuple[Step, int], Storage] = {}
+        scratch: dict[tuple[LiveStep, int], Storage] = {}
         for step in self._steps():
             for number, end in enumerate(step.yields):
                 copied = [c for c in self._copied(step, number) if c[1].storage is not c[2].storage or c[1].offset]
@@ -88,7 +88,7 @@ class Sharing:
                         scratch[end, i] = Storage(yielded.size, end.index, end.index, "value", [])
         return scratch
 
-    def _copied(self, step: Step, number: int) -> Iterator[tuple[int, Live, Live]]:
+    def _copied(self, step: LiveStep, number: int) -> Iterator[tuple[int, Live, Live]]:
         """What a region yields as carries: its number, the value and the result."""
         flow, end = step.flows[number] if number < len(step.flows) else None, step.yields[number]
         for i, target in enumerate(flow.yields if flow is not None else ()):
@@ -97,7 +97,7 @@ class Sharing:
             if yielded is not None and result is not None:
                 yield i, yielded, result
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self) -> Iterator[LiveStep]:
         return (step for step in self.liveness.steps if step is not None)
 
     def _arena(self) -> list[Storage]:
@@ -106,14 +106,14 @@ class Sharing:
 
     # --- over an operand --------------------------------------------------------------------------
 
-    def may_overwrite(self, step: Step, i: int, k: int) -> bool:
+    def may_overwrite(self, step: LiveStep, i: int, k: int) -> bool:
         """Whether a result may have the bytes of an operand that dies there."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or result.relation != "own" or result.storage.kind != "value":
             return False
         return operand.storage.end == step.index and self.may_write_over(step, i, k)
 
-    def may_write_over(self, step: Step, i: int, k: int) -> bool:
+    def may_write_over(self, step: LiveStep, i: int, k: int) -> bool:
         """Whether a result may have the bytes of an operand, if that dies there."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or operand.storage is result.storage:
@@ -121,7 +121,7 @@ class Sharing:
         fits = operand.storage.size == result.storage.size and operand.storage.kind in self.kinds
         return fits and self._is_read_in_order(step, i, k)
 
-    def _is_read_in_order(self, step: Step, i: int, k: int) -> bool:
+    def _is_read_in_order(self, step: LiveStep, i: int, k: int) -> bool:
         """Whether every element of an operand is read before the result is written there."""
         result, operand = step.results[i], step.reads[k]
         assert result is not None and operand is not None
@@ -141,7 +141,7 @@ class Sharing:
         fits = operand.shape.static == result.shape.static and self.liveness.item_size(operand.shape) == item
         return k == 0 and len(shared) == 1 and fits and (step.has_trait("rowwise") or step.has_trait("updates"))
 
-    def overwrite(self, step: Step, i: int, k: int) -> None:
+    def overwrite(self, step: LiveStep, i: int, k: int) -> None:
         """Write a result over an operand."""
         result, operand = step.results[i], step.reads[k]
         assert result is not None and operand is not None
@@ -153,7 +153,7 @@ class Sharing:
 
     # --- within the result of a region's op ---------------------------------------------------------
 
-    def may_yield_within(self, step: Step, number: int, i: int) -> bool:
+    def may_yield_within(self, step: LiveStep, number: int, i: int) -> bool:
         """Whether what a region yields may be computed in the bytes of the result that it becomes."""
         result = self._becomes(step, number, i)
         end = step.yields[number]
@@ -169,20 +169,20 @@ class Sharing:
             return False
         return self._carry_is_over(step, number, i, root)
 
-    def _becomes(self, step: Step, number: int, i: int) -> Live | None:
+    def _becomes(self, step: LiveStep, number: int, i: int) -> Live | None:
         """The result whose bytes a region gives whole."""
         flow = step.flows[number] if number < len(step.flows) else None
         target = flow.yields[i] if flow is not None and i < len(flow.yields) else None
         return step.results[target.index] if target is not None and target.kind != "row" else None
 
-    def _is_inside(self, live: Live, step: Step, number: int) -> bool:
+    def _is_inside(self, live: Live, step: LiveStep, number: int) -> bool:
         """Whether a value is computed in a region, or in one inside of that."""
         home = live.home
         while home is not None and home != (step, number):
             home = home[0].home
         return home is not None
 
-    def _carry_is_over(self, step: Step, number: int, i: int, root: Live) -> bool:
+    def _carry_is_over(self, step: LiveStep, number: int, i: int, root: Live) -> bool:
         """Whether the carry has been read for the last time when what follows it is written."""
         flow = step.flows[number]
         assert flow is not None and root.step is not None
@@ -197,7 +197,7 @@ class Sharing:
         k = next((k for k, o in enumerate(writer.reads) if o is not None and o.storage is variable.storage), None)
         return k is not None and self._is_read_in_order(writer, writer.results.index(root), k)
 
-    def yield_within(self, step: Step, number: int, i: int) -> None:
+    def yield_within(self, step: LiveStep, number: int, i: int) -> None:
         """Compute what a region yields in the bytes of the result."""
         result, end = self._becomes(step, number, i), step.yields[number]
         assert result is not None and end is not None
@@ -211,7 +211,7 @@ class Sharing:
 
     # --- within a state -----------------------------------------------------------------------------------
 
-    def may_update_within(self, end: Step, i: int) -> bool:
+    def may_update_within(self, end: LiveStep, i: int) -> bool:
         """Whether the next value of a state may be computed in its bytes, where states lie in the arena."""
         value, state = end.reads[i], self.liveness.states.get(i)
         if value is None or state is None or state.storage.kind not in self.pinned:
@@ -222,7 +222,7 @@ class Sharing:
         only = [live.outputs for live in storage.members if live.outputs] == [value.outputs] and len(value.outputs) == 1
         return fits and computed and only and self._is_over(state, root)
 
-    def update_within(self, end: Step, i: int) -> None:
+    def update_within(self, end: LiveStep, i: int) -> None:
         """Compute the next value of a state in its bytes."""
         value, state = end.reads[i], self.liveness.states[i]
         assert value is not None
@@ -233,7 +233,7 @@ class Sharing:
 
     # --- within a concatenation -----------------------------------------------------------------------
 
-    def _places(self, step: Step) -> list[int | None]:
+    def _places(self, step: LiveStep) -> list[int | None]:
         """For each operand its first byte in the result, None where its elements do not lie side by side."""
         op = step.op
         if not registry.is_ours(op) or not (card := opview.card_of(op)).has("parts") or None in step.reads:
@@ -243,7 +243,7 @@ class Sharing:
         item = self.liveness.item_size(reads[0].shape)
         return [None if first is None else first * item for first in elements]
 
-    def may_join(self, step: Step, k: int) -> bool:
+    def may_join(self, step: LiveStep, k: int) -> bool:
         """Whether an operand may be computed in its place in the result."""
         places, result, operand = self._places(step), step.results[0], step.reads[k]
         if not places or places[k] is None or result is None or operand is None:
@@ -255,7 +255,7 @@ class Sharing:
         is_root = result.relation in ("own", "within") and result.storage.members[0] is result
         return is_root and whole and computed and dies and (places[k] or 0) % self.alignment == 0
 
-    def join(self, step: Step, k: int) -> None:
+    def join(self, step: LiveStep, k: int) -> None:
         """Compute an operand in its place in the result."""
         result, operand = step.results[0], step.reads[k]
         place = self._places(step)[k]
@@ -293,7 +293,7 @@ class Profile:
         self.used = used_bytes(storages, liveness.last, alignment)
         self.peak = int(self.used.max())
 
-    def join(self, step: Step, chosen: set[int]) -> bool:
+    def join(self, step: LiveStep, chosen: set[int]) -> bool:
         """Count some operands as computed within the result, unless the peak would rise."""
         result = step.results[0]
         assert result is not None

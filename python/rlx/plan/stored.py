@@ -26,10 +26,10 @@ from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.op.opview import label_of
-from rlx.plan.liveness import Live, Step, Storage
-from rlx.plan.memory import Layout, MemoryPlan, complete, prepare, storages_in_arena
+from rlx.plan.liveness import Live, LiveStep, Storage
+from rlx.plan.memory import ArenaLayout, MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
-from rlx.plan.sharing import Sharing, aligned
+from rlx.plan.sharing import StorageSharing, aligned
 from rlx.support.errors import Error
 
 ATTRIBUTE = "rlx.memory"
@@ -83,17 +83,17 @@ def plan_of(module: Any, entry: str | None = None) -> MemoryPlan:
     """
     graph = module if isinstance(module, Graph) else Graph.from_module(module, entry)
     with mlir.entered():
-        return _Reader(graph).plan()
+        return _PlanReader(graph).plan()
 
 
 # --- what is written --------------------------------------------------------------------------------
 
 
-def _of_arguments(layout: Layout) -> list[Entry]:
+def _of_arguments(layout: ArenaLayout) -> list[Entry]:
     return [_entry(live, layout) for live in layout.liveness.values.values() if live.step is None]
 
 
-def _entries(step: Step, layout: Layout) -> list[Entry] | None:
+def _entries(step: LiveStep, layout: ArenaLayout) -> list[Entry] | None:
     """What stands at an op; None where nothing does."""
     around = step.home
     if step is layout.liveness.steps[-1]:
@@ -112,7 +112,7 @@ def _entries(step: Step, layout: Layout) -> list[Entry] | None:
     return [{} if live is None else _entry(live, layout) for live in values] or None
 
 
-def _entry(live: Live, layout: Layout) -> Entry:
+def _entry(live: Live, layout: ArenaLayout) -> Entry:
     place, step = layout.offsets.get(live.storage), live.step
     entry: Entry = {} if place is None else {"offset": place + live.offset}
     if live.relation in ("view", "row") and step is not None:
@@ -153,7 +153,7 @@ def _value(attribute: Any) -> Any:
 # --- reading ----------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _PlanReader:
     """Reads the plan of a graph, and holds it to the rules by which plans are made."""
 
     def __init__(self, graph: Graph):
@@ -164,7 +164,7 @@ class _Reader:
             place = describe(graph.function.location)
             raise Error(f"function '{self.name}' has no memory plan", location=place, hint="run rlx-plan-memory")
         self.header = self._header(_value(stored[ATTRIBUTE]))
-        self.stored: dict[Step, list[Entry]] = {}
+        self.stored: dict[LiveStep, list[Entry]] = {}
 
     def plan(self) -> MemoryPlan:
         """The plan."""
@@ -199,7 +199,7 @@ class _Reader:
             raise self._wrong("'sizes' are integers, of which none is negative")
         return header
 
-    def _at(self, step: Step) -> list[Entry]:
+    def _at(self, step: LiveStep) -> list[Entry]:
         attributes = step.op.attributes
         if ATTRIBUTE not in attributes:
             expected = len(step.results) + sum(map(len, step.arguments))
@@ -211,7 +211,7 @@ class _Reader:
             raise self._wrong(f"'{ATTRIBUTE}' of '{label_of(step.op)}' is a list of dictionaries", step)
         return entries
 
-    def _share(self, sharing: Sharing) -> None:
+    def _share(self, sharing: StorageSharing) -> None:
         """Let values share bytes as is written, if they may; in the order in which the planner chooses."""
         steps = list(self.stored)
         for step in steps:
@@ -242,10 +242,10 @@ class _Reader:
                 sharing.join(step, k)
 
     @staticmethod
-    def _is_operand(step: Step, k: Any) -> bool:
+    def _is_operand(step: LiveStep, k: Any) -> bool:
         return type(k) is int and 0 <= k < len(step.reads)
 
-    def _offsets(self, storages: list[Storage], scratch: Mapping[tuple[Step, int], Storage]) -> dict[Storage, int]:
+    def _offsets(self, storages: list[Storage], scratch: Mapping[tuple[LiveStep, int], Storage]) -> dict[Storage, int]:
         """The offset that is written at the first value of each storage."""
         through = {storage: key for key, storage in scratch.items()}
         offsets: dict[Storage, int] = {}
@@ -275,7 +275,7 @@ class _Reader:
         return storage.members[0].name if storage.members else "what is copied"
 
     @staticmethod
-    def _step(storage: Storage, through: Mapping[Storage, tuple[Step, int]]) -> Step | None:
+    def _step(storage: Storage, through: Mapping[Storage, tuple[LiveStep, int]]) -> LiveStep | None:
         return through[storage][0] if storage in through else storage.members[0].step
 
     def _check_places(self, plan: MemoryPlan) -> None:
@@ -294,11 +294,11 @@ class _Reader:
         if plan.arena_size != self.header["arena"]:
             raise self._wrong(f"the arena has {self.header['arena']} bytes, of which {plan.arena_size} are in use")
 
-    def _wrong(self, what: str, step: Step | None = None) -> Error:
+    def _wrong(self, what: str, step: LiveStep | None = None) -> Error:
         place = describe((step.op if step is not None else self.graph.function).location)
         return Error(f"the memory plan of '{self.name}' is wrong: {what}", location=place, hint=_HINT)
 
-    def _stale(self, what: str, step: Step | None = None) -> Error:
+    def _stale(self, what: str, step: LiveStep | None = None) -> Error:
         place = describe((step.op if step is not None else self.graph.function).location)
         return Error(f"the memory plan of '{self.name}' is stale: {what}", location=place, hint=_HINT)
 

@@ -29,7 +29,7 @@ _LOWER = (4, 2)
 
 
 @dataclass(frozen=True)
-class Trial:
+class BitWidthTrial:
     """One product with fewer bits, all others with 8.
 
     Attributes:
@@ -61,7 +61,7 @@ class BitWidths:
     weight_bytes: int
     score: float
     score_at_8: float
-    trials: Sequence[Trial]
+    trials: Sequence[BitWidthTrial]
 
     def __str__(self) -> str:
         by_name = {name: {t.bits: t.score for t in self.trials if t.name == name} for name in self.layers}
@@ -122,11 +122,11 @@ def search_bits(
         raise Error("there is no batch to measure on", hint="give at least one mapping of input names to arrays")
     source = graph_of(graph, "search_bits")
     values = {**source.weights, **(params or {})}
-    search = _Search(source, ranges, data, values, symmetric, device, score)
+    search = _BitWidthSearch(source, ranges, data, values, symmetric, device, score)
     return search.found(max_bytes, min_score, progress)
 
 
-class _Search:
+class _BitWidthSearch:
     def __init__(
         self,
         source: Graph,
@@ -174,7 +174,7 @@ class _Search:
             raise Error(f"with 2 bits everywhere the weights take {least} bytes, more than {max_bytes}")
         options = [(name, bits) for name in self.counts for bits in _LOWER]
         trials = [
-            Trial(name, bits, self.bytes_of(eight) - self.bytes_of(eight | {name: bits}), score)
+            BitWidthTrial(name, bits, self.bytes_of(eight) - self.bytes_of(eight | {name: bits}), score)
             for name, bits in shown(options, "measure fewer bits", show=progress)
             for score in [self.measured(eight | {name: bits})]
         ]

@@ -16,7 +16,7 @@ from rlx.ir.op.calls import answered
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme
-from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.dtypes.quantization_sites import QuantizationSite, sites
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
@@ -159,7 +159,7 @@ def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | Non
         raise Error(f"the graph has an argument '{_SWITCHES}' already")
     switches = graph.input(_SWITCHES, (len(names),), "bool")
 
-    def select(b: Builder, site: Site, rounded: Tensor, plain: Tensor) -> Tensor:
+    def select(b: Builder, site: QuantizationSite, rounded: Tensor, plain: Tensor) -> Tensor:
         number = names.index(site.name)
         on = b.reshape(b.narrow(Tensor(b, switches.value), 0, number, 1), ())
         return b.where(on, rounded, plain)

@@ -13,7 +13,7 @@ from rlx.report.fusion import FusionReport, analyse_fusion
 from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.profile import ProfileReport
-from rlx.report.roofline import Machine, Work, number
+from rlx.report.roofline import MachineLimits, OpWork, number
 from rlx.report.text import bytes_text, markup, short_place
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
@@ -36,7 +36,7 @@ class CompileReport:
     """
 
     compilation: Compilation
-    machine: Machine | None = None
+    machine: MachineLimits | None = None
     profile: ProfileReport | None = None
 
     @cached_property
@@ -102,7 +102,7 @@ class CompileReport:
     def _overview(self) -> str:
         given = self.stages["given"]
         cost = self.last.cost
-        flops, moved = Work.of(cost, {}).flops, Work.of(cost, {}).bytes
+        flops, moved = OpWork.of(cost, {}).flops, OpWork.of(cost, {}).bytes
         assumed = f" with 64 for {', '.join(symbols)}" if (symbols := sorted(self.compilation.prepared.symbols)) else ""
         params = [a for a in given.arguments if a.kind == "param"]
         size = sum(number(a.shape.size_bytes, {}) for a in params)
@@ -150,7 +150,7 @@ class CompileReport:
         """What each op does, and how long that takes at least, were it alone."""
         fixed = self.last.fixed
         ops = [op for op in self.last.ops if op.cost is not None and op.depth == 0]
-        works = [(op, Work.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
+        works = [(op, OpWork.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
         machine = self.machine
         works.sort(key=lambda pair: -(machine.seconds(pair[1]) if machine else pair[1].flops))
         total = sum(machine.seconds(work) for _, work in works) if machine else 0.0
@@ -169,9 +169,9 @@ class CompileReport:
             parts.insert(1, html.scroll(roofline_svg.drawing(machine, points, measured=False), "roofline"))
         return "".join(parts)
 
-    def _costs_of_lines(self, works: Sequence[tuple[OpReport, Work]], total: float) -> str:
+    def _costs_of_lines(self, works: Sequence[tuple[OpReport, OpWork]], total: float) -> str:
         """The same, summed by the user's lines."""
-        by_line: dict[str, list[Work]] = {}
+        by_line: dict[str, list[OpWork]] = {}
         for op, work in works:
             by_line.setdefault(short_place(op.location or ""), []).append(work)
         rows: list[tuple[float, tuple[str, ...]]] = []
@@ -188,7 +188,7 @@ class CompileReport:
         """The least time, in µs, and its share of all; empty where it is not known what the device can do."""
         return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
 
-    def _cost_row(self, op: OpReport, work: Work, total: float) -> tuple[str, ...]:
+    def _cost_row(self, op: OpReport, work: OpWork, total: float) -> tuple[str, ...]:
         seconds, bound = 0.0, ""
         if self.machine is not None:
             seconds = self.machine.seconds(work)
@@ -199,7 +199,7 @@ class CompileReport:
         )
 
 
-def _point(op: OpReport, work: Work, machine: Machine) -> roofline_svg.Point:
+def _point(op: OpReport, work: OpWork, machine: MachineLimits) -> roofline_svg.Point:
     return roofline_svg.Point(str(op).strip(), op.name, work, machine.seconds(work))
 
 

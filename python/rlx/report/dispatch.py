@@ -13,7 +13,7 @@ from rlx.ir.op import opview, registry
 from rlx.ir.op.opview import place_of
 from rlx.ir.shape import shape_of
 from rlx.passes.decompose import Decompose
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import run_on_module
 from rlx.report import html
@@ -192,7 +192,7 @@ class _Analysis:
             return Counter(), ""  # it becomes the ops of its regions, which have their own rows
         alone = _alone(op)
         try:
-            run_on_module(alone, Pipeline.of(Decompose(except_=tuple(self._native))))
+            run_on_module(alone, PassPipeline.of(Decompose(except_=tuple(self._native))))
         except Error as problem:
             return Counter(), f"its decomposition fails: {problem.message}"
         into: Counter[str] = Counter()

@@ -19,15 +19,15 @@ _LONGEST = 44
 
 
 @dataclass(eq=False)
-class _Node:
+class _DrawnBox:
     """A box, or (without lines) a point that an edge over several layers passes through."""
 
     lines: tuple[str, ...] = ()
     op: str = ""
     title: str = ""
     address: str = ""
-    above: list[_Node] = field(default_factory=list)
-    below: list[_Node] = field(default_factory=list)
+    above: list[_DrawnBox] = field(default_factory=list)
+    below: list[_DrawnBox] = field(default_factory=list)
     layer: int = 0
     x: float = 0.0  # of the centre
     y: float = 0.0  # of the upper edge
@@ -59,15 +59,15 @@ def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None) -> 
 # --- nodes and layers -----------------------------------------------------------------------------
 
 
-def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
-    nodes: list[_Node] = []
-    made_by: dict[str, _Node] = {}
+def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_DrawnBox]:
+    nodes: list[_DrawnBox] = []
+    made_by: dict[str, _DrawnBox] = {}
     expressions: dict[str, str] = {}
     for argument in report.arguments:
         if argument.kind == "param":
             expressions[argument.name] = argument.name
             continue
-        node = _Node(
+        node = _DrawnBox(
             (_shortened(argument.name), _shortened(str(argument.shape))), "input", f"{argument.kind} {argument.name}"
         )
         nodes.append(node)
@@ -80,9 +80,9 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
         if len(inline) == len(names_read) and (has_inputs or not inline):
             expressions.update(dict.fromkeys(op.results, _expression(op, inline)))
             continue
-        node = _Node(_op_lines(op, inline), op.name, str(op).strip())
+        node = _DrawnBox(_op_lines(op, inline), op.name, str(op).strip())
         if op.name == GROUP:
-            node = _Node(_group_lines(op), GROUP, f"{op.label}: {op.attributes['ops']} ops")
+            node = _DrawnBox(_group_lines(op), GROUP, f"{op.label}: {op.attributes['ops']} ops")
             node.address = addresses.get(op.attributes["number"], "")
         for name in dict.fromkeys(names_read):
             if name in made_by:
@@ -95,7 +95,7 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
             _shortened(str(output.shape)),
             *([] if value in made_by else [_shortened(expressions[value])]),
         )
-        node = _Node(lines, "output", f"output {output.name}")
+        node = _DrawnBox(lines, "output", f"output {output.name}")
         if value in made_by:
             _connect(made_by[value], node)
         nodes.append(node)
@@ -138,12 +138,12 @@ def _group_lines(op: OpReport) -> tuple[str, ...]:
     return _shortened(op.label), f"{op.attributes['ops']} ops{work}", _shortened(", ".join(map(str, op.shapes)))
 
 
-def _connect(above: _Node, below: _Node) -> None:
+def _connect(above: _DrawnBox, below: _DrawnBox) -> None:
     above.below.append(below)
     below.above.append(above)
 
 
-def _layers(nodes: Sequence[_Node]) -> list[list[_Node]]:
+def _layers(nodes: Sequence[_DrawnBox]) -> list[list[_DrawnBox]]:
     """Each node is one layer below the lowest node that it reads; inputs are directly above their first reader."""
     for node in nodes:  # in program order, so the nodes that a node reads have their layers already
         node.layer = max((n.layer + 1 for n in node.above), default=0)
@@ -151,7 +151,7 @@ def _layers(nodes: Sequence[_Node]) -> list[list[_Node]]:
         if not node.above and node.below:
             node.layer = min(n.layer for n in node.below) - 1
     last = max((n.layer for n in nodes), default=0)
-    layers: list[list[_Node]] = [[] for _ in range(last + 1)]
+    layers: list[list[_DrawnBox]] = [[] for _ in range(last + 1)]
     for node in nodes:
         layers[node.layer].append(node)
     for node in nodes:
@@ -159,9 +159,9 @@ def _layers(nodes: Sequence[_Node]) -> list[list[_Node]]:
     return layers
 
 
-def _lengthened(above: _Node, below: _Node, layers: list[list[_Node]]) -> _Node:
+def _lengthened(above: _DrawnBox, below: _DrawnBox, layers: list[list[_DrawnBox]]) -> _DrawnBox:
     """Cut an edge into pieces of one layer each; returns the first node below."""
-    points = [_Node(layer=layer) for layer in range(above.layer + 1, below.layer)]
+    points = [_DrawnBox(layer=layer) for layer in range(above.layer + 1, below.layer)]
     for point in points:
         layers[point.layer].append(point)
     chain = [above, *points, below]
@@ -171,14 +171,14 @@ def _lengthened(above: _Node, below: _Node, layers: list[list[_Node]]) -> _Node:
     return chain[1]
 
 
-def _order(layers: list[list[_Node]]) -> None:
+def _order(layers: list[list[_DrawnBox]]) -> None:
     """Sort each layer by the positions of the neighbours, downwards and upwards in turn, so that few edges cross."""
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         position = {node: i for layer in layers for i, node in enumerate(layer)}
         for layer in layers if downwards else reversed(layers):
 
-            def middle(node: _Node, position: dict[_Node, int] = position, down: bool = downwards) -> float:
+            def middle(node: _DrawnBox, position: dict[_DrawnBox, int] = position, down: bool = downwards) -> float:
                 near = node.above if down else node.below
                 return sum(position[n] for n in near) / len(near) if near else position[node]
 
@@ -189,7 +189,7 @@ def _order(layers: list[list[_Node]]) -> None:
 # --- coordinates ----------------------------------------------------------------------------------
 
 
-def _place(layers: list[list[_Node]]) -> None:
+def _place(layers: list[list[_DrawnBox]]) -> None:
     y = 2.0 * _MARGIN
     for layer in layers:
         x, tallest = 0.0, max((n.height for n in layer), default=0.0)
@@ -207,7 +207,7 @@ def _place(layers: list[list[_Node]]) -> None:
             node.x += _MARGIN - least
 
 
-def _align(layer: Sequence[_Node], downwards: bool) -> None:
+def _align(layer: Sequence[_DrawnBox], downwards: bool) -> None:
     """Move each node towards the mean of its neighbours, as far as the nodes beside it allow."""
     wishes = []
     for node in layer:
@@ -215,7 +215,7 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
         wishes.append(sum(n.x for n in near) / len(near) if near else node.x)
     # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two
     # overlap they become one, which goes to the mean of its members' wishes.
-    groups: list[tuple[list[_Node], list[float], float]] = []
+    groups: list[tuple[list[_DrawnBox], list[float], float]] = []
     for node, wish in zip(layer, wishes, strict=True):
         members, offsets, first = [node], [0.0], wish
         while groups:
@@ -236,7 +236,7 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
+def _document(report: GraphReport, nodes: Sequence[_DrawnBox]) -> str:
     """The heading, the drawing, and the legend of the colours."""
     heading = f"@{_shortened(report.name)} [{report.stage}]"
     ops = {node.op for node in nodes if node.lines}
@@ -256,7 +256,7 @@ def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
     return "\n".join([*lines, "</svg>", ""])
 
 
-def _edges(nodes: Iterable[_Node]) -> list[str]:
+def _edges(nodes: Iterable[_DrawnBox]) -> list[str]:
     """Lines that bend between layers and go straight through them, so that they cross no box."""
     paths = []
     for node in nodes:
@@ -277,7 +277,7 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
     return paths
 
 
-def _box(node: _Node) -> list[str]:
+def _box(node: _DrawnBox) -> list[str]:
     left_edge, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
     place = f'x="{left_edge:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
     lines = [f"<g><title>{markup(node.title)}</title>"]

@@ -16,7 +16,7 @@ FONT = f'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="{SIZ
 
 
 @dataclass(frozen=True)
-class Group:
+class ColourGroup:
     """Ops of one colour.
 
     Attributes:
@@ -31,22 +31,24 @@ class Group:
 
 
 GROUPS = (
-    Group("inputs and outputs", "#cfe8ff", ("input", "param", "state", "output")),
-    Group(
+    ColourGroup("inputs and outputs", "#cfe8ff", ("input", "param", "state", "output")),
+    ColourGroup(
         "products",
         "#ffd9a8",
         ("contraction", "convolution", "convolution_transpose", "linear", "fused", "sequence", "quant_compute"),
     ),
-    Group("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
-    Group("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
-    Group("elementwise", "#fff3b8", ("elementwise", "bits", "complex", "quant", "requantize", "fake_quant", "random")),
-    Group("data", "#e3e6ea", ("leaf", "shape", "sharding", "index", "padding", "scatter", "image")),
-    Group(
+    ColourGroup("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
+    ColourGroup("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
+    ColourGroup(
+        "elementwise", "#fff3b8", ("elementwise", "bits", "complex", "quant", "requantize", "fake_quant", "random")
+    ),
+    ColourGroup("data", "#e3e6ea", ("leaf", "shape", "sharding", "index", "padding", "scatter", "image")),
+    ColourGroup(
         "recurrences and transforms",
         "#c4ebe6",
         ("recurrent", "mtp", "fft", "linear_algebra", "lu", "qr", "eigh", "svd", "triangular"),
     ),
-    Group("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
+    ColourGroup("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
 )
 # The colours of the same on dark paper, where a page follows the reader's system.
 DARK = {
@@ -57,7 +59,7 @@ DARK = {
 _OF_FAMILY = {family: group for group in GROUPS for family in group.families}
 
 
-def group_of(op: str) -> Group | None:
+def group_of(op: str) -> ColourGroup | None:
     """The group of an op by its name without prefix, or of a kind of argument; None for ops of other dialects.
 
     A gradient has the group of its forward op.

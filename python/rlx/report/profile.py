@@ -12,7 +12,7 @@ from typing import Any
 from rlx.ir.graph.listing import GraphReport
 from rlx.ir.op import registry
 from rlx.report import html, roofline_svg
-from rlx.report.roofline import Machine, Work, number
+from rlx.report.roofline import MachineLimits, OpWork, number
 from rlx.report.text import short_place, table
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
@@ -45,7 +45,7 @@ class KernelTime:
     places: tuple[str, ...]
     calls: float
     seconds: float
-    work: Work
+    work: OpWork
 
     @property
     def title(self) -> str:
@@ -93,7 +93,7 @@ class ProfileReport:
     target: str
     measurement: Measurement
     listing: GraphReport
-    machine: Machine
+    machine: MachineLimits
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -132,8 +132,8 @@ class ProfileReport:
         labels, seconds, calls = tuple(op.label for op in described), statistics.median(by_run), len(events) / runs
         computed = [i for i in ops if self._kernel_of_product.get(i, kernel) == kernel]
         layout = events[0].layout or (bool(ops) and not computed)
-        once = Work(0, 0) if layout else self._borders.work(ops, computed)
-        work = Work(round(once.flops * calls), round(once.bytes * calls))
+        once = OpWork(0, 0) if layout else self._borders.work(ops, computed)
+        work = OpWork(round(once.flops * calls), round(once.bytes * calls))
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
     def _joined(self) -> list[KernelTime]:
@@ -147,7 +147,7 @@ class ProfileReport:
                 ops=tuple(sorted({op for k in same for op in k.ops})),
                 calls=sum(k.calls for k in same),
                 seconds=sum(k.seconds for k in same),
-                work=Work(sum(k.work.flops for k in same), sum(k.work.bytes for k in same)),
+                work=OpWork(sum(k.work.flops for k in same), sum(k.work.bytes for k in same)),
             )
             for same in groups.values()
         ]
@@ -329,7 +329,7 @@ class _Borders:
             for name in op.operands:
                 self._readers[name].add(i)
 
-    def work(self, ops: Iterable[int], computed: Iterable[int]) -> Work:
+    def work(self, ops: Iterable[int], computed: Iterable[int]) -> OpWork:
         """Bytes of what some ops read from outside and of what is read outside, and operations of those that are computed."""
         chosen = set(ops)
         described = [self._ops[i] for i in chosen]
@@ -337,10 +337,10 @@ class _Borders:
         read = {name for op in described for name in op.operands} - made
         written = {name for name in made if name in self._returned or self._readers[name] - chosen}
         moved = sum(number(self._bytes.get(name, 0), self._sizes) for name in read | written)
-        return Work(sum(self.alone(i).flops for i in computed), moved)
+        return OpWork(sum(self.alone(i).flops for i in computed), moved)
 
-    def alone(self, i: int) -> Work:
+    def alone(self, i: int) -> OpWork:
         """The work of an op by itself. That of one with regions is that of the ops in them, which are kernels of their own."""
         op = self._ops[i]
         has_regions = i + 1 < len(self._ops) and self._ops[i + 1].depth > op.depth
-        return Work(0, 0) if has_regions else Work.of(op.cost, self._sizes)
+        return OpWork(0, 0) if has_regions else OpWork.of(op.cost, self._sizes)

@@ -43,14 +43,14 @@ _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS
 
 
 @dataclass(frozen=True)
-class Work:
+class OpWork:
     """Work of which all sizes are known: operations, and bytes moved."""
 
     flops: int
     bytes: int
 
     @classmethod
-    def of(cls, cost: Cost | None, sizes: Mapping[str, int]) -> Work:
+    def of(cls, cost: Cost | None, sizes: Mapping[str, int]) -> OpWork:
         """The work of an op; a symbol without a size counts as 64."""
         return cls(0, 0) if cost is None else cls(number(cost.flops, sizes), number(cost.bytes, sizes))
 
@@ -61,7 +61,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineLimits:
     """What a machine can do at most.
 
     Attributes:
@@ -79,7 +79,7 @@ class Machine:
         """The operations for each byte from which on computing takes longer than moving."""
         return self.flops / self.bytes
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: OpWork) -> float:
         """The least time for some work: the longer one of computing and moving."""
         return max(work.flops / self.flops, work.bytes / self.bytes)
 
@@ -97,7 +97,7 @@ def number(size: Dim, sizes: Mapping[str, int]) -> int:
 
 
 @cache
-def this_machine(threads: int = 1) -> Machine:
+def this_machine(threads: int = 1) -> MachineLimits:
     """What this machine's CPU does, measured with NumPy in a process of its own, in about a second.
 
     Raises:
@@ -110,4 +110,4 @@ def this_machine(threads: int = 1) -> Machine:
         flops, moved = map(float, done.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError) as problem:
         raise Error(f"cannot measure what this machine does at most: {problem}") from None
-    return Machine(flops, moved, threads)
+    return MachineLimits(flops, moved, threads)

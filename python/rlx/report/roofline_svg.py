@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx.report import palette
-from rlx.report.roofline import Machine, Work
+from rlx.report.roofline import MachineLimits, OpWork
 from rlx.report.text import markup
 
 # Sizes in pixels.
@@ -28,11 +28,11 @@ class Point:
 
     title: str
     op: str
-    work: Work
+    work: OpWork
     seconds: float
 
 
-def drawing(machine: Machine, points: Sequence[Point], *, measured: bool) -> str:
+def drawing(machine: MachineLimits, points: Sequence[Point], *, measured: bool) -> str:
     """The plot as an SVG document. What does no operations is not in it.
 
     Args:
@@ -46,7 +46,7 @@ def drawing(machine: Machine, points: Sequence[Point], *, measured: bool) -> str
 
 
 class _Plot:
-    def __init__(self, machine: Machine, points: Sequence[Point], measured: bool):
+    def __init__(self, machine: MachineLimits, points: Sequence[Point], measured: bool):
         self.machine, self.measured = machine, measured
         self.points = sorted(points, key=lambda p: -p.seconds)
         xs = [p.work.intensity for p in points] + [machine.ridge]

@@ -19,7 +19,7 @@ OUTCOMES = (
 
 
 @dataclass(frozen=True)
-class Trial:
+class TuningTrial:
     """One way to compile and run a program.
 
     Attributes:
@@ -61,7 +61,7 @@ class TuningReport:
     chosen: str
     budget: float
     took: float
-    trials: tuple[Trial, ...]
+    trials: tuple[TuningTrial, ...]
     interrupted: bool = False
     kept_before: bool = False
 
@@ -96,7 +96,7 @@ class TuningReport:
             Error: It is none.
         """
         values: Mapping[str, Any] = _FIELDS(data, what)
-        trials = tuple(Trial(*row) for row in values["trials"])
+        trials = tuple(TuningTrial(*row) for row in values["trials"])
         return cls(**{**values, "trials": trials}, kept_before=True)
 
     def __str__(self) -> str:
@@ -129,6 +129,6 @@ def _ratio(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.3f}"
 
 
-def _said(trial: Trial) -> str:
+def _said(trial: TuningTrial) -> str:
     first = trial.note.strip().split("\n")[0][:100]
     return f"{trial.outcome}: {first}" if first else trial.outcome

@@ -34,7 +34,7 @@ from rlx.support.locks import holding
 
 
 @dataclass(frozen=True)
-class _Number:
+class _PythonNumber:
     """What the trace knows of an argument that is a Python number: its class, and whether it is an integer of 64 bits."""
 
     kind: type
@@ -85,7 +85,7 @@ class Jit:
             return self._inlined(builder, leaves, structure, static)
         if is_eager():
             return self._eagerly(leaves, structure, static)
-        arguments = Arguments(self._what, leaves, structure)
+        arguments = TracedArguments(self._what, leaves, structure)
         variant = self._variant(arguments, static)
         return holding(variant.lock, self._run, variant, arguments, static)
 
@@ -132,9 +132,9 @@ class Jit:
         """Forget all traces and programs."""
         self._variants.clear()
 
-    def _of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Variant, Arguments, dict[str, Any]]:
+    def _of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Variant, TracedArguments, dict[str, Any]]:
         dynamic, static = self._arguments(args, kwargs)
-        arguments = Arguments(self._what, *flatten(dynamic))
+        arguments = TracedArguments(self._what, *flatten(dynamic))
         return self._variant(arguments, static), arguments, static
 
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -143,7 +143,7 @@ class Jit:
         dynamic = {n: v for n, v in bound.items() if n not in self._static}
         return dynamic, {n: v for n, v in bound.items() if n in self._static}
 
-    def _variant(self, arguments: Arguments, static: Mapping[str, Any]) -> Variant:
+    def _variant(self, arguments: TracedArguments, static: Mapping[str, Any]) -> Variant:
         key = (
             static_key(static, self._what, "an array is no static argument"),
             arguments.structure,
@@ -152,7 +152,7 @@ class Jit:
         variant = self._variants.get(key)
         return self._variants.setdefault(key, Variant()) if variant is None else variant
 
-    def _run(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> Any:
+    def _run(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> Any:
         graph, rebuild = self._trace(variant, arguments, static)
         if not graph.results:
             return rebuild([])
@@ -164,7 +164,7 @@ class Jit:
         ]
         return rebuild(program.run(dict(zip(names, arrays, strict=True))))
 
-    def _compile(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> CompiledGraph:
+    def _compile(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> CompiledGraph:
         if variant.program is None:
             graph, _ = self._trace(variant, arguments, static)
             variant.program = self._session.compile(graph)
@@ -172,12 +172,12 @@ class Jit:
 
     # --- tracing ----------------------------------------------------------------------------------
 
-    def _trace(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+    def _trace(self, variant: Variant, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         if variant.traced is None:
             variant.traced = self._traced(arguments, static)
         return variant.traced
 
-    def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+    def _traced(self, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         """The graph for a signature, and the function that builds the result of a call from the arrays of a run."""
         graph = Traced(self.__name__, stage="hir")
         tensors = [
@@ -192,7 +192,7 @@ class Jit:
             graph.set_outputs(outputs)
         return graph, structure.build
 
-    def _argument(self, graph: Graph, name: str, spec: Shape | _Number) -> Tensor:
+    def _argument(self, graph: Graph, name: str, spec: Shape | _PythonNumber) -> Tensor:
         if isinstance(spec, Shape):
             return graph.input(name, spec)
         number = spec.kind()
@@ -269,7 +269,7 @@ class Jit:
         return f"<rlx.jit {self.__name__}{self._signature} for {self._session.target.name}, {traced}>"
 
 
-class Arguments:
+class TracedArguments:
     """The traced arguments of a call: leaves, their structure, and what the trace depends on.
 
     Raises:
@@ -279,13 +279,13 @@ class Arguments:
     def __init__(self, what: str, leaves: list[Any], structure: Structure):
         self.structure = structure
         self.leaves, self.signature = leaves, ()
-        signature: list[Shape | _Number] = []
+        signature: list[Shape | _PythonNumber] = []
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Shape):
                 signature.append(leaf)
             elif isinstance(leaf, NUMBERS):
                 with _naming(what, structure, i):
-                    signature.append(_Number(kind_of(leaf), dtypes_of(leaf)[0].name == "i64"))
+                    signature.append(_PythonNumber(kind_of(leaf), dtypes_of(leaf)[0].name == "i64"))
             else:
                 if type(leaf) is not np.ndarray:
                     leaves[i] = leaf = _array(leaf, what, structure, i)

@@ -13,7 +13,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.graph.weak import NUMBERS
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
-from rlx.runtime.jit import Arguments, Jit, paths_of
+from rlx.runtime.jit import Jit, TracedArguments, paths_of
 from rlx.runtime.tracing import place_of
 from rlx.support.errors import Error
 from rlx.transforms.call import call
@@ -48,7 +48,7 @@ class Differentiated(Jit):
             raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")
         self._wrt: tuple[str, ...] = tuple(chosen)
 
-    def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+    def _traced(self, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         graph, rebuild = self._inner._traced(arguments, static)
         names, structures = self._differentiated(arguments.structure, arguments.signature)
         if not graph.results or graph.outputs[0].shape.rank or not graph.outputs[0].shape.dtype.is_float:
@@ -87,7 +87,7 @@ class Differentiated(Jit):
     def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
         """The graph of the derivative where the tensors are."""
         specs = [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        graph, build = self._trace(*self._for(Arguments(self._what, specs, structure), static))
+        graph, build = self._trace(*self._for(TracedArguments(self._what, specs, structure), static))
         names = [a.name for a in graph.inputs]
         values = [
             builder.constant(leaf, dtype=a.shape.dtype) if isinstance(leaf, NUMBERS) else leaf
@@ -98,7 +98,7 @@ class Differentiated(Jit):
 
     def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
         """The graph of the derivative, evaluated as a whole: its ops are none of the user's."""
-        arguments = Arguments(self._what, list(leaves), structure)
+        arguments = TracedArguments(self._what, list(leaves), structure)
         graph, build = self._trace(*self._for(arguments, static))
         values = {
             a.name: np.asarray(leaf, a.shape.dtype.numpy) if isinstance(leaf, NUMBERS) else leaf

@@ -27,7 +27,7 @@ from rlx.weights.arrays import keep
 
 
 @dataclass(frozen=True)
-class _Annotation:
+class _ArgumentAnnotation:
     shape: Shape
     kind: str
 
@@ -42,12 +42,12 @@ def Input(*dims: Any, dtype: Any = None) -> Any:
         dims: Sizes or symbol names.
         dtype: Element type; f32 when absent.
     """
-    return _Annotation(Shape(dims, dtype), "input")
+    return _ArgumentAnnotation(Shape(dims, dtype), "input")
 
 
 def Param(*dims: Any, dtype: Any = None) -> Any:
     """Annotation of an argument that is a weight: `w: rlx.Param(784, 10)`."""
-    return _Annotation(Shape(dims, dtype), "param")
+    return _ArgumentAnnotation(Shape(dims, dtype), "param")
 
 
 class Model:
@@ -63,7 +63,7 @@ class Model:
         self.__name__: str = name_of(function)
         self._function = function
         self._session = session
-        self._annotations: dict[str, _Annotation] | None = None
+        self._annotations: dict[str, _ArgumentAnnotation] | None = None
         self._variants: dict[Any, Variant] = {}
 
     @property
@@ -72,14 +72,14 @@ class Model:
         return self._traced({})[0]
 
     @property
-    def tensors(self) -> dict[str, _Annotation]:
+    def tensors(self) -> dict[str, _ArgumentAnnotation]:
         """The tensor arguments: name to annotation."""
         if self._annotations is None:
             try:
                 annotations = inspect.get_annotations(self._function, eval_str=True)
             except NameError as problem:
                 raise Error(f"model '{self.__name__}': an annotation cannot be evaluated: {problem}") from None
-            tensors = {n: a for n, a in annotations.items() if isinstance(a, _Annotation)}
+            tensors = {n: a for n, a in annotations.items() if isinstance(a, _ArgumentAnnotation)}
             if not tensors:
                 raise Error(
                     f"model '{self.__name__}' has no tensor argument",

@@ -14,7 +14,7 @@ from rlx.runtime.arguments import given_params, unknown_name, unset_params
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.content import Content
 from rlx.runtime.order import Order
-from rlx.runtime.shared_states import Sharing, States, sharing
+from rlx.runtime.shared_states import SharedStates, States, sharing
 from rlx.support.errors import Error
 from rlx.support.files import file_name
 from rlx.support.locks import holding, make_lock
@@ -48,7 +48,7 @@ class _Shared:
         contents, leaving = {}, []
         for entry, content in self.contents.items():
             own = {name: array for name, array in arrays.items() if name in self._arguments[entry]}
-            if own and isinstance(content.program, Sharing):
+            if own and isinstance(content.program, SharedStates):
                 leaving.append(content.program.program)
             contents[entry] = Content({**content.weights, **own}) if own else content
         self.states.leave(leaving)
@@ -63,7 +63,7 @@ class _Shared:
         return {name: self.states.read(name) for name in self.states.arguments}
 
 
-class Entry(CompiledGraph):
+class EntryPoint(CompiledGraph):
     """One of several programs that share parameters and states: what is set here is set for all."""
 
     def __init__(self, of: CompiledGraph, shared: _Shared, name: str):
@@ -117,7 +117,7 @@ class Programs:
             raise Error("there are no entry points", hint='compile({"prefill": graph, "decode": other})')
         arguments = {n: {a.name: a for a in p.artifact.signature.arguments} for n, p in programs.items()}
         self._shared = _Shared(arguments)
-        self._entries = {name: Entry(program, self._shared, name) for name, program in programs.items()}
+        self._entries = {name: EntryPoint(program, self._shared, name) for name, program in programs.items()}
 
     # --- entry points -----------------------------------------------------------------------------
 

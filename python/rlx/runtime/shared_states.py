@@ -65,7 +65,7 @@ class States:
             program.write_state(name, self._value(name))
 
 
-class Sharing:
+class SharedStates:
     """A loaded program that has the newest values of its states whenever it runs.
 
     Args:
@@ -96,7 +96,7 @@ class Sharing:
         self._states.write({name: np.array(value, order="C")})
 
 
-class SharingOnDevice(Sharing):
+class SharingOnDevice(SharedStates):
     """The same for a program whose results may stay on its device."""
 
     program: Any
@@ -108,6 +108,6 @@ class SharingOnDevice(Sharing):
         return self.program.call_on_device(arrays)
 
 
-def sharing(program: Program, states: States, names: Sequence[str]) -> Sharing:
+def sharing(program: Program, states: States, names: Sequence[str]) -> SharedStates:
     """A program that shares its states."""
-    return (SharingOnDevice if isinstance(program, KeepingResults) else Sharing)(program, states, names)
+    return (SharingOnDevice if isinstance(program, KeepingResults) else SharedStates)(program, states, names)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from rlx.report.tuning import Trial
+from rlx.report.tuning import TuningTrial
 from rlx.support.errors import Error
 
 FASTER = 0.97  # of the time: more is within what measuring twice gives
@@ -97,7 +97,7 @@ class _Contestant:
         return self.ratio <= FASTER and sorted(self._counted)[3 * len(self._counted) // 4] < 1
 
 
-class Search:
+class ChoiceSearch:
     """The search for the fastest of several choices.
 
     Args:
@@ -116,12 +116,12 @@ class Search:
         measure: Callable[[Any, int], float],
         budget: float,
         clock: Callable[[], float],
-        progress: Callable[[Trial], None],
+        progress: Callable[[TuningTrial], None],
     ):
         self.given, self.others = choices[0], list(choices[1:])
         self.prepare, self.measure, self.clock, self.budget, self.progress = prepare, measure, clock, budget, progress
         self.started = clock()
-        self.trials: list[Trial] = []
+        self.trials: list[TuningTrial] = []
         self._base: Candidate | None = None
         self._base_seconds: list[float] = []
         self._same: dict[object, str] = {}
@@ -149,7 +149,7 @@ class Search:
         once = self.measure(base.program, 1)
         self._calls = min(_MOST_CALLS, max(1, math.ceil(_SHORTEST_SAMPLE / max(once, 1e-9))))
         self._base_seconds.append(self.measure(base.program, self._calls))
-        self.trials.append(Trial("as given", "kept", self._base_seconds[0], 1.0))
+        self.trials.append(TuningTrial("as given", "kept", self._base_seconds[0], 1.0))
         self.progress(self.trials[0])
         for choice in self.others:
             if self.left < max(self._once, _FOR_FINALS * self.budget):
@@ -164,15 +164,15 @@ class Search:
         best = min((c for c in self._best if c.is_faster), key=lambda c: c.ratio, default=None)
         return self.given if best is None else best.choice
 
-    def results(self) -> list[Trial]:
+    def results(self) -> list[TuningTrial]:
         """The trials, with what became of each; those that there was no time for are among them."""
         chosen, tried = self.chosen.named(self.given), {trial.name for trial in self.trials}
         done = [replace(self._timed(trial), outcome=_outcome(trial, chosen)) for trial in self.trials]
         done[:1] = [replace(trial, outcome="kept" if chosen == trial.name else "outdone") for trial in done[:1]]
         names = [choice.named(self.given) for choice in self.others]
-        return [*done, *(Trial(name, "no time left") for name in names if name not in tried)]
+        return [*done, *(TuningTrial(name, "no time left") for name in names if name not in tried)]
 
-    def _timed(self, trial: Trial) -> Trial:
+    def _timed(self, trial: TuningTrial) -> TuningTrial:
         """A trial with its time, by that of the program as given: other work on the machine comes and goes between trials."""
         return replace(trial, seconds=None if trial.ratio is None else trial.ratio * median(self._base_seconds))
 
@@ -180,7 +180,7 @@ class Search:
         name, number = choice.named(self.given), len(self.trials)
         candidate = self._prepared(choice, name)
         if isinstance(candidate, Candidate):
-            self.trials.append(Trial(name, "no time left"))
+            self.trials.append(TuningTrial(name, "no time left"))
             contestant = _Contestant(choice, number, candidate.program)
             for _ in range(_FIRST_PAIRS):
                 if self._pair(contestant) > 2:
@@ -191,17 +191,17 @@ class Search:
             self.trials.append(candidate)
         self.progress(self.trials[number])
 
-    def _prepared(self, choice: Choice, name: str) -> Candidate | Trial:
+    def _prepared(self, choice: Choice, name: str) -> Candidate | TuningTrial:
         """The program of a choice, or why there is nothing to measure."""
         try:
             candidate = self.prepare(choice)
         except Error as problem:
-            return Trial(name, "failed", note=problem.message)
+            return TuningTrial(name, "failed", note=problem.message)
         if candidate.problem:
-            return Trial(name, "other results", note=candidate.problem)
+            return TuningTrial(name, "other results", note=candidate.problem)
         same = self._same.setdefault(candidate.identity, name)
         if same != name:
-            return Trial(name, "the same program", note=f"as with {same}" if same != "as given" else "")
+            return TuningTrial(name, "the same program", note=f"as with {same}" if same != "as given" else "")
         return candidate
 
     def _pair(self, contestant: _Contestant) -> float:
@@ -251,7 +251,7 @@ class Search:
             pairs *= 2
 
 
-def _outcome(trial: Trial, chosen: str) -> str:
+def _outcome(trial: TuningTrial, chosen: str) -> str:
     """What became of a trial, of which one was chosen in the end; empty while it is open."""
     if trial.ratio is None or trial.name == chosen:
         return "kept" if trial.name == chosen else trial.outcome

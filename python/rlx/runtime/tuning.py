@@ -21,9 +21,9 @@ from rlx.ir.graph.evaluate import collect_arguments, evaluate
 from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument, argument_array, bind_symbols
 from rlx.passes.checking.numerics import differs, draw, tolerances
-from rlx.report.tuning import Trial, TuningReport
+from rlx.report.tuning import TuningReport, TuningTrial
 from rlx.runtime.compiled import CompiledGraph
-from rlx.runtime.tuner import Candidate, Choice, Search
+from rlx.runtime.tuner import Candidate, Choice, ChoiceSearch
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.support.suggestions import suggestion
@@ -144,7 +144,7 @@ def tuned(
     again: bool = False,
     clock: Callable[[], float] = time.perf_counter,
     measure: Callable[[CompiledGraph, Mapping[str, np.ndarray], int], float] | None = None,
-    progress: Callable[[Trial], None] = lambda _: None,
+    progress: Callable[[TuningTrial], None] = lambda _: None,
 ) -> CompiledGraph:
     """The program that is the fastest on this machine, with its report as `tuning`: what was kept, or what a search finds.
 
@@ -181,7 +181,7 @@ def tuned(
         return Candidate(program, (code, at_load), problem)
 
     timed = measure or _seconds_of_a_call
-    search = Search(choices, prepare, lambda p, calls: timed(p, inputs, calls), seconds, clock, progress)
+    search = ChoiceSearch(choices, prepare, lambda p, calls: timed(p, inputs, calls), seconds, clock, progress)
     finished = False
     try:
         search.run()
@@ -317,7 +317,7 @@ def _keep(request: Request, key: str | None, choice: Choice, report: TuningRepor
         request.cache.put(key, json.dumps(data).encode())
 
 
-def _report(request: Request, search: Search, finished: bool) -> TuningReport:
+def _report(request: Request, search: ChoiceSearch, finished: bool) -> TuningReport:
     took, chosen = search.budget - search.left, search.chosen.named(search.given)
     results = tuple(search.results())
     return TuningReport(request.graph.name, chosen, search.budget, took, results, interrupted=not finished)

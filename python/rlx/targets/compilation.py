@@ -15,7 +15,7 @@ from rlx.passes import run
 from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import CompileError, Error, StageError
 from rlx.targets.artifacts.artifact import Artifact
@@ -103,12 +103,12 @@ class Compilation:
     @property
     def pipeline_text(self) -> str:
         """All passes from the given graph to LIR, as text for `rlx-opt`."""
-        return str(Pipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+        return str(PassPipeline.of([*preparing(*self._preparing), *self._from_prepared]))
 
     @property
     def passes_to_mir(self) -> str:
         """The passes from the graph as given to MIR, as text."""
-        return str(Pipeline.of([*preparing(*self._preparing), self._to_mir]))
+        return str(PassPipeline.of([*preparing(*self._preparing), self._to_mir]))
 
     @property
     def _from_prepared(self) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from rlx.ir.op import registry
 from rlx.passes.claims import known_ops
 from rlx.passes.decompose import Decompose
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.support.errors import Error
 from rlx.support.guards import is_mapping
 from rlx.support.short import shown
@@ -94,11 +94,11 @@ class KernelDispatchPolicy:
         """
         if self == KernelDispatchPolicy():
             return pipeline
-        steps = Pipeline.parse(pipeline).steps
+        steps = PassPipeline.parse(pipeline).steps
         if not any(isinstance(step.ours, Decompose) for step in steps):
             raise Error(f"dispatch policy '{self}': the target decomposes no ops, its pipeline is {pipeline}")
         changed = [self._changed(step.ours) if isinstance(step.ours, Decompose) else [step.text] for step in steps]
-        return str(Pipeline.of([step for part in changed for step in part]))
+        return str(PassPipeline.of([step for part in changed for step in part]))
 
     def _changed(self, step: Decompose) -> list[str]:
         native, common = self._ops("native"), self._ops("common")

@@ -78,7 +78,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Problem:
+class BackendProblem:
     """Why a back end of another package is left out."""
 
     backend: str
@@ -163,7 +163,7 @@ def backends() -> Iterator[Registered]:
     yield from _installed()[0]
 
 
-def problems() -> tuple[Problem, ...]:
+def problems() -> tuple[BackendProblem, ...]:
     """The back ends that are left out, and why."""
     return _installed()[1]
 
@@ -187,19 +187,19 @@ def _built_in(name: str) -> Registered:
 
 
 @cache
-def _installed() -> tuple[tuple[Registered, ...], tuple[Problem, ...]]:
+def _installed() -> tuple[tuple[Registered, ...], tuple[BackendProblem, ...]]:
     """The back ends of other packages."""
     loaded: list[Registered] = []
-    refused: list[Problem] = []
+    refused: list[BackendProblem] = []
     for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         origin = "an unnamed package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
         try:
             loaded.append(_checked(entry.name, origin, entry.load()))
         except (Exception, SystemExit) as problem:  # code of another package may raise anything
             reason = problem.message if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
-            refused.append(Problem(f"back end '{entry.name}' of {origin}", reason))
+            refused.append(BackendProblem(f"back end '{entry.name}' of {origin}", reason))
     clashes = [_clash(backend, loaded) for backend in loaded]
-    refused += [Problem(str(backend), clash) for backend, clash in zip(loaded, clashes, strict=True) if clash]
+    refused += [BackendProblem(str(backend), clash) for backend, clash in zip(loaded, clashes, strict=True) if clash]
     for problem in refused:
         _log.warning("%s", problem)
     return tuple(b for b, clash in zip(loaded, clashes, strict=True) if not clash), tuple(refused)

@@ -17,7 +17,7 @@ from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.dtypes.precision_policies import precision_policy
-from rlx.passes.pipeline import Element, Pipeline
+from rlx.passes.pipeline import PassPipeline, PipelineElement
 from rlx.passes.runner import Instrument
 from rlx.support.errors import Error
 from rlx.support.short import shown
@@ -116,7 +116,7 @@ def to_lir(legal: CheckLir) -> str:
     Args:
         legal: The check, whose options say what the target takes.
     """
-    return str(Pipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
+    return str(PassPipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
 
 
 def check_of(pipeline: str) -> CheckLir:
@@ -125,10 +125,10 @@ def check_of(pipeline: str) -> CheckLir:
     Raises:
         Error: There is none.
     """
-    checks = [step.ours for step in Pipeline.parse(pipeline).steps if isinstance(step.ours, CheckLir)]
+    checks = [step.ours for step in PassPipeline.parse(pipeline).steps if isinstance(step.ours, CheckLir)]
     if not checks:
         raise Error(f"no rlx-check-lir says what the target takes: {pipeline}")
     return checks[-1]
 
 
-_CLEAN_UP = (Element("canonicalize"), Element("cse"))
+_CLEAN_UP = (PipelineElement("canonicalize"), PipelineElement("cse"))

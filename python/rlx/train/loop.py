@@ -85,11 +85,11 @@ def fit(
     _begin(step, checkpoint if resume else None)
     line = _Progress(_total(batches, epochs, steps), progress, step.position[0])
     placed = _placed(batches, epochs, steps, step.position)
-    return _Loop(step, placed, judge, observers, log_every, checkpoint, checkpoint_every, line).run()
+    return _FitRun(step, placed, judge, observers, log_every, checkpoint, checkpoint_every, line).run()
 
 
 @dataclass
-class _Loop:
+class _FitRun:
     """What `fit` does, once its options are known to be right."""
 
     step: TrainStep

@@ -26,7 +26,7 @@ from rlx.support.errors import Error, PassError, StageError
 from rlx.support.guards import is_iterable
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
-from rlx.transforms.scope import Scope, copied
+from rlx.transforms.scope import ValueScope, copied
 
 # The passes that run on a function that a transform has made: it has ops that are not used, and some ops twice.
 _CLEAN_UP = (
@@ -113,7 +113,7 @@ def cleaned(graph: Graph) -> Graph:
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedGraph:
     """A new graph under construction, whose first arguments are those of another graph, the source.
 
     Attributes:
@@ -127,7 +127,7 @@ class Derived:
     arguments: dict[str, Tensor]
 
     @classmethod
-    def of(cls, source: Graph, changed: Mapping[str, Argument] | None = None) -> Derived:
+    def of(cls, source: Graph, changed: Mapping[str, Argument] | None = None) -> DerivedGraph:
         """A new graph with the arguments of another.
 
         Args:
@@ -145,9 +145,9 @@ class Derived:
         """The block of the source's function."""
         return self.source.function.entry_block
 
-    def scope(self, *more: Tensor) -> Scope:
+    def scope(self, *more: Tensor) -> ValueScope:
         """A scope with the tensors for the source's arguments; `more` are for its last ones if the new graph has no such."""
-        scope = Scope(self.graph)
+        scope = ValueScope(self.graph)
         scope.bind(self.block.arguments, [*self.arguments.values(), *more])
         return scope
 

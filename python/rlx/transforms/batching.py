@@ -17,7 +17,7 @@ from rlx.ops import rules
 from rlx.support.errors import Error
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
-from rlx.transforms.scope import Scope
+from rlx.transforms.scope import ValueScope
 
 
 class Batching:
@@ -45,7 +45,7 @@ class Batching:
         """A tensor as a batched one: it is repeated if it is not batched."""
         return rules.batch(self.builder, tensor, self.is_batched(tensor), self.size)
 
-    def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
         """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
@@ -60,7 +60,7 @@ class Batching:
             scope.bind(op.results, self._step(op, operands, scope))
         return [scope[v] for v in opview.yielded(block)]
 
-    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
         b = self.builder
         outside = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
         if not any(map(self.is_batched, (*operands, *outside))):
@@ -75,7 +75,7 @@ class Batching:
                         return results
                 if card.composite:
                     block = scopes.decomposition(b, op, scope)
-                    inner = Scope(b, scope)
+                    inner = ValueScope(b, scope)
                     inner.bind(block.arguments, operands)
                     return self.run(block, inner)
         except Error as problem:
@@ -86,7 +86,7 @@ class Batching:
         """Whether an op on batched operands is the same op. A composite op may need operands of equal shapes."""
         return card.spec.has_trait("elementwise") and (not card.composite or all(map(self.is_batched, operands)))
 
-    def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Any:
+    def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Any:
         """The results of an op on a batch, or NotImplemented."""
         b, attributes = self.builder, opview.attributes_of(op)
         flags = [self.is_batched(t) for t in operands]
@@ -97,19 +97,21 @@ class Batching:
                 returned = b.emit(card.name, scopes.grouped(op, aligned), **attributes)
             else:
                 if len(op.regions):
-                    attributes["regions"] = [r and Body(self, r, scope) for r in map(opview.block_of, op.regions)]
+                    attributes["regions"] = [
+                        r and BatchedRegion(self, r, scope) for r in map(opview.block_of, op.regions)
+                    ]
                 groups = scopes.grouped(op, operands), scopes.grouped(op, flags)
                 returned = card.vmap(b, *groups, size=self.size, **attributes)
             return returned if returned is NotImplemented else checked.batched(b, op, returned, self.size)
 
 
 @dataclass(frozen=True)
-class Body:
+class BatchedRegion:
     """A region that is batched, for the rules of ops with regions."""
 
     engine: Batching
     block: mlir.Block
-    scope: Scope
+    scope: ValueScope
 
     @property
     def reads_batched(self) -> bool:
@@ -130,7 +132,7 @@ class Body:
             batched: Whether each argument is batched.
             wanted: Whether each result must be batched.
         """
-        inner = Scope(self.engine.builder, self.scope)
+        inner = ValueScope(self.engine.builder, self.scope)
         inner.bind(self.block.arguments, arguments)
         self.engine.mark([a for a, is_batched in zip(arguments, batched, strict=True) if is_batched])
         results = self.engine.run(self.block, inner)

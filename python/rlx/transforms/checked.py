@@ -22,7 +22,7 @@ class NotLinearError(Error):
     """A rule that is transposed is not linear: it may only scale, add and move tangents or cotangents."""
 
 
-class Absent(Tensor):
+class LinearArgument(Tensor):
     """A tensor without a value: the argument of a linear function while the function is transposed."""
 
     __slots__ = ()

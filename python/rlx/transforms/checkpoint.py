@@ -20,12 +20,12 @@ from rlx.ir.shape import shape_of
 from rlx.ops.control.checkpoint import recomputed
 from rlx.passes.base import option
 from rlx.support.errors import PassError
-from rlx.transforms.base import Derived, Transform
+from rlx.transforms.base import DerivedGraph, Transform
 from rlx.transforms.scope import captures, copy, ops_of
 
 
 @dataclass(frozen=True)
-class Checkpoint(Transform, name="rlx-checkpoint", exact=True):
+class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
     """Have the backward pass compute values again instead of keeping them.
 
     Without a limit only the arguments are kept. With `memory-limit` the function is cut into as few segments as possible:
@@ -43,7 +43,7 @@ class Checkpoint(Transform, name="rlx-checkpoint", exact=True):
         limit = self.memory_limit
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise PassError(f"{self.name}: memory-limit must be a number of bytes, got {limit!r}")
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         scope = derived.scope()
         ops = list(ops_of(derived.block))
         returned = opview.yielded(derived.block)
@@ -153,4 +153,4 @@ def checkpoint(graph: Any, *, memory_limit: int | None = None) -> Any:
     Raises:
         PassError: The limit is exceeded, however the graph is cut.
     """
-    return Checkpoint(memory_limit=memory_limit)(graph)
+    return CheckpointTransform(memory_limit=memory_limit)(graph)

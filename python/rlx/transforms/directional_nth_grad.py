@@ -9,7 +9,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, cleaned, float_outputs, names_of, outputs_of
+from rlx.transforms.base import DerivedGraph, Transform, cleaned, float_outputs, names_of, outputs_of
 from rlx.transforms.forward import Forward
 from rlx.transforms.nth_order_grad import one_argument
 
@@ -29,13 +29,13 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
         float_outputs(graph, self.name)
         for level in range(self.order):
             graph = cleaned(self._once(graph, name, f"dir_{level}"))
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         results = derived.graph_results()
         named = [(f"dir{self.order}_{n}" if self.order else n, t) for n, t in outputs_of(graph, results)]
         return derived.finish(named, results)
 
     def _once(self, graph: Graph, name: str, direction: str) -> Graph:
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         argument = derived.arguments[name]
         engine = Forward(derived.graph)
         engine.seed(argument, derived.input(direction, argument.shape))

@@ -17,7 +17,7 @@ from rlx.support.errors import Error
 from rlx.support.guards import is_list
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
-from rlx.transforms.scope import Scope
+from rlx.transforms.scope import ValueScope
 
 
 class Forward:
@@ -43,7 +43,7 @@ class Forward:
         """The tangent of a tensor, None for zero."""
         return self.tangents.get(tensor.value)
 
-    def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
         """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
@@ -58,7 +58,7 @@ class Forward:
             scope.bind(op.results, self._step(op, operands, scope))
         return [scope[v] for v in opview.yielded(block)]
 
-    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
         b = self.builder
         has_tangent = any(t.value in self.tangents for t in operands) or (
             len(op.regions) and any(scope[v].value in self.tangents for v in scopes.captures(op))
@@ -75,7 +75,7 @@ class Forward:
                     self._seed(results, self._rule(card, op, operands, results))
                     return results
                 if card.composite:
-                    inner = Scope(b, scope)
+                    inner = ValueScope(b, scope)
                     block = scopes.decomposition(b, op, scope)
                     inner.bind(block.arguments, operands)
                     return self.run(block, inner)
@@ -124,9 +124,9 @@ class Forward:
         with checked.rule(op, "vjp"):
             return transposed(b, block, tangents)
 
-    def _regions(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _regions(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
-        bodies = [block and Body(self, block, scope) for block in map(opview.block_of, op.regions)]
+        bodies = [block and ForwardRegion(self, block, scope) for block in map(opview.block_of, op.regions)]
         results, tangents_of_results = card.pushforward(
             self.builder, scopes.grouped(op, operands), tangents, regions=bodies, **opview.attributes_of(op)
         )
@@ -135,12 +135,12 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Body:
+class ForwardRegion:
     """A region in forward mode, for the rules of ops with regions."""
 
     engine: Forward
     block: mlir.Block
-    scope: Scope
+    scope: ValueScope
 
     def moving(self, arguments: Sequence[bool]) -> list[bool]:
         """Whether each result may have a tangent, given whether each argument has one."""
@@ -163,7 +163,7 @@ class Body:
         self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """As `plain`, with tangents of arguments and results."""
-        inner = Scope(self.engine.builder, self.scope)
+        inner = ValueScope(self.engine.builder, self.scope)
         inner.bind(self.block.arguments, arguments)
         for argument, tangent in zip(arguments, tangents, strict=True):
             self.engine.seed(argument, tangent)
@@ -175,7 +175,7 @@ class Body:
         return partial(self.engine.builder, self.block, self.scope, arguments, position)
 
 
-def partial(b: Builder, block: mlir.Block, scope: Scope, arguments: Sequence[Tensor], position: int) -> Tensor:
+def partial(b: Builder, block: mlir.Block, scope: ValueScope, arguments: Sequence[Tensor], position: int) -> Tensor:
     """The derivative, element by element, of the only result of a block of elementwise ops by one of its arguments.
 
     Args:
@@ -185,7 +185,7 @@ def partial(b: Builder, block: mlir.Block, scope: Scope, arguments: Sequence[Ten
         arguments: The tensors for its arguments.
         position: Which argument; it has the shape of the result.
     """
-    engine, inner = Forward(b), Scope(b, scope)
+    engine, inner = Forward(b), ValueScope(b, scope)
     inner.bind(block.arguments, arguments)
     engine.seed(arguments[position], b.ones_like(arguments[position]))
     (result,) = engine.run(block, inner)

@@ -14,7 +14,7 @@ from rlx.passes.base import option
 from rlx.support.errors import Error, PassError
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
-from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
+from rlx.transforms.base import DerivedGraph, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
 from rlx.transforms.vjp import gradients_of, pulled_back
 
 UNUSED = ("zero", "error")
@@ -36,7 +36,7 @@ class Grad(Transform, name="rlx-grad"):
     def apply(self, graph: Graph) -> Graph:
         graph = hoisted(graph)
         index = self._loss(graph)
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
         b = derived.graph
         with b.scratchpad():

@@ -10,7 +10,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.interface import Argument
 from rlx.ir.shape import Shape
 from rlx.support.errors import PassError
-from rlx.transforms.base import Derived, arguments_of, cleaned, float_outputs, outputs_of
+from rlx.transforms.base import DerivedGraph, arguments_of, cleaned, float_outputs, outputs_of
 from rlx.transforms.batching import Batching
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp
@@ -39,7 +39,7 @@ def identity(b: Builder, shape: Shape) -> Tensor:
 
 def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobian") -> Graph:
     """Dense derivatives by forward mode: one direction for each element of an argument."""
-    derived = Derived.of(graph)
+    derived = DerivedGraph.of(graph)
     b, outputs = derived.graph, list[tuple[int, str, Tensor]]()
     float_results = float_outputs(graph, what)
     with b.scratchpad():
@@ -59,11 +59,11 @@ def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobi
 def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
     """Dense derivatives by reverse mode: one cotangent for each element of an output."""
     arguments = real_arguments(graph, names, what)
-    derived = Derived.of(graph)
+    derived = DerivedGraph.of(graph)
     b, outputs = derived.graph, list[tuple[str, Tensor]]()
     with b.scratchpad():
         for _, output in float_outputs(graph, what):
-            single = Derived.of(graph)
+            single = DerivedGraph.of(graph)
             results = single.graph_results()
             one_output = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])
             gradient = cleaned(Vjp(wrt=tuple(a.name for a in arguments)).apply(one_output))
@@ -74,11 +74,11 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
     return derived.finish(outputs)
 
 
-def _batched(derived: Derived, graph: Graph, basis: Tensor, shape: Shape) -> list[Tensor]:
+def _batched(derived: DerivedGraph, graph: Graph, basis: Tensor, shape: Shape) -> list[Tensor]:
     """The results of a graph, each batched, for a batch of directions as its last argument."""
     b = derived.graph
     engine = Batching(b, product(shape.dims))
     engine.mark([basis])
-    inner = Derived(graph, b, derived.arguments)
+    inner = DerivedGraph(graph, b, derived.arguments)
     scope = inner.scope(basis)
     return [engine.full(r) for r in engine.run(inner.block, scope)]

@@ -9,7 +9,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, names_of, outputs_of
+from rlx.transforms.base import DerivedGraph, Transform, arguments_of, float_outputs, names_of, outputs_of
 from rlx.transforms.forward import Forward
 
 
@@ -25,7 +25,7 @@ class Jvp(Transform, name="rlx-jvp"):
 
     def apply(self, graph: Graph) -> Graph:
         float_outputs(graph, self.name)
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         engine = Forward(derived.graph)
         for argument in arguments_of(graph, self.tangents, self.name):
             tangent = derived.input(f"tangent_{argument.name}", argument.shape, argument.sharding)

@@ -13,9 +13,9 @@ from rlx.ir.interface import Argument
 from rlx.ir.op import opview
 from rlx.ir.op.calls import answered
 from rlx.passes.rewrite import decompose
-from rlx.transforms.base import Derived, arguments_of, cleaned, names_of, tensor_graph
+from rlx.transforms.base import DerivedGraph, arguments_of, cleaned, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp
-from rlx.transforms.scope import Scope, captures, copy, ops_of
+from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ def _decompose_mixed(with_tangents: Graph, count: int) -> None:
 
 def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
     """Two graphs: one of the ops that do not depend on a tangent, one of the others; and the names of the residuals."""
-    primal = Derived.of(source)
+    primal = DerivedGraph.of(source)
     linear = Graph(f"{source.name_symbol}_linear", mesh=source.mesh)
     block = with_tangents.function.entry_block
     count = len(source.arguments)
     primal_arguments, tangents = list(block.arguments)[:count], list(block.arguments)[count:]
-    scope, linear_scope = Scope(primal.graph), Scope(linear)
+    scope, linear_scope = ValueScope(primal.graph), ValueScope(linear)
     scope.bind(primal_arguments, list(primal.arguments.values()))
     tangent_arguments = [
         linear.add_argument(Argument(a.name, "input", a.shape, sharding=a.sharding))

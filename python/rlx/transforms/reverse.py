@@ -18,13 +18,13 @@ from rlx.support.errors import Error
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.forward import partial
-from rlx.transforms.scope import Scope
+from rlx.transforms.scope import ValueScope
 
 Pull = Callable[[list[Tensor | None]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class _Step:
+class _TapeEntry:
     """An op on the tape: results, operands (and values that its regions use), and a function from cotangents of the results to
     those of the operands.
     """
@@ -35,7 +35,7 @@ class _Step:
     pull: Pull
 
 
-class Reverse:
+class ReverseMode:
     """Copies blocks to the insertion point of a builder, and computes the cotangents of chosen tensors.
 
     It records on a tape the ops that depend on these tensors, and then goes over the tape backwards.
@@ -50,9 +50,9 @@ class Reverse:
         self.note = note
         # Emitted values that depend on the chosen ones.
         self.varied: set[mlir.Value] = set()
-        # Those of them that are `checked.Absent`, because a linear function is transposed.
+        # Those of them that are `checked.LinearArgument`, because a linear function is transposed.
         self._absent: set[mlir.Value] = set()
-        self._tape: list[_Step] = []
+        self._tape: list[_TapeEntry] = []
         self._terms: dict[mlir.Value, list[Any]] = {}
 
     def choose(self, tensors: Sequence[Tensor], *, absent: bool = False) -> None:
@@ -69,7 +69,9 @@ class Reverse:
 
     # --- forward ----------------------------------------------------------------------------------
 
-    def run(self, block: mlir.Block, scope: Scope, known: Mapping[mlir.Value, Tensor] | None = None) -> list[Tensor]:
+    def run(
+        self, block: mlir.Block, scope: ValueScope, known: Mapping[mlir.Value, Tensor] | None = None
+    ) -> list[Tensor]:
         """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
@@ -88,7 +90,7 @@ class Reverse:
         return [scope[v] for v in opview.yielded(block)]
 
     def _step(
-        self, op: mlir.Operation, operands: list[Tensor], scope: Scope, known: list[Tensor] | None
+        self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope, known: list[Tensor] | None
     ) -> Sequence[Tensor]:
         b = self.builder
         captured = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
@@ -104,7 +106,7 @@ class Reverse:
         except Error as problem:
             raise problem if problem.location else scopes.at_op(problem, op, "vjp") from None
         if pull is not None:
-            self._tape.append(_Step(op, results, [*operands, *captured], pull))
+            self._tape.append(_TapeEntry(op, results, [*operands, *captured], pull))
             self.varied |= {r.value for r in results if r.dtype.is_inexact}
         return results
 
@@ -113,7 +115,7 @@ class Reverse:
         op: mlir.Operation,
         operands: list[Tensor],
         captured: list[Tensor],
-        scope: Scope,
+        scope: ValueScope,
         known: list[Tensor] | None,
     ) -> tuple[Sequence[Tensor], Pull | None]:
         """The results of an op and its pull; no pull if its decomposition is on the tape instead."""
@@ -124,7 +126,9 @@ class Reverse:
         if card.has("pullback"):
             with b.located(within(op.location, self.note)):
                 wanted = scopes.grouped(op, [t.value in self.varied for t in operands])
-                bodies = [block and Body(self, block, scope, captured) for block in map(opview.block_of, op.regions)]
+                bodies = [
+                    block and ReverseRegion(self, block, scope, captured) for block in map(opview.block_of, op.regions)
+                ]
                 grouped = scopes.grouped(op, operands)
                 return card.pullback(b, grouped, wanted, regions=bodies, **opview.attributes_of(op))
         if card.has("vjp") or card.has("jvp"):
@@ -136,17 +140,17 @@ class Reverse:
                 return self._run_instead(scopes.decomposition(b, op, scope), operands, scope), None
         raise scopes.no_rule(op, "vjp")
 
-    def _run_instead(self, block: mlir.Block, operands: list[Tensor], scope: Scope) -> list[Tensor]:
+    def _run_instead(self, block: mlir.Block, operands: list[Tensor], scope: ValueScope) -> list[Tensor]:
         """Run a block in place of an op; returns the tensors that it yields."""
-        inner = Scope(self.builder, scope)
+        inner = ValueScope(self.builder, scope)
         inner.bind(block.arguments, operands)
         return self.run(block, inner)
 
-    def _results(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _results(self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
         """The results of a copy of an op; if an operand is absent, the results are absent too."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
-        results = [checked.Absent(r) for r in op.results]
+        results = [checked.LinearArgument(r) for r in op.results]
         self._absent |= {r.value for r in results}
         return results
 
@@ -173,7 +177,7 @@ class Reverse:
                 except Error as problem:
                     raise problem if problem.location else scopes.at_op(problem, step.op, "vjp") from None
 
-    def _back(self, step: _Step, cotangents: list[Tensor | None]) -> None:
+    def _back(self, step: _TapeEntry, cotangents: list[Tensor | None]) -> None:
         """Add the terms that the results of a step contribute to the cotangents of its operands, where these are wanted."""
         for i, (operand, term) in enumerate(zip(step.operands, step.pull(cotangents), strict=True)):
             if operand.value in self.varied:
@@ -238,16 +242,16 @@ class Reverse:
 
 
 @dataclass(frozen=True)
-class Body:
+class ReverseRegion:
     """A region in reverse mode, for the rules of ops with regions.
 
     Attributes:
         captures: The tensors that the regions of the op use from outside. Their cotangents follow those of the arguments.
     """
 
-    engine: Reverse
+    engine: ReverseMode
     block: mlir.Block
-    scope: Scope
+    scope: ValueScope
     captures: Sequence[Tensor]
 
     @property
@@ -260,8 +264,8 @@ class Body:
         varied = self.engine.varied
         return scopes.depends(self.block, arguments, lambda v: self.scope[v].value in varied, floats=True)
 
-    def _inner(self, arguments: Sequence[Tensor], captures: Sequence[Tensor] | None) -> Scope:
-        inner = Scope(self.engine.builder, self.scope)
+    def _inner(self, arguments: Sequence[Tensor], captures: Sequence[Tensor] | None) -> ValueScope:
+        inner = ValueScope(self.engine.builder, self.scope)
         if captures is not None:
             values = scopes.block_captures(self.block)
             replacements = {old.value: new for old, new in zip(self.captures, captures, strict=True)}
@@ -317,7 +321,7 @@ class Body:
             The tensors that the region yields, and a function from their cotangents to those of arguments and of captures.
         """
         inner = self._inner(arguments, captures)
-        engine = Reverse(self.engine.builder, self.engine.note)
+        engine = ReverseMode(self.engine.builder, self.engine.note)
         engine.choose([a for a, is_wanted in zip(arguments, wanted, strict=True) if is_wanted])
         captured = self.captures if captures is None else captures
         engine.choose([c for c, is_wanted in zip(captured, self.wanted, strict=True) if is_wanted])
@@ -337,7 +341,7 @@ def adjoint(
     shapes: Sequence[Shape],
     cotangents: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The adjoint of a function that is linear in its last arguments: see `Body.adjoint`."""
+    """The adjoint of a function that is linear in its last arguments: see `ReverseRegion.adjoint`."""
     return transposed(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
 
 
@@ -350,14 +354,14 @@ def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None
     Raises:
         Error: It is not linear in them.
     """
-    engine = Reverse(b)
-    scope = Scope(b)
+    engine = ReverseMode(b)
+    scope = ValueScope(b)
     if any(len(op.regions) for op in scopes.ops_of(block)):
         arguments = [rules.zeros(b, scopes.shape_of(a)) for a in block.arguments]
         scope.bind(block.arguments, arguments)
         engine.choose(arguments)
     else:
-        arguments = [checked.Absent(a) for a in block.arguments]
+        arguments = [checked.LinearArgument(a) for a in block.arguments]
         scope.bind(block.arguments, arguments)
         engine.choose(arguments, absent=True)
     try:

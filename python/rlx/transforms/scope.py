@@ -1,4 +1,4 @@
-"""What the transforms share: `Scope`, which maps values of a block to tensors of the new graph, and copies of blocks."""
+"""What the transforms share: `ValueScope`, which maps values of a block to tensors of the new graph, and copies of blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlx.support.errors import Error
 from rlx.support.guards import is_list
 
 
-class Scope:
+class ValueScope:
     """Maps the values of a block, and of the blocks around it, to tensors of a builder.
 
     A value that is not in the scope is mapped to itself: ops that a rule emits use values of the new graph already.
     """
 
-    def __init__(self, builder: Builder, outer: Scope | None = None):
+    def __init__(self, builder: Builder, outer: ValueScope | None = None):
         self._builder = builder
         self._outer = outer
         self._values: dict[mlir.Value, Tensor] = {}
@@ -36,7 +36,7 @@ class Scope:
         self._values.update(zip(values, tensors, strict=True))
 
     def __getitem__(self, value: mlir.Value) -> Tensor:
-        scope: Scope | None = self
+        scope: ValueScope | None = self
         while scope is not None:
             tensor = scope._values.get(value)
             if tensor is not None:
@@ -75,7 +75,7 @@ def _captures(block: mlir.Block, inner: set[mlir.Value], captured: dict[mlir.Val
         inner.update(op.results)
 
 
-def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
+def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: ValueScope) -> list[Tensor]:
     """Copy an op to the insertion point of a builder, with other operands; returns its results."""
     new = op.clone(b.insertion_point)
     if len(op.regions):
@@ -86,16 +86,16 @@ def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Scop
     return [b.tensor(r) for r in new.results]
 
 
-def copied(b: Builder, block: mlir.Block, scope: Scope) -> list[Tensor]:
+def copied(b: Builder, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
     """Copy the ops of a block to the insertion point of a builder; returns the tensors that it yields."""
     for op in ops_of(block):
         scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
     return [scope[v] for v in opview.yielded(block)]
 
 
-def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], outer: Scope) -> list[Tensor]:
+def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], outer: ValueScope) -> list[Tensor]:
     """As `copied`, with tensors for the arguments of the block."""
-    scope = Scope(b, outer)
+    scope = ValueScope(b, outer)
     scope.bind(block.arguments, arguments)
     return copied(b, block, scope)
 
@@ -110,12 +110,12 @@ def has_derivative(op: mlir.Operation) -> bool:
     return not registry.is_ours(op) or opview.card_of(op).has_derivative(**opview.attributes_of(op))
 
 
-def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block:
+def decomposition(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block:
     """A block with the decomposition of a composite op; its arguments replace the op's operands."""
     return _replacement(b, op, opview.card_of(op).decompose, scope)
 
 
-def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block | None:
+def reversible(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block | None:
     """A block with the ops that replace an op in reverse mode, see `Card.reversible`; None if the op is used itself."""
     card = opview.card_of(op)
     if card.has("reversible") and card.is_replaced(**opview.attributes_of(op)):
@@ -123,7 +123,7 @@ def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block | Non
     return None
 
 
-def _replacement(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> mlir.Block:
+def _replacement(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: ValueScope) -> mlir.Block:
     """A block with the ops that a function emits to replace an op."""
     card = opview.card_of(op)
     values = opview.attributes_of(op)

@@ -11,8 +11,8 @@ from rlx.ir.graph.graph import Graph
 from rlx.ir.op.calls import answered
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, hoisted, names_of, outputs_of
-from rlx.transforms.reverse import Reverse
+from rlx.transforms.base import DerivedGraph, Transform, arguments_of, float_outputs, hoisted, names_of, outputs_of
+from rlx.transforms.reverse import ReverseMode
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Vjp(Transform, name="rlx-vjp"):
     def apply(self, graph: Graph) -> Graph:
         graph = hoisted(graph)
         float_results = float_outputs(graph, self.name)
-        derived = Derived.of(graph)
+        derived = DerivedGraph.of(graph)
         cotangents = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_results]
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
         with derived.graph.scratchpad():
@@ -38,7 +38,7 @@ class Vjp(Transform, name="rlx-vjp"):
 
 
 def pulled_back(
-    derived: Derived, wrt: Sequence[Tensor], cotangents: dict[int, Tensor]
+    derived: DerivedGraph, wrt: Sequence[Tensor], cotangents: dict[int, Tensor]
 ) -> tuple[list[Tensor], list[Tensor | None]]:
     """The results of a graph, and the cotangents of some arguments.
 
@@ -47,7 +47,7 @@ def pulled_back(
         wrt: Arguments of the new graph.
         cotangents: The cotangents of results, by position.
     """
-    engine = Reverse(derived.graph)
+    engine = ReverseMode(derived.graph)
     engine.choose(wrt)
     results = engine.run(derived.block, derived.scope())
     engine.pull(results, [cotangents.get(i) for i in range(len(results))])
@@ -55,7 +55,7 @@ def pulled_back(
 
 
 def gradients_of(
-    derived: Derived, wrt: Sequence[Tensor], gradients: Sequence[Tensor | None]
+    derived: DerivedGraph, wrt: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> list[tuple[str, Tensor]]:
     """The outputs `grad_<name>`: zeros where there is no cotangent, and spread over devices as the argument is."""
     b, shardings = derived.graph, {a.name: a.sharding for a in derived.source.arguments}

@@ -16,7 +16,7 @@ from rlx.passes.base import option
 from rlx.support.errors import Error, PassError
 from rlx.support.guards import is_mapping, is_sequence
 from rlx.support.suggestions import suggestion
-from rlx.transforms.base import Derived, Transform, names_of, outputs_of
+from rlx.transforms.base import DerivedGraph, Transform, names_of, outputs_of
 from rlx.transforms.batching import Batching
 
 
@@ -37,7 +37,7 @@ class Vmap(Transform, name="rlx-vmap"):
         axes = self._axes(graph)
         size = dim(int(self.size) if _is_integer(self.size) else self.size)
         batched = {a.name: _batched(a, axes[a.name], size) for a in graph.arguments if a.name in axes}
-        derived = Derived.of(graph, batched)
+        derived = DerivedGraph.of(graph, batched)
         b, engine, scope = derived.graph, Batching(derived.graph, size), derived.scope()
         for value, (name, tensor) in zip(derived.block.arguments, derived.arguments.items(), strict=True):
             if name in axes:

@@ -61,7 +61,7 @@ def read_file(path: str | os.PathLike[str]) -> Weight:
 def read_array(content: Content, name: str) -> Weights:
     """The one array of a `.npy` file; see `read_file`."""
     key = os.path.basename(name).removesuffix(_ENDING)
-    weight = _checked(name, lambda: _weight(key, _Stored(content, 0, len(content)), name))
+    weight = _checked(name, lambda: _weight(key, _FileBytes(content, 0, len(content)), name))
     return Weights([weight], name)
 
 
@@ -106,7 +106,7 @@ def _member(entry: zipfile.ZipInfo, content: Content, name: str) -> Weight:
         raise Error(f"'{key}' has no header")
     begin = entry.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", local[26:30]))
     if entry.compress_type == zipfile.ZIP_STORED:
-        data: _Stored | _Deflated = _Stored(content, begin, entry.file_size)
+        data: _FileBytes | _Deflated = _FileBytes(content, begin, entry.file_size)
     elif entry.file_size > entry.compress_size * _BEST_DEFLATION:
         raise Error(f"'{key}' claims {entry.file_size} bytes, which do not fit into {entry.compress_size}")
     else:
@@ -115,7 +115,7 @@ def _member(entry: zipfile.ZipInfo, content: Content, name: str) -> Weight:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _FileBytes:
     """Bytes of a file as they are."""
 
     content: Content
@@ -158,7 +158,7 @@ class _Deflated:
             raise Error(f"cannot be decompressed: {problem}") from None
 
 
-def _weight(key: str, data: _Stored | _Deflated, file: str) -> Weight:
+def _weight(key: str, data: _FileBytes | _Deflated, file: str) -> Weight:
     """The array that a header describes."""
     head, is_e5m2 = _readable(data.head())
     stream = io.BytesIO(head)

@@ -182,7 +182,7 @@ class Weights(Mapping[str, Weight]):
         for argument in params:
             weight = weights[argument.name]
             if not isinstance(weight.encoding, (Unreadable, Untyped)):  # reading it raises a better error
-                check_argument(argument, _Cast(weight.shape, argument.shape.dtype.numpy) if cast else weight)
+                check_argument(argument, _ConvertedData(weight.shape, argument.shape.dtype.numpy) if cast else weight)
         values = {name: finite(weight) for name, weight in weights.items()}
         if not cast:
             return values
@@ -192,7 +192,7 @@ class Weights(Mapping[str, Weight]):
 
 
 @dataclass(frozen=True)
-class _Cast:
+class _ConvertedData:
     """What a weight is when it has been converted."""
 
     shape: tuple[int, ...]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rlx.ir.dims.dim import Bindings, evaluate, parse, solve, symbol
+from rlx.ir.dims.dim import SymbolBindings, evaluate, parse, solve, symbol
 from rlx.support.errors import ShapeError
 
 
@@ -55,15 +55,15 @@ FACTS: list[tuple[str, int, str]] = [
 
 @given(st.permutations(FACTS))
 def test_bindings_are_found_in_any_order(facts: list[tuple[str, int, str]]):
-    found = Bindings()
+    found = SymbolBindings()
     for text, size, place in facts:
         found.add(parse(text), size, place)
     assert found.solve() == {"past": 4, "seq": 6, "batch": 2}
     assert found.unresolved() == {}
 
 
-def bindings_of(*facts: tuple[str, int, str]) -> Bindings:
-    found = Bindings()
+def bindings_of(*facts: tuple[str, int, str]) -> SymbolBindings:
+    found = SymbolBindings()
     for text, size, place in facts:
         found.add(parse(text), size, place)
     return found

@@ -12,12 +12,12 @@ import rlx
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import files_of
-from rlx.targets.c.lower.program import Program
+from rlx.targets.c.lower.program import CSource
 
 
-def program_of(graph: rlx.Graph, target: str = "cortexm") -> Program:
+def program_of(graph: rlx.Graph, target: str = "cortexm") -> CSource:
     """The program of a graph."""
-    return Program(rlx.Pipeline(target=target).compile(graph).lir)
+    return CSource(rlx.Pipeline(target=target).compile(graph).lir)
 
 
 def _bytes(name: str, array: np.ndarray) -> str:
@@ -25,7 +25,7 @@ def _bytes(name: str, array: np.ndarray) -> str:
     return f"static const unsigned char {name}[] = {{{', '.join(map(str, data))}}};"
 
 
-def main_of(program: Program, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]) -> str:
+def main_of(program: CSource, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]) -> str:
     """A main function that calls a program once, with memory of just the right sizes, and compares what it gives."""
     arrays = [inputs[a.name] for a, _ in program.arguments if a.kind == "input"]
     lines = ["#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", "#include <stddef.h>"]
@@ -50,7 +50,7 @@ def main_of(program: Program, inputs: Mapping[str, np.ndarray], expected: Sequen
     return "\n".join([*lines, "free(state);", "return wrong;", "}", ""])
 
 
-def write(program: Program, folder: Path, main: str = "") -> list[str]:
+def write(program: CSource, folder: Path, main: str = "") -> list[str]:
     """Write the files of a program; the names of its sources."""
     files = {**files_of(program), **({SOURCE: harness(program), "main.c": main} if main else {})}
     for name, text in files.items():
@@ -59,7 +59,7 @@ def write(program: Program, folder: Path, main: str = "") -> list[str]:
 
 
 def run_sanitized(
-    program: Program, folder: Path, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]
+    program: CSource, folder: Path, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]
 ) -> None:
     """Run a program under the sanitizers of the compiler of this machine."""
     sources = write(program, folder, main_of(program, inputs, expected))

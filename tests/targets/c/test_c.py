@@ -18,7 +18,7 @@ from rlx.targets.c.lower.layer import bits_of, in_pairs, in_rows, joined
 from rlx.targets.c.lower.names import identifier
 from rlx.targets.c.lower.tables import table_of
 from rlx.targets.c.lower.values import float_text, integer_text
-from rlx.targets.lowering.names import Names
+from rlx.targets.lowering.names import UniqueNames
 from rlx.targets.registry import target_of
 from tests.targets.c.programs import program_of
 
@@ -120,7 +120,7 @@ def test_text_of_numbers() -> None:
 
 def test_names_are_identifiers() -> None:
     assert [identifier(n) for n in ("a b/c", "9", "int", "ünïcode", "*/")] == ["a_b_c", "x_9", "int_", "n_code", "x"]
-    names = Names(identifier)
+    names = UniqueNames(identifier)
     assert [names.take(n) for n in ("a", "A", "a", "state")] == ["a", "A_2", "a_3", "state_"]
 
 

@@ -40,13 +40,13 @@ def convolution(channels: int, outputs: int, kernel: int, size: int, bits: int, 
     return g, size * size * outputs * channels * kernel * kernel
 
 
-def measured(graph: Any) -> emulate.Run:
+def measured(graph: Any) -> emulate.EmulatedRun:
     """A run on an emulated Cortex-M4, whose results are those of the evaluator."""
     pytest.importorskip("unicorn")
     program = program_of(graph)
     (argument,) = graph.arguments
     x = np.random.default_rng(0).integers(-128, 128, argument.shape.static).astype(np.int8)
-    run = emulate.Machine(emulate.build(program), program).run([x])
+    run = emulate.EmulatedMachine(emulate.build(program), program).run([x])
     for one, other in zip(run.results, rlx.evaluate(graph, {"x": x}), strict=True):
         assert np.array_equal(one, other)
     return run
@@ -87,7 +87,7 @@ def test_what_writes_beside_its_arrays_is_seen(monkeypatch: pytest.MonkeyPatch) 
         return {**files, "model.c": files["model.c"].replace("y[o + 3] =", "y[o + 4] =")}
 
     monkeypatch.setattr(emulate, "files_of", broken)
-    machine = emulate.Machine(emulate.build(program), program)
+    machine = emulate.EmulatedMachine(emulate.build(program), program)
     with pytest.raises(ExecutionError, match="written beside"):
         machine.run([np.zeros((1, 8), np.int8)])
 
@@ -99,7 +99,7 @@ def test_missing_packages_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     image = emulate.build(program)
     monkeypatch.setitem(__import__("sys").modules, "unicorn", None)
     with pytest.raises(Error, match="the emulator needs the package 'unicorn'"):
-        emulate.Machine(image, program)
+        emulate.EmulatedMachine(image, program)
     monkeypatch.setattr(toolchain, "zig", lambda: None)
     with pytest.raises(CompileError, match="ziglang"):
         emulate.build(program)

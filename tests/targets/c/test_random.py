@@ -34,7 +34,7 @@ def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> No
     pytest.importorskip("unicorn")
     graph, inputs = random_graph(2000 + number, CASES // 2)
     program = program_of(graph)
-    machine = emulate.Machine(emulate.build(program, core), program)
+    machine = emulate.EmulatedMachine(emulate.build(program, core), program)
     arrays = [inputs[a.name] for a in graph.arguments]
     expected = rlx.evaluate(graph, inputs)
     for _ in range(2):  # the second time with what the first has left in the arena
@@ -73,7 +73,7 @@ def test_deep_products_do_not_overflow(core: str, tmp_path: Path) -> None:
         if not emulate.available():
             pytest.skip("needs the packages ziglang and unicorn")
         program = program_of(graph)
-        got = emulate.Machine(emulate.build(program, core), program).run(list(inputs.values())).results
+        got = emulate.EmulatedMachine(emulate.build(program, core), program).run(list(inputs.values())).results
     for output, one, other in zip(graph.outputs, got, expected, strict=True):
         assert np.array_equal(one, other), output.name
 

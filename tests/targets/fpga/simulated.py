@@ -12,7 +12,7 @@ from rlx.targets.fpga import process
 from rlx.targets.fpga.backend import designed
 from rlx.targets.fpga.drive import Port
 from rlx.targets.fpga.lower.design import Design, port_bits
-from rlx.targets.fpga.simulate import Run, Simulator
+from rlx.targets.fpga.simulate import Simulation, Simulator
 from rlx.targets.fpga.targets import target
 
 # Nothing, inputs that come rarely, and readers that are slow.
@@ -36,7 +36,9 @@ class Hardware:
         ports = [[Port(names[n], port_bits(s.dtype), s.count) for n, s in side.items()] for side, names in sides]
         self.simulator = Simulator(ir, design.top, offsets, size, *ports)
 
-    def run(self, tensors: Sequence[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)) -> Run:
+    def run(
+        self, tensors: Sequence[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)
+    ) -> Simulation:
         network = self.design.network
         given = [np.concatenate([t[n].ravel()[s.order] for t in tensors]) for n, s in network.inputs.items()]
         return self.simulator.run(given, most_cycles=10_000_000, tensors=len(tensors), hesitant=hesitant, seed=77)
@@ -53,7 +55,7 @@ class Hardware:
         streams = self.design.network.outputs.items()
         return [np.concatenate([r[n].ravel()[s.order] for r in results]).astype(np.int64) for n, s in streams]
 
-    def given(self, run: Run) -> list[np.ndarray]:
+    def given(self, run: Simulation) -> list[np.ndarray]:
         """What a run gave, as numbers of the dtypes of the outputs."""
         masks = {"u8": 255, "bool": 1}
         streams = self.design.network.outputs.values()

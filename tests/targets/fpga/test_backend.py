@@ -21,7 +21,7 @@ from rlx.targets.fpga.flags import PART_NAMES, PRESET_NAMES
 from rlx.targets.fpga.lower.names import identifier
 from rlx.targets.fpga.lower.product import Product
 from rlx.targets.fpga.lower.requantiser import Requantiser
-from rlx.targets.fpga.lower.window import Window
+from rlx.targets.fpga.lower.window import WindowLayer
 from rlx.targets.fpga.parts import DEFAULT_PART, PARTS
 from rlx.targets.fpga.schedule import DEFAULT_PRESET, PRESETS
 from rlx.targets.registry import target_of
@@ -241,8 +241,8 @@ def test_states_in_files() -> None:
 # --- options ----------------------------------------------------------------------------------------
 
 
-def windows(design: Any) -> list[Window]:
-    return [layer for layer in design.network.layers if isinstance(layer, Window) and layer.is_dense]
+def windows(design: Any) -> list[WindowLayer]:
+    return [layer for layer in design.network.layers if isinstance(layer, WindowLayer) and layer.is_dense]
 
 
 @drawn("preset", ["size", "latency", "energy"])

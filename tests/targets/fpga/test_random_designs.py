@@ -27,4 +27,4 @@ def test_hardware_is_the_evaluator(batch: int, seed: int) -> None:
         except Exception as problem:
             raise AssertionError(f"graph {own}, {options}: {problem}") from problem
         kinds |= {type(layer).__name__ for layer in design.network.layers}
-    assert {"Pointwise", "Requantiser", "Window"} <= kinds
+    assert {"Pointwise", "Requantiser", "WindowLayer"} <= kinds

@@ -19,7 +19,7 @@ import pytest
 from rlx.support.errors import CompileError, Error
 from rlx.targets.iree import compiler, process
 from rlx.targets.iree.compiler import ModuleCompileError, compile_module, prewarm
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.process import compiler_command
 from rlx.targets.iree.targets import target
 from rlx.targets.worker import pool as worker_pool
@@ -68,7 +68,7 @@ def pool(shared_pool: WorkerPool) -> WorkerPool:
 
 def is_right(vmfb: bytes) -> bool:
     x = np.arange(4, dtype=np.float32)
-    return bool(np.array_equal(Executable(vmfb).function("main")([x])[0], 2 * x))
+    return bool(np.array_equal(IreeExecutable(vmfb).function("main")([x])[0], 2 * x))
 
 
 def post(pool: WorkerPool, **request: object) -> int:
@@ -130,7 +130,7 @@ def test_two_modules_compile_at_once():
     assert len(own.pids) == 2
     for size, module in zip(range(4, 10), compiled, strict=True):
         x = np.arange(size, dtype=np.float32)
-        np.testing.assert_array_equal(Executable(module.vmfb).function("main")([x])[0], 2 * x)
+        np.testing.assert_array_equal(IreeExecutable(module.vmfb).function("main")([x])[0], 2 * x)
     own.close()
 
 

@@ -14,7 +14,7 @@ from rlx.support.errors import ExecutionError
 from rlx.targets.iree.abi import TensorType
 from rlx.targets.iree.compiler import compile_module
 from rlx.targets.iree.devices import device, devices
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.targets import target
 from tests.drawing import drawn
 from tests.targets.iree.executable_programs import (
@@ -34,7 +34,7 @@ from tests.targets.iree.executable_programs import (
 
 
 def test_a_matmul_with_a_parameter(model: bytes, weights: dict[str, np.ndarray]):
-    linear = Executable(model, parameters=weights).function("linear")
+    linear = IreeExecutable(model, parameters=weights).function("linear")
     for _ in range(3):
         x = random(4, 16)
         (y,) = linear([x])
@@ -48,7 +48,7 @@ def test_parameters_may_have_any_layout(model: bytes, weights: dict[str, np.ndar
     wide[:, ::2] = weights["layer.w"]
     read_only = off_alignment(weights["big"])
     read_only.flags.writeable = False
-    executable = Executable(model, parameters={"layer.w": wide[:, ::2], "big": read_only})
+    executable = IreeExecutable(model, parameters={"layer.w": wide[:, ::2], "big": read_only})
     x = random(4, 16)
     np.testing.assert_allclose(executable.function("linear")([x])[0], x @ weights["layer.w"], rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(executable.function("parameter")([])[0], weights["big"])
@@ -56,7 +56,7 @@ def test_parameters_may_have_any_layout(model: bytes, weights: dict[str, np.ndar
 
 def test_a_parameter_is_never_changed_through_a_result(model: bytes, weights: dict[str, np.ndarray]):
     before = weights["big"].copy()
-    executable = Executable(model, parameters=weights)
+    executable = IreeExecutable(model, parameters=weights)
     (first,) = executable.function("parameter")([])
     first[...] = 0
     (second,) = executable.function("parameter_with_row")([random(*ROW)])
@@ -66,32 +66,32 @@ def test_a_parameter_is_never_changed_through_a_result(model: bytes, weights: di
 
 
 def test_parameters_live_as_long_as_the_executable(model: bytes, weights: dict[str, np.ndarray]):
-    function = Executable(model, parameters={k: v.copy() for k, v in weights.items()}).function("parameter")
+    function = IreeExecutable(model, parameters={k: v.copy() for k, v in weights.items()}).function("parameter")
     litter()
     np.testing.assert_array_equal(function([])[0], weights["big"])
 
 
 def test_a_missing_parameter_is_named(model: bytes, weights: dict[str, np.ndarray]):
     with pytest.raises(ExecutionError, match=r"the parameter 'layer.w' is missing\n.*big"):
-        Executable(model, parameters={"big": weights["big"]})
+        IreeExecutable(model, parameters={"big": weights["big"]})
     with pytest.raises(ExecutionError, match=r"the parameter '(layer.w|big)' is missing"):
-        Executable(model)
+        IreeExecutable(model)
 
 
 def test_a_parameter_of_the_wrong_size_is_named(model: bytes, weights: dict[str, np.ndarray]):
     with pytest.raises(ExecutionError, match=r"the parameter 'layer.w' has 60 bytes, and the module needs 512"):
-        Executable(model, parameters={**weights, "layer.w": random(15)})
+        IreeExecutable(model, parameters={**weights, "layer.w": random(15)})
 
 
 def test_parameter_types_are_checked_at_once(model: bytes, weights: dict[str, np.ndarray]):
     types = {"layer.w": TensorType(F32, (16, 8)), "big": TensorType(F32, BIG)}
-    Executable(model, parameters={**weights, "unused": random(3)}, parameter_types=types)
+    IreeExecutable(model, parameters={**weights, "unused": random(3)}, parameter_types=types)
     with pytest.raises(ExecutionError) as caught:
-        Executable(model, parameters={"layer.w": random(17, 8)}, parameter_types=types)
+        IreeExecutable(model, parameters={"layer.w": random(17, 8)}, parameter_types=types)
     assert "'layer.w' is float32[17, 8]: expected float32[16, 8]" in str(caught.value)
     assert "'big' is missing: expected float32[256, 256]" in str(caught.value)
     with pytest.raises(ExecutionError, match="'big' is int32"):
-        Executable(model, parameters={**weights, "big": np.zeros(BIG, np.int32)}, parameter_types=types)
+        IreeExecutable(model, parameters={**weights, "big": np.zeros(BIG, np.int32)}, parameter_types=types)
 
 
 # ---- dtypes and shapes
@@ -99,7 +99,7 @@ def test_parameter_types_are_checked_at_once(model: bytes, weights: dict[str, np
 
 @drawn("size", [("some", (5,)), ("many", (300, 500)), ("one", ()), ("any", (4, 3)), ("any", (0, 3))], of_each=2)
 @pytest.mark.parametrize("mlir", DTYPES)
-def test_every_dtype(dtypes: Executable, mlir: str, size: tuple[str, tuple[int, ...]]):
+def test_every_dtype(dtypes: IreeExecutable, mlir: str, size: tuple[str, tuple[int, ...]]):
     dtype = np.dtype(DTYPES[mlir])
     name = "cf32" if mlir.startswith("complex") else mlir
     function = dtypes.function(f"{size[0]}_{name}")
@@ -118,7 +118,7 @@ def test_every_dtype(dtypes: Executable, mlir: str, size: tuple[str, tuple[int, 
 
 
 @pytest.mark.parametrize(("mlir", "dtype"), [("i8", np.uint8), ("i32", np.uint32), ("i16", np.uint16)])
-def test_unsigned_dtypes_are_declared(dtypes: Executable, mlir: str, dtype: type):
+def test_unsigned_dtypes_are_declared(dtypes: IreeExecutable, mlir: str, dtype: type):
     type_ = TensorType(np.dtype(dtype), (5,))
     function = dtypes.function(f"some_{mlir}", [type_], [type_])
     array = np.array([0, 1, 2, 100, np.iinfo(dtype).max // 2], dtype)
@@ -127,14 +127,14 @@ def test_unsigned_dtypes_are_declared(dtypes: Executable, mlir: str, dtype: type
     np.testing.assert_array_equal(result, array + array)
 
 
-def test_f64_and_i64_keep_their_precision(dtypes: Executable):
+def test_f64_and_i64_keep_their_precision(dtypes: IreeExecutable):
     exact = np.array([1 + 2.0**-52, 1e300, np.pi, 0, -0.0])
     np.testing.assert_array_equal(dtypes.function("some_f64")([exact])[0], -exact)
     wide = np.array([2**40 + 1, -(2**61), 0, 1, 2**62 - 1])
     np.testing.assert_array_equal(dtypes.function("some_i64")([wide])[0], wide + wide)
 
 
-def test_dynamic_shapes(memory: Executable):
+def test_dynamic_shapes(memory: IreeExecutable):
     scale = memory.function("scale")
     assert scale.argument_types == (TensorType(F32, (None, 256)), TensorType(F32, ()))
     for rows in (1, 0, 7, 400, 3):
@@ -144,7 +144,7 @@ def test_dynamic_shapes(memory: Executable):
         np.testing.assert_array_equal(y, x * 3)
 
 
-def test_functions_without_elements_or_results(memory: Executable):
+def test_functions_without_elements_or_results(memory: IreeExecutable):
     assert memory.function("nothing")([np.zeros((0, 4), np.float32)])[0].shape == (0, 4)
     assert memory.function("no_result")([np.zeros(4, np.float32)]) == []
 
@@ -153,8 +153,8 @@ def test_functions_without_elements_or_results(memory: Executable):
 
 
 def test_results_are_read_back_from_a_device_that_is_not_local(memory_vmfb: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Executable, "local", False)
-    executable = Executable(memory_vmfb)
+    monkeypatch.setattr(IreeExecutable, "local", False)
+    executable = IreeExecutable(memory_vmfb)
     x = random(*BIG)
     a, b = executable.function("double_and_square", [donated(BIG)])([x])
     np.testing.assert_array_equal(a, 2 * x)
@@ -177,12 +177,12 @@ def test_devices_are_listed_with_reasons():
 
 def test_a_device_that_is_not_there(memory_vmfb: bytes):
     with pytest.raises(ExecutionError, match=r"no driver 'quantum'\n.*local-sync"):
-        Executable(memory_vmfb, driver="quantum")
+        IreeExecutable(memory_vmfb, driver="quantum")
     missing = [info for info in devices() if not info.available]
     if not missing:
         pytest.skip("every driver has a device here")
     with pytest.raises(ExecutionError, match=f"cannot open the device '{missing[0].driver}': "):
-        Executable(memory_vmfb, driver=missing[0].driver)
+        IreeExecutable(memory_vmfb, driver=missing[0].driver)
 
 
 def test_threads_are_the_devices_own():
@@ -194,7 +194,7 @@ def test_threads_are_the_devices_own():
 # ---- errors
 
 
-def test_unknown_functions_and_wrong_types(memory: Executable):
+def test_unknown_functions_and_wrong_types(memory: IreeExecutable):
     with pytest.raises(ExecutionError, match=r"no function @dubble\n.*double"):
         memory.function("dubble")
     with pytest.raises(ExecutionError, match=r"argument types float32\[256, 256\], not float64\[256, 256\]"):
@@ -207,21 +207,21 @@ def test_unknown_functions_and_wrong_types(memory: Executable):
         memory.function("scalar")
 
 
-def test_the_wrong_number_of_arguments(memory: Executable):
+def test_the_wrong_number_of_arguments(memory: IreeExecutable):
     with pytest.raises(ExecutionError, match="@double takes 1 arguments, and 2 were given"):
         memory.function("double")([random(*BIG)] * 2)
     with pytest.raises(ExecutionError, match="@insert_small takes 2 arguments, and 1 were given"):
         memory.function("insert_small")([random(8, 4)])
 
 
-def test_a_program_that_fails(memory: Executable):
+def test_a_program_that_fails(memory: IreeExecutable):
     with pytest.raises(ExecutionError, match=r"@scale failed: .*shape"):
         memory.function("scale")([random(2, 255), np.array(1, np.float32)])
 
 
 def test_not_a_module():
     with pytest.raises(ExecutionError, match="cannot load"):
-        Executable(b"not a compiled module at all")
+        IreeExecutable(b"not a compiled module at all")
 
 
 def test_a_module_for_another_device():
@@ -233,13 +233,13 @@ func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
 """
     vmfb = compile_module(text, target("cuda")).vmfb
     with pytest.raises(ExecutionError, match="cannot load the module on 'local-sync'"):
-        Executable(vmfb)
+        IreeExecutable(vmfb)
 
 
 # ---- threads and processes
 
 
-def test_threads_share_a_function(memory: Executable):
+def test_threads_share_a_function(memory: IreeExecutable):
     small, big = memory.function("insert_small"), memory.function("double", [borrowed(BIG)])
     wrong: list[str] = []
 

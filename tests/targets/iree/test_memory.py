@@ -10,7 +10,7 @@ import pytest
 
 from rlx.targets.iree import memory as memory_module
 from rlx.targets.iree.abi import ArgumentType, TensorType
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.memory import ALIGNMENT, address, array_over
 from tests.targets.iree.executable_programs import (
     BIG,
@@ -30,7 +30,7 @@ from tests.targets.iree.executable_programs import (
 
 @pytest.mark.parametrize("access", ["copy", "borrow"])
 @pytest.mark.parametrize("name", ["double", "identity", "insert"])
-def test_an_argument_is_never_changed(memory: Executable, name: str, access: str):
+def test_an_argument_is_never_changed(memory: IreeExecutable, name: str, access: str):
     rest = [random(*ROW)] if name == "insert" else []
     types = [ArgumentType(F32, BIG, access), *(TensorType(F32, ROW) for _ in rest)]  # type: ignore[arg-type]
     function = memory.function(name, types)
@@ -48,7 +48,7 @@ def test_an_argument_is_never_changed(memory: Executable, name: str, access: str
 
 @pytest.mark.parametrize("access", ["copy", "borrow", "donate"])
 @pytest.mark.parametrize("shift", [0, 1, 255])
-def test_a_donated_argument_may_overlap_another(memory: Executable, access: str, shift: int):
+def test_a_donated_argument_may_overlap_another(memory: IreeExecutable, access: str, shift: int):
     """The program writes into the donated one, and reads the other."""
     for given in (["donate", access], [access, "donate"]):
         first, last = (ArgumentType(F32, BIG, a) for a in given)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_a_donated_argument_may_overlap_another(memory: Executable, access: str,
             np.testing.assert_array_equal(d, doubled)
 
 
-def test_small_arguments_are_never_changed_nor_shared(memory: Executable):
+def test_small_arguments_are_never_changed_nor_shared(memory: IreeExecutable):
     x, row = random(8, 4), random(1, 4)
     before = x.copy()
     (y,) = memory.function("insert_small")([x, row])
@@ -77,7 +77,7 @@ def test_small_arguments_are_never_changed_nor_shared(memory: Executable):
     np.testing.assert_array_equal(second, before + 1)
 
 
-def test_a_borrowed_argument_is_read_where_it_lies(memory: Executable, monkeypatch: pytest.MonkeyPatch):
+def test_a_borrowed_argument_is_read_where_it_lies(memory: IreeExecutable, monkeypatch: pytest.MonkeyPatch):
     function = memory.function("double", [borrowed(BIG)])
     x = random(*BIG)
     assert address(x) % ALIGNMENT == 0
@@ -95,7 +95,7 @@ def test_a_borrowed_argument_is_read_where_it_lies(memory: Executable, monkeypat
 
 
 @pytest.mark.parametrize("access", ["copy", "borrow", "donate"])
-def test_arrays_that_cannot_be_lent_are_copied(memory: Executable, access: str):
+def test_arrays_that_cannot_be_lent_are_copied(memory: IreeExecutable, access: str):
     function = memory.function("double", [ArgumentType(F32, BIG, access)])  # type: ignore[arg-type]
     x = random(*BIG)
     for array in (off_alignment(x), readonly(x), np.asfortranarray(x), x[::-1], x[:, ::-1]):
@@ -103,7 +103,7 @@ def test_arrays_that_cannot_be_lent_are_copied(memory: Executable, access: str):
             np.testing.assert_array_equal(function([array])[0], 2 * array)
 
 
-def test_a_donated_argument_is_updated_in_place(memory: Executable):
+def test_a_donated_argument_is_updated_in_place(memory: IreeExecutable):
     insert = memory.function("insert", [donated(BIG), TensorType(F32, ROW)])
     cache = random(*BIG)
     want = cache.copy()
@@ -116,7 +116,7 @@ def test_a_donated_argument_is_updated_in_place(memory: Executable):
     assert address(cache) == first
 
 
-def test_a_donated_array_outlives_its_owner_through_the_result(memory: Executable):
+def test_a_donated_array_outlives_its_owner_through_the_result(memory: IreeExecutable):
     identity = memory.function("identity", [donated(BIG)])
     want = random(*BIG)
     results = [identity([random(*BIG)])[0].reshape(-1)[:] for _ in range(4)]
@@ -125,7 +125,7 @@ def test_a_donated_array_outlives_its_owner_through_the_result(memory: Executabl
         np.testing.assert_array_equal(result, want.reshape(-1))
 
 
-def test_two_results_never_share_memory(memory: Executable):
+def test_two_results_never_share_memory(memory: IreeExecutable):
     for name in ("same_twice", "identity_twice", "double_and_square"):
         for access in ("copy", "borrow", "donate"):
             function = memory.function(name, [ArgumentType(F32, BIG, access)])  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def test_two_results_never_share_memory(memory: Executable):
                 np.testing.assert_array_equal(b, kept)
 
 
-def test_results_own_their_memory(memory: Executable):
+def test_results_own_their_memory(memory: IreeExecutable):
     double = memory.function("double", [borrowed(BIG)])
     x = random(*BIG)
     kept = []
@@ -150,14 +150,14 @@ def test_results_own_their_memory(memory: Executable):
 
 def test_results_outlive_the_executable(memory_vmfb: bytes):
     x = random(*BIG)
-    view = Executable(memory_vmfb).function("double")([x])[0].T[5:]
+    view = IreeExecutable(memory_vmfb).function("double")([x])[0].T[5:]
     litter()
     np.testing.assert_array_equal(view, (2 * x).T[5:])
     view[...] = 0
     assert not view.any()
 
 
-def test_copy_results(memory: Executable):
+def test_copy_results(memory: IreeExecutable):
     (shared,) = memory.function("double")([random(*BIG)])
     (copied,) = memory.function("double", copy_results=True)([random(*BIG)])
     assert copied.base is None
@@ -166,7 +166,7 @@ def test_copy_results(memory: Executable):
 
 
 def test_state_is_never_shared(memory_vmfb: bytes):
-    executable = Executable(memory_vmfb)
+    executable = IreeExecutable(memory_vmfb)
     x, row = random(*BIG), random(*ROW)
     want = x.copy()
     for access in ("copy", "donate"):
@@ -188,7 +188,7 @@ def test_state_is_never_shared(memory_vmfb: bytes):
 
 
 def test_executables_have_states_of_their_own(memory_vmfb: bytes):
-    a, b = Executable(memory_vmfb), Executable(memory_vmfb)
+    a, b = IreeExecutable(memory_vmfb), IreeExecutable(memory_vmfb)
     a.function("set_state")([random(*BIG)])
     assert not b.function("get_state")([])[0].any()
 

@@ -18,7 +18,7 @@ import rlx
 from rlx import mlir
 from rlx.support.errors import Error
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.passes import branches
 from rlx.targets.iree.pipeline import lowering_passes
 from rlx.targets.iree.quirks import QUIRKS
@@ -48,7 +48,7 @@ def run(text: str, *arrays: np.ndarray, name: str = "cpu", arch: str | None = No
     compiled = compile_module(text, replace(device, ladder=device.ladder[:1]), timeout_s=60)
     if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
         pytest.skip(lacks)
-    return list(Executable(compiled.vmfb).function("main")(list(arrays)))
+    return list(IreeExecutable(compiled.vmfb).function("main")(list(arrays)))
 
 
 def fails(text: str, *arrays: np.ndarray) -> bool:

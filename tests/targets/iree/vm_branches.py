@@ -15,7 +15,7 @@ from typing import Any
 import iree._runtime_libs
 
 from rlx import mlir
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.runner import run_on_module
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.pipeline import lowering_passes
@@ -33,7 +33,7 @@ def lowered(graph: Any, without: str | None = None) -> str:
     run_on_module(work.module, target("cpu").pipeline)
     passes = lowering_passes(target("cpu")).split(",")
     with mlir.unregistered_dialects_allowed():
-        Pipeline.parse(",".join(p for p in passes if p != without)).run(work.module, verify_each=False)
+        PassPipeline.parse(",".join(p for p in passes if p != without)).run(work.module, verify_each=False)
     return module_text(work.module)
 
 

@@ -18,7 +18,7 @@ from rlx.ir.shape import Shape
 from rlx.targets.iree.abi import TensorType
 from rlx.targets.iree.backend import module_text
 from rlx.targets.iree.compiler import compile_module
-from rlx.targets.iree.executable import Executable
+from rlx.targets.iree.executable import IreeExecutable
 from rlx.targets.iree.pipeline import lower
 from rlx.targets.iree.targets import Target, target
 
@@ -65,7 +65,7 @@ def run(cases: Sequence[Case], arch: str | None = None) -> list[tuple[np.ndarray
     graphs = [c.graph() for c in cases]
     module = _merged(graphs)
     lower(module, _cpu(arch))
-    executable = Executable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
+    executable = IreeExecutable(compile_module(module_text(module), _cpu(arch), timeout_s=300).vmfb)
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
         arguments = [_tensor_type(a.shape) for a in graph.arguments]

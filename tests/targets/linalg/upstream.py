@@ -19,7 +19,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import Shape
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.runner import run_on_module
 from rlx.targets.linalg import lower_module
 from rlx.targets.linalg.llvm import TO_LLVM
@@ -72,7 +72,7 @@ class Program:
     """A compiled module of linalg."""
 
     def __init__(self, module: Any):
-        Pipeline.parse(TO_LLVM).run(module)
+        PassPipeline.parse(TO_LLVM).run(module)
         with mlir.entered():
             self.engine = mlir.execution_engine(module)
 

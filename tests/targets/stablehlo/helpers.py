@@ -1,4 +1,4 @@
-"""Running what an `Emitter` builds."""
+"""Running what an `HloEmitter` builds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter, tensor_type
+from rlx.targets.stablehlo.emitter import HloEmitter, tensor_type
 from rlx.targets.stablehlo.rules import Lowered
-from rlx.targets.xla.client import Executable, to_device, to_host
+from rlx.targets.xla.client import XlaExecutable, to_device, to_host
 from rlx.targets.xla.portable import to_portable
 
 
@@ -25,8 +25,8 @@ def run(function: Callable[..., Lowered], *arrays: np.ndarray) -> np.ndarray:
         block = main.add_entry_block()
         with ir.InsertionPoint(block):
             operands = [Lowered(v, s) for v, s in zip(block.arguments, shapes, strict=True)]
-            result = function(Emitter(), *operands)
+            result = function(HloEmitter(), *operands)
             func.ReturnOp([result.value])
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, [result.value.type]))
-    (found,) = Executable(to_portable(module))(to_device(arrays))
+    (found,) = XlaExecutable(to_portable(module))(to_device(arrays))
     return to_host(found)

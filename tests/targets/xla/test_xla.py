@@ -240,7 +240,7 @@ def test_mistakes() -> None:
     with pytest.raises(rlx.Error, match="XLA uses one thread or one for each core, not 3"):
         session(threads=3).compile(linear(), params={"w": W}, cache=False).run({"x": X})
     with pytest.raises(rlx.CompileError, match="XLA: "):
-        client.Executable("module {")
+        client.XlaExecutable("module {")
     broken = Artifact("xla", "cpu", compiled(linear()).artifact.signature, b"ML\xefR", compiled(linear()).artifact.info)
     with pytest.raises(rlx.CompileError, match="XLA: "):
         backend.load(broken, {"w": W})

@@ -23,7 +23,7 @@ from rlx.importers.jax import incomplete_beta
 from rlx.importers.jax.primitives import OF_COMPLEX, accepts, primitives
 from rlx.importers.stablehlo.choices import is_inert
 from rlx.importers.stablehlo.function import CALL, inlined
-from rlx.importers.stablehlo.large import Constants, of_artifact
+from rlx.importers.stablehlo.large import LargeConstants, of_artifact
 from rlx.ir.dtype import dtype
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -82,7 +82,7 @@ def platforms() -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _PrimitiveCall:
     """A primitive with its parameters, and what it takes and gives."""
 
     primitive: Any
@@ -122,7 +122,7 @@ class Kept:
 
     def __init__(self, depth: int = 0):
         self._depth = depth
-        self._calls: list[_Derived] = []
+        self._calls: list[_CallBuilder] = []
 
     def export(self, function: Callable[..., Any], args: Sequence[Any], platform: str) -> Any:
         """What JAX exports of a jitted function.
@@ -162,8 +162,8 @@ class Kept:
     def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
         """The lowering rule of all these primitives."""
         ffi = required("jax.ffi", "rlx.from_jax")
-        call = _Call(context.primitive, params, context.avals_in, context.avals_out)
-        self._calls.append(_Derived(call, self._depth))
+        call = _PrimitiveCall(context.primitive, params, context.avals_in, context.avals_out)
+        self._calls.append(_CallBuilder(call, self._depth))
         return ffi.ffi_lowering(CALL)(context, *operands, number=np.int64(len(self._calls) - 1))
 
     def __call__(self, g: Graph, number: int, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
@@ -171,7 +171,7 @@ class Kept:
         return self._calls[number].emitted(g, operands, lifted)
 
 
-def module_of(exported: Any) -> tuple[mlir.Module, Constants]:
+def module_of(exported: Any) -> tuple[mlir.Module, LargeConstants]:
     """The module that JAX exported in this process, which needs no other one to be read, and its large constants.
 
     Raises:
@@ -241,7 +241,7 @@ def _is_array(aval: Any) -> bool:
     return isinstance(getattr(aval, "dtype", None), np.dtype)
 
 
-class _Derived:
+class _CallBuilder:
     """How a call is built.
 
     Args:
@@ -249,7 +249,7 @@ class _Derived:
         depth: How many derivatives the export is one of in which it stands.
     """
 
-    def __init__(self, call: _Call, depth: int):
+    def __init__(self, call: _PrimitiveCall, depth: int):
         self._call, self._depth = call, depth
 
     def emitted(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:

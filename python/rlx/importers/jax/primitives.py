@@ -7,12 +7,12 @@ from typing import Any
 
 from rlx.importers.closed_forms import integer_power
 from rlx.importers.stablehlo.elementwise import method
-from rlx.importers.table import Table
+from rlx.importers.table import ImportTable
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
 # The rules take the graph, tensors, and by keyword the parameters of the primitive that they need.
-primitives = Table("JAX")
+primitives = ImportTable("JAX")
 
 
 def accepts(name: str, params: dict[str, Any]) -> dict[str, Any]:

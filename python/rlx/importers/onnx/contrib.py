@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.importers.onnx.elementwise import leaky_relu
-from rlx.importers.onnx.network import Window, convolution, gemm, layer_normalization, rms_normalization
+from rlx.importers.onnx.network import ConvAttributes, convolution, gemm, layer_normalization, rms_normalization
 from rlx.importers.onnx.rules import imports
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
@@ -83,7 +83,7 @@ def fused_conv(
     *,
     activation: str = "",
     activation_params: Any = None,
-    window: Window,
+    window: ConvAttributes,
 ) -> Tensor:
     result = window.convolved(g, x, w, bias)
     return _activated(g, result if added is None else g.add(result, added), activation, activation_params)

@@ -17,7 +17,7 @@ from rlx.importers.onnx.rules import (
     static_dims,
     structural,
 )
-from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
@@ -26,22 +26,22 @@ from rlx.support.errors import UnsupportedError
 _REPEATED = 32
 
 
-def _scalar(value: Value | None) -> Any:
+def _scalar(value: OnnxValue | None) -> Any:
     """The number of a known value; None if it is not known."""
     return None if value is None or value.known is None else value.known.reshape(()).item()
 
 
-def _count(value: Value | None) -> Dim | None:
+def _count(value: OnnxValue | None) -> Dim | None:
     """The number of a loop's steps: a size, or None if it depends on the inputs."""
     return value.sizes.array.reshape(-1)[0] if value is not None and value.sizes is not None else _scalar(value)
 
 
-def _tensors(scope: Scope, values: Sequence[Value]) -> tuple[Tensor, ...]:
+def _tensors(scope: OnnxScope, values: Sequence[OnnxValue]) -> tuple[Tensor, ...]:
     return tuple(scope.tensor(v, "a value of a graph in a node") for v in values)
 
 
 @structural("If")
-def if_(scope: Scope, node: Any) -> list[Value]:
+def if_(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     condition = scope.operands(node)[0]
     assert condition is not None
     branches = scope.attributes(node)
@@ -51,15 +51,15 @@ def if_(scope: Scope, node: Any) -> list[Value]:
     g = scope.g
 
     def branch(name: str) -> Any:
-        inner = Scope(scope.model, g, outer=scope)
+        inner = OnnxScope(scope.model, g, outer=scope)
         return lambda: _tensors(inner, inner.inside(branches[name], []))
 
     predicate = g.reshape(scope.tensor(condition, "the condition of an If"), ())
     results = g.if_(predicate, branch("then_branch"), branch("else_branch"))
-    return [Value(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
+    return [OnnxValue(tensor=t) for t in ([results] if isinstance(results, Tensor) else results)]
 
 
-def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
+def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
     """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
@@ -72,12 +72,12 @@ def _depends(scope: Scope, body: Any, changing: set[str]) -> set[str]:
     return found
 
 
-def _number(body: Any, step: Any, g: Any) -> Value:
+def _number(body: Any, step: Any, g: Any) -> OnnxValue:
     """The number of a step: a scalar, or one element where the body says so."""
     has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
     if isinstance(step, int):
-        return Value(known=np.array([step] if has_axis else step, np.int64))
-    return Value(tensor=g.reshape(step, (1,)) if has_axis else step)
+        return OnnxValue(known=np.array([step] if has_axis else step, np.int64))
+    return OnnxValue(tensor=g.reshape(step, (1,)) if has_axis else step)
 
 
 def _names(body: Any) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def _names(body: Any) -> tuple[str, ...]:
     return tuple(name for node in body.node for name in node.output)
 
 
-def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
+def _condition_is_known(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
     """Whether the condition after each step of a loop can be computed while it is imported, as far as names tell.
 
     It may depend on sizes, which may be open.
@@ -104,7 +104,7 @@ def _condition_is_known(scope: Scope, body: Any, carries: Sequence[Value]) -> bo
 
 
 @structural("Loop")
-def loop(scope: Scope, node: Any) -> list[Value]:
+def loop(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     trips, condition, *others = [*scope.operands(node), None, None][: max(2, len(node.input))]
     carries = [v for v in others if v is not None]
     body = scope.attributes(node)["body"]
@@ -122,7 +122,7 @@ def loop(scope: Scope, node: Any) -> list[Value]:
     return _while(scope, body, trips, condition, carries)
 
 
-def _is_regular(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
+def _is_regular(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
     """Whether a loop's condition stays as it is, and all that it carries are tensors."""
     passed = {body.input[1].name}
     for node in body.node:
@@ -132,13 +132,13 @@ def _is_regular(scope: Scope, body: Any, carries: Sequence[Value]) -> bool:
 
 
 def _repeated(
-    scope: Scope, body: Any, trips: Value | None, count: int | None, carries: list[Value], go_on: bool
-) -> list[Value]:
+    scope: OnnxScope, body: Any, trips: OnnxValue | None, count: int | None, carries: list[OnnxValue], go_on: bool
+) -> list[OnnxValue]:
     """Step by step in place; from the first condition on that is not known, the rest is a `while`."""
-    columns: list[list[Value]] = []
+    columns: list[list[OnnxValue]] = []
     step = 0
     while go_on and (count is None or step < count):
-        arguments = [_number(body, step, scope.g), Value(known=np.array(True)), *carries]
+        arguments = [_number(body, step, scope.g), OnnxValue(known=np.array(True)), *carries]
         condition, *results = scope.inside(body, arguments)
         carries, column = results[: len(carries)], results[len(carries) :]
         columns.append(column)
@@ -151,42 +151,47 @@ def _repeated(
         go_on = bool(known)
     if not columns:
         return carries + _no_rows(scope, body, carries)
-    return carries + [Value(tensor=scope.g.stack(list(_tensors(scope, c)), 0)) for c in zip(*columns, strict=True)]
+    return carries + [OnnxValue(tensor=scope.g.stack(list(_tensors(scope, c)), 0)) for c in zip(*columns, strict=True)]
 
 
-def _no_rows(scope: Scope, body: Any, carries: list[Value]) -> list[Value]:
+def _no_rows(scope: OnnxScope, body: Any, carries: list[OnnxValue]) -> list[OnnxValue]:
     """What a loop of no steps stacks: no rows, of the shapes that a step would give."""
     if len(body.output) == 1 + len(carries):
         return []
     g = scope.g
 
     def step() -> tuple[Tensor, ...]:
-        inner = Scope(scope.model, g, outer=scope)
-        results = inner.inside(body, [_number(body, 0, g), Value(known=np.array(True)), *carries])
+        inner = OnnxScope(scope.model, g, outer=scope)
+        results = inner.inside(body, [_number(body, 0, g), OnnxValue(known=np.array(True)), *carries])
         return _tensors(inner, results[1 + len(carries) :])
 
     with g.scratchpad():
         shapes = g.region(step, ()).shapes.results
-    return [Value(tensor=g.zeros((0, *s.dims), dtype=s.dtype)) for s in shapes]
+    return [OnnxValue(tensor=g.zeros((0, *s.dims), dtype=s.dtype)) for s in shapes]
 
 
-def _scanned(scope: Scope, body: Any, carries: list[Value], count: Dim, stacked: int) -> list[Value]:
+def _scanned(scope: OnnxScope, body: Any, carries: list[OnnxValue], count: Dim, stacked: int) -> list[OnnxValue]:
     g = scope.g
 
     def step(carry: Any, number: Tensor) -> Any:
-        inner = Scope(scope.model, g, outer=scope)
-        arguments = [_number(body, number, g), Value(known=np.array(True)), *(Value(tensor=t) for t in carry)]
+        inner = OnnxScope(scope.model, g, outer=scope)
+        arguments = [_number(body, number, g), OnnxValue(known=np.array(True)), *(OnnxValue(tensor=t) for t in carry)]
         results = inner.inside(body, arguments)[1:]
         return _tensors(inner, results[: len(carries)]), _tensors(inner, results[len(carries) :])
 
     numbers = g.iota((count,), 0, "i64")
     last, values = g.scan(step, _tensors(scope, carries), numbers)
-    return [Value(tensor=t) for t in (*last, *values)]
+    return [OnnxValue(tensor=t) for t in (*last, *values)]
 
 
 def _while(
-    scope: Scope, body: Any, trips: Value | None, condition: Value | None, carries: list[Value], steps: int = 0
-) -> list[Value]:
+    scope: OnnxScope,
+    body: Any,
+    trips: OnnxValue | None,
+    condition: OnnxValue | None,
+    carries: list[OnnxValue],
+    steps: int = 0,
+) -> list[OnnxValue]:
     """The steps that follow the first ones, of which there have been `steps`."""
     if len(body.output) > 1 + len(carries):
         raise UnsupportedError(
@@ -200,17 +205,17 @@ def _while(
         return holds if limit is None else g.logical_and(holds, g.lt(number, limit))
 
     def step(number: Tensor, holds: Tensor, *rest: Tensor) -> Any:
-        inner = Scope(scope.model, g, outer=scope)
-        arguments = [_number(body, number, g), *(Value(tensor=t) for t in (holds, *rest))]
+        inner = OnnxScope(scope.model, g, outer=scope)
+        arguments = [_number(body, number, g), *(OnnxValue(tensor=t) for t in (holds, *rest))]
         following, *results = _tensors(inner, inner.inside(body, arguments))
         return g.add(number, 1), g.reshape(following, ()), *results
 
     results = g.while_(goes_on, step, g.constant(np.int64(steps)), first, *_tensors(scope, carries))
-    return [Value(tensor=t) for t in results[2:]]
+    return [OnnxValue(tensor=t) for t in results[2:]]
 
 
 @structural("Scan")
-def scan(scope: Scope, node: Any) -> list[Value]:
+def scan(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     attributes, g = scope.attributes(node), scope.g
     values = scope.operands(node)
     if scope.opsets.get("", 9) < 9:
@@ -226,19 +231,19 @@ def scan(scope: Scope, node: Any) -> list[Value]:
     axes = attributes.get("scan_output_axes") or (0,) * len(stacks)
     backwards = attributes.get("scan_output_directions") or (0,) * len(stacks)
     turned = [g.flip(s, 0) if back else s for s, back in zip(stacks, backwards, strict=True)]
-    return [Value(tensor=t) for t in (*last, *(g.moveaxis(s, 0, a) for s, a in zip(turned, axes, strict=True)))]
+    return [OnnxValue(tensor=t) for t in (*last, *(g.moveaxis(s, 0, a) for s, a in zip(turned, axes, strict=True)))]
 
 
-def _scan(scope: Scope, body: Any, carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[Any, Any]:
+def _scan(scope: OnnxScope, body: Any, carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[Any, Any]:
     def step(carry: Any, slices: Any) -> Any:
-        inner = Scope(scope.model, scope.g, outer=scope)
-        results = _tensors(inner, inner.inside(body, [Value(tensor=t) for t in (*carry, *slices)]))
+        inner = OnnxScope(scope.model, scope.g, outer=scope)
+        results = _tensors(inner, inner.inside(body, [OnnxValue(tensor=t) for t in (*carry, *slices)]))
         return results[: len(carries)], results[len(carries) :]
 
     return scope.g.scan(step, tuple(carries), tuple(xs))
 
 
-def _batched_scan(scope: Scope, attributes: Any, values: Sequence[Value | None]) -> list[Value]:
+def _batched_scan(scope: OnnxScope, attributes: Any, values: Sequence[OnnxValue | None]) -> list[OnnxValue]:
     """That of version 8: for each element of the batch, the first axis of all tensors, along the second."""
     lengths, *others = values
     if lengths is not None or any(attributes.get("directions") or ()):
@@ -250,4 +255,4 @@ def _batched_scan(scope: Scope, attributes: Any, values: Sequence[Value | None])
         row = [g.squeeze(g.narrow(t, 0, i, 1), 0) for t in tensors]
         last, stacks = _scan(scope, attributes["body"], row[: len(row) - count], row[len(row) - count :])
         rows.append((*last, *stacks))
-    return [Value(tensor=g.stack(list(column), 0)) for column in zip(*rows, strict=True)]
+    return [OnnxValue(tensor=g.stack(list(column), 0)) for column in zip(*rows, strict=True)]

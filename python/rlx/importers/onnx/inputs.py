@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.reading import Model
-from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.onnx.reading import OnnxModel
+from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.ir.arrays import as_numbers, is_written
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
@@ -32,7 +32,7 @@ class OpenSizes:
         given: Values for some of them, or expressions.
     """
 
-    def __init__(self, model: Model, given: Mapping[str, int | str]):
+    def __init__(self, model: OnnxModel, given: Mapping[str, int | str]):
         self.given = dict(given)
         inputs = [i for i in model.message.graph.input if i.type.WhichOneof("value") == "tensor_type"]
         self.names = [d.dim_param for i in inputs for d in i.type.tensor_type.shape.dim]
@@ -103,7 +103,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
     return next(n for n in names if n not in taken)
 
 
-def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) -> None:
+def define_inputs(scope: OnnxScope, sizes: OpenSizes, constants: Mapping[str, Any]) -> None:
     """Make the inputs of a model.
 
     Raises:
@@ -126,11 +126,11 @@ def define_inputs(scope: Scope, sizes: OpenSizes, constants: Mapping[str, Any]) 
         if not name:
             raise ParseError(f"{model.name}: an input has no name")
         dims = tuple(sizes.size(d, f"{name}_dim{axis}") for axis, d in enumerate(kind.shape.dim))
-        scope.values[name] = Value(tensor=scope.g.input(name, dims, model.dtype(kind.elem_type, what)))
+        scope.values[name] = OnnxValue(tensor=scope.g.input(name, dims, model.dtype(kind.elem_type, what)))
     sizes.check()
 
 
-def _constant(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) -> Value:
+def _constant(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: Any) -> OnnxValue:
     """The value of an input of a type: an array, a list of values, or None.
 
     Raises:
@@ -138,17 +138,17 @@ def _constant(model: Model, sizes: OpenSizes, name: str, value: Any, declared: A
     """
     kind, what = declared.WhichOneof("value"), f"input '{name}'"
     if value is None and kind == "optional_type":
-        return Value(is_none=True)
+        return OnnxValue(is_none=True)
     if kind == "optional_type":
         return _constant(model, sizes, name, value, declared.optional_type.elem_type)
     if kind == "sequence_type":
         if not isinstance(value, (list, tuple)):
             raise Error(f"{what} is a sequence: expected a list of values, got {type(value).__name__}")
-        return Value(items=[_constant(model, sizes, name, v, declared.sequence_type.elem_type) for v in value])
-    return Value(known=_held(model, sizes, name, value, declared.tensor_type))
+        return OnnxValue(items=[_constant(model, sizes, name, v, declared.sequence_type.elem_type) for v in value])
+    return OnnxValue(known=_held(model, sizes, name, value, declared.tensor_type))
 
 
-def _held(model: Model, sizes: OpenSizes, name: str, value: Any, declared: Any) -> np.ndarray:
+def _held(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: Any) -> np.ndarray:
     """An array of the dtype, the rank and the sizes that an input has, as far as the model says them.
 
     Numbers and lists of them, which have no dtype, get the input's.

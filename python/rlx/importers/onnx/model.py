@@ -8,9 +8,9 @@ from itertools import chain, count
 from typing import Any
 
 from rlx.importers.onnx.inputs import OpenSizes, define_inputs
-from rlx.importers.onnx.reading import UNVERIFIED, Model
+from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
 from rlx.importers.onnx.rules import imports, structures
-from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.importers.table import importer
 from rlx.ir.graph.graph import Graph
 from rlx.ir.location import caller_location, describe
@@ -93,7 +93,7 @@ def from_bytes(
     if not message.HasField("graph") or not message.opset_import:
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
-        model = Model(onnx, message, name, folder)
+        model = OnnxModel(onnx, message, name, folder)
         return _graph(model, OpenSizes(model, sizes or {}), dict(constants or {}))
     except Error as problem:
         said = f"{name}:" in str(problem) or problem.message.startswith((f"{name} ", "sizes: ", "constants: "))
@@ -104,14 +104,14 @@ def from_bytes(
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
 
-def _graph(model: Model, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
+def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Graph:
     message = model.message.graph
     _check_ops(model)
     g = Graph(message.name if message.name.isidentifier() else "main")
-    scope = Scope(model, g)
+    scope = OnnxScope(model, g)
     scope.define(message.initializer)
     for sparse in message.sparse_initializer:
-        scope.values[sparse.values.name] = Value(known=model.dense(sparse, f"initialiser '{sparse.values.name}'"))
+        scope.values[sparse.values.name] = OnnxValue(known=model.dense(sparse, f"initialiser '{sparse.values.name}'"))
     define_inputs(scope, sizes, constants)
     try:
         scope.run(message.node)
@@ -141,7 +141,7 @@ def _unused(name: str, taken: Container[str]) -> str:
     return next(n for n in chain((name,), numbered) if n not in taken)
 
 
-def _check_ops(model: Model) -> None:
+def _check_ops(model: OnnxModel) -> None:
     """Every op has a rule, or is defined by others.
 
     Raises:
@@ -162,7 +162,7 @@ def _check_ops(model: Model) -> None:
     imports.check((model.op(node), model.place(node)) for node in unknown)
 
 
-def _has_function(model: Model, node: Any) -> bool:
+def _has_function(model: OnnxModel, node: Any) -> bool:
     """Whether ONNX defines an op by a function that depends on the node."""
     try:
         version = model.opsets.get(node.domain, 1)

@@ -75,7 +75,7 @@ def padded(g: Any, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class ConvAttributes:
     """The attributes of a convolution, with ONNX's names."""
 
     auto_pad: str = "NOTSET"
@@ -100,14 +100,14 @@ class Window:
 
 
 def convolution(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the rule of convolutions: it gets their attributes as one `Window`, by the keyword `window`."""
+    """Register the rule of convolutions: it gets their attributes as one `ConvAttributes`, by the keyword `window`."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        of_window, others = keywords_of(Window), [p for p in keywords_of(rule) if p.name != "window"]
+        of_window, others = keywords_of(ConvAttributes), [p for p in keywords_of(rule) if p.name != "window"]
 
         def build(g: Any, *operands: Any, **attributes: Any) -> Any:
             given = {p.name: attributes.pop(p.name) for p in of_window if p.name in attributes}
-            return rule(g, *operands, window=Window(**given), **attributes)
+            return rule(g, *operands, window=ConvAttributes(**given), **attributes)
 
         imports(*ops)(described(build, rule, [*of_window, *others]))
         return rule
@@ -116,7 +116,7 @@ def convolution(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @convolution("Conv")
-def conv(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: Window) -> Tensor:
+def conv(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None, *, window: ConvAttributes) -> Tensor:
     return window.convolved(g, x, w, bias)
 
 
@@ -127,7 +127,7 @@ def conv_transpose(
     w: Tensor,
     bias: Tensor | None = None,
     *,
-    window: Window,
+    window: ConvAttributes,
     output_padding: Any = None,
     output_shape: Any = None,
 ) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.onnx.elementwise import cast
-from rlx.importers.onnx.network import Window, convolution
+from rlx.importers.onnx.network import ConvAttributes, convolution
 from rlx.importers.onnx.rules import imports
 from rlx.ir.dtype import DType, dtype, f32, f64, u8
 from rlx.ir.graph.builder import Tensor
@@ -170,7 +170,7 @@ def conv_integer(
     x_zero_point: Tensor | None = None,
     w_zero_point: Tensor | None = None,
     *,
-    window: Window,
+    window: ConvAttributes,
 ) -> Tensor:
     return window.convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0))
 
@@ -188,7 +188,7 @@ def qlinear_conv(
     y_zero_point: Tensor,
     bias: Tensor | None = None,
     *,
-    window: Window,
+    window: ConvAttributes,
 ) -> Tensor:
     sums = window.convolved(g, centred(g, x, x_zero_point, 1), centred(g, w, w_zero_point, 0))
     if bias is not None:

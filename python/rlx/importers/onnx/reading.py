@@ -38,7 +38,7 @@ UNVERIFIED = (
 )
 
 
-class Model:
+class OnnxModel:
     """A model's message, and what is asked of it.
 
     Args:

@@ -2,7 +2,7 @@
 
 A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
 (tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
-known (`Sizes` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
+known (`SymbolicArray` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
 number of results that are asked for; and `wanted`, which of them have a name that anything reads.
 
 A rule of `structural` is for what tensors cannot express: graphs inside of a node, sequences, optional values. It takes the
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.onnx.sizes import Sizes
-from rlx.importers.table import Table
+from rlx.importers.onnx.sizes import SymbolicArray
+from rlx.importers.table import ImportTable
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ops.lift import size_of
 from rlx.support.errors import Error, UnsupportedError
 
-imports = Table("ONNX")
+imports = ImportTable("ONNX")
 structures: dict[str, Callable[..., Any]] = {}
 
 Static = Sequence[Any]
@@ -88,7 +88,7 @@ def elements(static: Sequence[object], position: int, what: str) -> np.ndarray |
         UnsupportedError: They depend on the inputs.
     """
     value = static[position] if position < len(static) else None
-    if isinstance(value, Sizes):
+    if isinstance(value, SymbolicArray):
         symbols = {n for e in value.array.reshape(-1).tolist() if isinstance(e, DimExpr) for n in e.symbols}
         raise UnsupportedError(
             f"whose {what} depends on sizes that are open ({', '.join(sorted(symbols))}) cannot be imported",
@@ -122,7 +122,11 @@ def dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...] 
         UnsupportedError: They depend on the inputs.
     """
     value = static[position] if position < len(static) else None
-    return tuple(value.array.reshape(-1).tolist()) if isinstance(value, Sizes) else integers(static, position, what)
+    return (
+        tuple(value.array.reshape(-1).tolist())
+        if isinstance(value, SymbolicArray)
+        else integers(static, position, what)
+    )
 
 
 def static_dims(x: Any, *axes: int) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ import numpy as np
 
 from rlx.importers.onnx import older
 from rlx.importers.onnx.order import in_order
-from rlx.importers.onnx.reading import UNVERIFIED, Model
+from rlx.importers.onnx.reading import UNVERIFIED, OnnxModel
 from rlx.importers.onnx.rules import MOST_KNOWN, STATIC_OPERANDS, Unknown, imports, structures
-from rlx.importers.onnx.sizes import Sizes, compute, quick
+from rlx.importers.onnx.sizes import SymbolicArray, compute, quick
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim
@@ -38,7 +38,7 @@ _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 
 
 @dataclass(eq=False)
-class Value:
+class OnnxValue:
     """A value of the model: a tensor, or an array of which a tensor is made when one is asked for, or a sequence.
 
     Attributes:
@@ -52,9 +52,9 @@ class Value:
 
     tensor: Tensor | None = None
     known: np.ndarray | None = None
-    sizes: Sizes | None = None
+    sizes: SymbolicArray | None = None
     weight: Weight | None = None
-    items: list[Value] | None = None
+    items: list[OnnxValue] | None = None
     is_none: bool = False
 
     @property
@@ -76,12 +76,12 @@ class Value:
         return self.sizes or (Unknown() if self.known is None else self.known)
 
     @classmethod
-    def of(cls, elements: np.ndarray | Sizes) -> Value:
+    def of(cls, elements: np.ndarray | SymbolicArray) -> OnnxValue:
         """A value that is known."""
-        return cls(sizes=elements) if isinstance(elements, Sizes) else cls(known=elements)
+        return cls(sizes=elements) if isinstance(elements, SymbolicArray) else cls(known=elements)
 
 
-class Scope:
+class OnnxScope:
     """The values of a graph or a function by name.
 
     Args:
@@ -95,10 +95,10 @@ class Scope:
 
     def __init__(
         self,
-        model: Model,
+        model: OnnxModel,
         g: Any,
-        outer: Scope | None = None,
-        caller: Scope | None = None,
+        outer: OnnxScope | None = None,
+        caller: OnnxScope | None = None,
         opsets: Mapping[str, int] | None = None,
         attributes: Mapping[str, Any] | None = None,
     ):
@@ -109,19 +109,19 @@ class Scope:
             raise Error(f"{model.name} has graphs and functions in one another, more than {_DEEPEST} deep")
         self.opsets = opsets or (self.above.opsets if self.above else model.opsets)
         self.called = attributes if attributes is not None else (outer.called if outer else {})
-        self.values: dict[str, Value] = {}
-        self._tensors: dict[Value, Tensor] = {}
+        self.values: dict[str, OnnxValue] = {}
+        self._tensors: dict[OnnxValue, Tensor] = {}
 
-    def find(self, name: str) -> Value | None:
+    def find(self, name: str) -> OnnxValue | None:
         """The value of a name, of this scope or one around it."""
-        scope: Scope | None = self
+        scope: OnnxScope | None = self
         while scope is not None:
             if name in scope.values:
                 return scope.values[name]
             scope = scope.outer
         return None
 
-    def value(self, name: str, what: str) -> Value:
+    def value(self, name: str, what: str) -> OnnxValue:
         """The value of a name.
 
         Raises:
@@ -132,7 +132,7 @@ class Scope:
             raise ParseError(f"{self.model.name}: {what} is '{name}', which nothing before it gives")
         return found
 
-    def tensor(self, value: Value, what: str) -> Tensor:
+    def tensor(self, value: OnnxValue, what: str) -> Tensor:
         """The tensor of a value; for one that is only known as an array so far, it is made now.
 
         Raises:
@@ -140,7 +140,7 @@ class Scope:
         """
         if value.tensor is not None:
             return value.tensor
-        scope: Scope | None = self
+        scope: OnnxScope | None = self
         root = self
         while scope is not None:
             if value in scope._tensors:
@@ -168,7 +168,7 @@ class Scope:
             weight = self.model.weight(tensor)
             if weight.name in self.values:
                 raise ParseError(f"{self.model.name}: two initialisers are called '{weight.name}'")
-            self.values[weight.name] = Value(weight=weight, known=_small(weight))
+            self.values[weight.name] = OnnxValue(weight=weight, known=_small(weight))
 
     def run(self, nodes: Any) -> None:
         """Build nodes, each behind those that it reads from."""
@@ -200,7 +200,7 @@ class Scope:
                 message = f"{self.model.op(node)} gives '{name}', which has been given before"
                 raise ParseError(message, location=place, hint="in ONNX, every name of a graph is given once")
 
-    def operands(self, node: Any) -> list[Value | None]:
+    def operands(self, node: Any) -> list[OnnxValue | None]:
         """The values that a node takes, None for one that is left out."""
         return [self.value(n, f"an operand of {self.model.place(node)}") if n else None for n in node.input]
 
@@ -217,7 +217,7 @@ class Scope:
                 found[attribute.name] = self.model.attribute(attribute, place)
         return found
 
-    def _results(self, node: Any, place: str) -> Sequence[Value]:
+    def _results(self, node: Any, place: str) -> Sequence[OnnxValue]:
         op = self.model.op(node)
         if op in structures:
             try:
@@ -250,7 +250,7 @@ class Scope:
         ):
             results = self._computed(op, values, attributes, place)
             if results is not None:
-                return [Value.of(a) for a in results]
+                return [OnnxValue.of(a) for a in results]
         unread = STATIC_OPERANDS.get(op, ())
         operands = [
             None if v is None or (i in unread and v.is_known) else self.tensor(v, f"an operand of {place}")
@@ -258,8 +258,8 @@ class Scope:
         ]
         if op in ("Shape", "Size"):
             assert operands[0] is not None
-            return [Value.of(_of_shape(op, operands[0].shape.dims, attributes))]
-        return [Value(tensor=t) for t in self._built(self.g, op, operands, attributes, place)]
+            return [OnnxValue.of(_of_shape(op, operands[0].shape.dims, attributes))]
+        return [OnnxValue(tensor=t) for t in self._built(self.g, op, operands, attributes, place)]
 
     def _built(self, g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str) -> list[Tensor]:
         """What the rule of an op builds."""
@@ -272,8 +272,8 @@ class Scope:
         return imports.build(g, op, operands, attributes, (), place)
 
     def _computed(
-        self, op: str, values: Sequence[Value | None], attributes: dict[str, Any], place: str
-    ) -> list[np.ndarray | Sizes] | list[np.ndarray] | None:
+        self, op: str, values: Sequence[OnnxValue | None], attributes: dict[str, Any], place: str
+    ) -> list[np.ndarray | SymbolicArray] | list[np.ndarray] | None:
         """What an op gives whose operands are all known: it is computed now; None if it is large."""
 
         def move(positions: list[np.ndarray | None]) -> list[np.ndarray] | None:
@@ -300,7 +300,7 @@ class Scope:
         scratch.set_outputs(built)
         return [np.asarray(a) for a in evaluate(scratch, scratch.weights)]
 
-    def _called(self, node: Any, values: list[Value | None], attributes: dict[str, Any]) -> list[Value] | None:
+    def _called(self, node: Any, values: list[OnnxValue | None], attributes: dict[str, Any]) -> list[OnnxValue] | None:
         """The results of a node that calls a function, or whose op ONNX defines by one; None if neither is so."""
 
         def types() -> list[bytes]:
@@ -327,25 +327,25 @@ class Scope:
                 if a.default_value.name
             }
         opsets = {**self.opsets, **self.model.versions(function.opset_import)}
-        inside = Scope(self.model, self.g, caller=self, opsets=opsets, attributes={**defaults, **attributes})
+        inside = OnnxScope(self.model, self.g, caller=self, opsets=opsets, attributes={**defaults, **attributes})
         for name, value in zip(function.input, values, strict=False):
             if value is not None:
                 inside.values[name] = value
-        inside.values |= {n: Value(is_none=True) for n in function.input if n not in inside.values}
+        inside.values |= {n: OnnxValue(is_none=True) for n in function.input if n not in inside.values}
         inside.run(function.node)
         return [
-            inside.value(n, f"a result of {function.name}") if wanted else Value(is_none=True)
+            inside.value(n, f"a result of {function.name}") if wanted else OnnxValue(is_none=True)
             for n, wanted in zip(function.output, node.output, strict=False)
         ]
 
-    def inside(self, graph: Any, arguments: Sequence[Value]) -> list[Value]:
+    def inside(self, graph: Any, arguments: Sequence[OnnxValue]) -> list[OnnxValue]:
         """The results of a graph in a node.
 
         Args:
             graph: The `GraphProto`.
             arguments: The values of its inputs.
         """
-        scope = Scope(self.model, self.g, outer=self)
+        scope = OnnxScope(self.model, self.g, outer=self)
         scope.define(graph.initializer)
         for declared, value in zip(graph.input, arguments, strict=True):
             scope.values[declared.name] = value
@@ -353,17 +353,17 @@ class Scope:
         return [scope.value(o.name, f"a result of the graph '{graph.name}'") for o in graph.output]
 
 
-def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> np.ndarray | Sizes:
+def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> np.ndarray | SymbolicArray:
     """The sizes of a tensor, or their product, as `Shape` and `Size` give them."""
     given = [dim.product(sizes)] if op == "Size" else list(sizes[attributes.get("start", 0) : attributes.get("end")])
     array = np.empty(len(given), object)
     array[:] = given
     array = array.reshape(()) if op == "Size" else array
     has_symbols = any(not isinstance(d, int) for d in given)
-    return Sizes(array, np.dtype(np.int64)) if has_symbols else array.astype(np.int64)
+    return SymbolicArray(array, np.dtype(np.int64)) if has_symbols else array.astype(np.int64)
 
 
-def _measured(g: Any, sizes: Sizes) -> Tensor:
+def _measured(g: Any, sizes: SymbolicArray) -> Tensor:
     """The tensor of sizes, of which some are only known when the graph runs."""
     elements = [size_of(g, d) for d in sizes.array.reshape(-1).tolist()]
     parts = [g.constant(np.int64(e)) if isinstance(e, int) else g.cast(e, "i64") for e in elements]

@@ -11,20 +11,20 @@ from rlx.importers.onnx.rules import (
     static_dims,
     structural,
 )
-from rlx.importers.onnx.scope import Scope, Value
+from rlx.importers.onnx.scope import OnnxScope, OnnxValue
 from rlx.support.errors import UnsupportedError
 
 _WHAT = "an operand of a sequence's op"
 _MOST_PARTS = 10_000
 
 
-def _items(value: Value | None) -> list[Value]:
+def _items(value: OnnxValue | None) -> list[OnnxValue]:
     if value is None or value.items is None:
         raise UnsupportedError("of what is no sequence cannot be imported")
     return value.items
 
 
-def _position(value: Value | None, end: int) -> int:
+def _position(value: OnnxValue | None, end: int) -> int:
     """A known position; without one the last."""
     if value is None:
         return end
@@ -36,59 +36,59 @@ def _position(value: Value | None, end: int) -> int:
     return position % end if position < 0 else position
 
 
-def _known(array: Any) -> list[Value]:
-    return [Value(known=np.asarray(array))]
+def _known(array: Any) -> list[OnnxValue]:
+    return [OnnxValue(known=np.asarray(array))]
 
 
 @structural("SequenceEmpty")
-def sequence_empty(scope: Scope, node: Any) -> list[Value]:
-    return [Value(items=[])]
+def sequence_empty(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+    return [OnnxValue(items=[])]
 
 
 @structural("SequenceConstruct")
-def sequence_construct(scope: Scope, node: Any) -> list[Value]:
-    return [Value(items=[v for v in scope.operands(node) if v is not None])]
+def sequence_construct(scope: OnnxScope, node: Any) -> list[OnnxValue]:
+    return [OnnxValue(items=[v for v in scope.operands(node) if v is not None])]
 
 
 @structural("SequenceInsert")
-def sequence_insert(scope: Scope, node: Any) -> list[Value]:
+def sequence_insert(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     sequence, item, *position = scope.operands(node)
     items = list(_items(sequence))
     assert item is not None
     items.insert(_position(position[0] if position else None, len(items)), item)
-    return [Value(items=items)]
+    return [OnnxValue(items=items)]
 
 
 @structural("SequenceAt")
-def sequence_at(scope: Scope, node: Any) -> list[Value]:
+def sequence_at(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     sequence, position = scope.operands(node)
     items = _items(sequence)
     return [items[_position(position, len(items))]]
 
 
 @structural("SequenceErase")
-def sequence_erase(scope: Scope, node: Any) -> list[Value]:
+def sequence_erase(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     sequence, *position = scope.operands(node)
     items = list(_items(sequence))
     del items[_position(position[0], len(items)) if position else -1]
-    return [Value(items=items)]
+    return [OnnxValue(items=items)]
 
 
 @structural("SequenceLength")
-def sequence_length(scope: Scope, node: Any) -> list[Value]:
+def sequence_length(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     return _known(np.int64(len(_items(scope.operands(node)[0]))))
 
 
 @structural("ConcatFromSequence")
-def concat_from_sequence(scope: Scope, node: Any) -> list[Value]:
+def concat_from_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     attributes = scope.attributes(node)
     tensors = [scope.tensor(v, _WHAT) for v in _items(scope.operands(node)[0])]
     join = scope.g.stack if attributes.get("new_axis") else scope.g.concat
-    return [Value(tensor=join(tensors, attributes["axis"]))]
+    return [OnnxValue(tensor=join(tensors, attributes["axis"]))]
 
 
 @structural("SplitToSequence")
-def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
+def split_to_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     operand, *sizes = scope.operands(node)
     assert operand is not None
     attributes, g = scope.attributes(node), scope.g
@@ -98,7 +98,7 @@ def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
     if not sizes or sizes[0] is None:
         parts = [g.narrow(x, axis, i, 1) for i in range(bounded(whole, "parts", _MOST_PARTS))]
         parts = parts if attributes.get("keepdims", 1) else [g.squeeze(p, axis) for p in parts]
-        return [Value(items=[Value(tensor=p) for p in parts])]
+        return [OnnxValue(items=[OnnxValue(tensor=p) for p in parts])]
     known = sizes[0].known
     if known is None:
         raise UnsupportedError("whose sizes depend on the inputs cannot be imported")
@@ -111,35 +111,35 @@ def split_to_sequence(scope: Scope, node: Any) -> list[Value]:
         bounded(whole // size, "parts", _MOST_PARTS)
         lengths = [min(size, whole - start) for start in range(0, whole, size)]
     starts = np.cumsum([0, *lengths]).tolist()
-    return [Value(items=[Value(tensor=g.narrow(x, axis, s, n)) for s, n in zip(starts, lengths, strict=False)])]
+    return [OnnxValue(items=[OnnxValue(tensor=g.narrow(x, axis, s, n)) for s, n in zip(starts, lengths, strict=False)])]
 
 
 @structural("SequenceMap")
-def sequence_map(scope: Scope, node: Any) -> list[Value]:
+def sequence_map(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     """The body for each item of the first sequence, of others the item at the same place; tensors stay as they are."""
     first, *others = scope.operands(node)
     body = scope.attributes(node)["body"]
-    columns: list[list[Value]] = []
+    columns: list[list[OnnxValue]] = []
     for place, item in enumerate(_items(first)):
         arguments = [item, *(v.items[place] if v.items is not None else v for v in others if v is not None)]
         columns.append(scope.inside(body, arguments))
-    return [Value(items=[column[i] for column in columns]) for i in range(len(node.output))]
+    return [OnnxValue(items=[column[i] for column in columns]) for i in range(len(node.output))]
 
 
 @structural("Optional")
-def optional(scope: Scope, node: Any) -> list[Value]:
+def optional(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     values = scope.operands(node)
-    return [values[0] if values and values[0] is not None else Value(is_none=True)]
+    return [values[0] if values and values[0] is not None else OnnxValue(is_none=True)]
 
 
 @structural("OptionalHasElement")
-def optional_has_element(scope: Scope, node: Any) -> list[Value]:
+def optional_has_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     values = scope.operands(node)
     return _known(np.bool_(bool(values) and values[0] is not None and not values[0].is_none))
 
 
 @structural("OptionalGetElement")
-def optional_get_element(scope: Scope, node: Any) -> list[Value]:
+def optional_get_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     value = scope.operands(node)[0]
     if value is None or value.is_none:
         raise UnsupportedError("of an optional value that is not there has no meaning")
@@ -147,7 +147,7 @@ def optional_get_element(scope: Scope, node: Any) -> list[Value]:
 
 
 @structural("Identity")
-def identity(scope: Scope, node: Any) -> list[Value]:
+def identity(scope: OnnxScope, node: Any) -> list[OnnxValue]:
     """A weight stays one, a known value known."""
     value = scope.operands(node)[0]
     assert value is not None

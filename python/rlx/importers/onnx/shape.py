@@ -20,7 +20,7 @@ from rlx.importers.onnx.rules import (
     once,
     static_dims,
 )
-from rlx.importers.onnx.sizes import Sizes, is_negative, sign
+from rlx.importers.onnx.sizes import SymbolicArray, is_negative, sign
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
@@ -253,7 +253,7 @@ def pad(
 
 @imports("Range")
 def arange(g: Any, start: Tensor, limit: Tensor, delta: Tensor, *, static: Static) -> Tensor:
-    if any(isinstance(s, Sizes) for s in static):
+    if any(isinstance(s, SymbolicArray) for s in static):
         low, high, by = (dims(static, i, n) for i, n in enumerate(("start", "limit", "delta")))
         assert low is not None and high is not None and by is not None
         if by[0] == 1:

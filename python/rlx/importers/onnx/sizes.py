@@ -28,7 +28,7 @@ _MOVES: dict[str, tuple[int, ...] | None] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class SymbolicArray:
     """An array of which elements are dimensions with symbols.
 
     Attributes:
@@ -71,10 +71,10 @@ def is_negative(value: Dim) -> bool | None:
 
 def compute(
     op: str,
-    operands: Sequence[np.ndarray | Sizes | None],
+    operands: Sequence[np.ndarray | SymbolicArray | None],
     attributes: dict[str, Any],
     move: Callable[[list[np.ndarray | None]], list[np.ndarray] | None],
-) -> list[np.ndarray | Sizes] | None:
+) -> list[np.ndarray | SymbolicArray] | None:
     """What an op gives of operands that are known, of which one at least has symbols; None if that is no array of sizes.
 
     Args:
@@ -83,7 +83,7 @@ def compute(
         attributes: The op's attributes.
         move: Computes the op of integers.
     """
-    dtype = next((o.dtype for o in operands if isinstance(o, Sizes)), np.dtype(np.int64))
+    dtype = next((o.dtype for o in operands if isinstance(o, SymbolicArray)), np.dtype(np.int64))
     try:
         if op in _MOVES:
             moved = _moved(op, operands, move)
@@ -128,7 +128,7 @@ def _moved(op: str, operands: Sequence[Any], move: Any) -> list[np.ndarray] | No
     positions: list[np.ndarray | None] = []
     for i, operand in enumerate(operands):
         if operand is None or (moving is not None and i not in moving):
-            if isinstance(operand, Sizes):
+            if isinstance(operand, SymbolicArray):
                 return None
             positions.append(operand)
             continue
@@ -145,9 +145,9 @@ def _filled(values: list[Any], shape: tuple[int, ...]) -> np.ndarray:
     return array.reshape(shape)
 
 
-def _simplified(array: np.ndarray, dtype: np.dtype) -> np.ndarray | Sizes:
+def _simplified(array: np.ndarray, dtype: np.dtype) -> np.ndarray | SymbolicArray:
     has_symbols = any(isinstance(e, DimExpr) for e in array.reshape(-1).tolist())
-    return Sizes(array, dtype) if has_symbols else array.astype(dtype)
+    return SymbolicArray(array, dtype) if has_symbols else array.astype(dtype)
 
 
 def _elements(value: Any) -> np.ndarray:
@@ -156,7 +156,7 @@ def _elements(value: Any) -> np.ndarray:
     Raises:
         UndecidedError: A float is not whole.
     """
-    if isinstance(value, Sizes):
+    if isinstance(value, SymbolicArray):
         return value.array
     array = np.asarray(value)
     if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.floor(array)).all()):

@@ -27,17 +27,17 @@ def chosen(g: Any, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     result = g.where(condition, x, y)
     if not result.dtype.is_float:
         return result
-    branches = _Branches(result.value)
+    branches = _ElementwiseOps(result.value)
     leaves = branches.leaves()
     return result if leaves is None else branches.as_function(g, leaves)
 
 
 def dominators(value: mlir.Value) -> list[mlir.Value]:
     """The values through which every path of elementwise ops to a value leads, the last one first."""
-    return _Branches(value).dominators() if isinstance(value, mlir.ir.OpResult) else []
+    return _ElementwiseOps(value).dominators() if isinstance(value, mlir.ir.OpResult) else []
 
 
-class _Branches:
+class _ElementwiseOps:
     """The elementwise ops of real numbers that a value is computed by.
 
     Attributes:

@@ -14,7 +14,7 @@ from rlx.importers.stablehlo import large
 from rlx.importers.stablehlo.chlo import as_custom_calls
 from rlx.importers.stablehlo.choices import erase_unread
 from rlx.importers.stablehlo.held import Held
-from rlx.importers.stablehlo.large import Constants, Source
+from rlx.importers.stablehlo.large import LargeConstants, ModuleText
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.stablehlo.spelled import by_name
 from rlx.importers.stablehlo.types import shape_held
@@ -79,7 +79,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
     return from_module(parsed(read), entry, constants=read.constants)
 
 
-def parsed(source: Source) -> mlir.Module:
+def parsed(source: ModuleText) -> mlir.Module:
     """The module of a text, in which ops of CHLO are custom calls.
 
     Raises:
@@ -111,7 +111,7 @@ def from_module(
     names: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
     kept: Kept | None = None,
-    constants: Constants = large.NONE,
+    constants: LargeConstants = large.NONE,
 ) -> Graph:
     """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
@@ -143,7 +143,7 @@ def inlined(
     largest_literal: float,
     kept: Kept,
     lifted: bool,
-    constants: Constants,
+    constants: LargeConstants,
 ) -> list[Tensor]:
     """The results of the function of a module for tensors of a graph, which `lifted` says are in the place of scalars.
 
@@ -170,7 +170,7 @@ def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
 
 
 class _Import:
-    def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None, constants: Constants):
+    def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None, constants: LargeConstants):
         self.largest_literal, self.kept, self.constants = largest_literal, kept, constants
         self.functions = {f.name.value: f for f in functions(module)}
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
@@ -335,7 +335,7 @@ class _Import:
             attributes = {n: v for n, v in attributes.items() if n in takes}
         details = {
             "results": held.computed(shapes),
-            "regions": [Body(self, g, region, values) for region in op.regions],
+            "regions": [RegionFunction(self, g, region, values) for region in op.regions],
             "largest_literal": self.largest_literal,
             "config": _config(op),
             "compares": self._comparison(op),
@@ -351,7 +351,7 @@ class _Import:
         return built
 
 
-class Body:
+class RegionFunction:
     """A region of an op, as a function of tensors.
 
     Attributes:
@@ -436,7 +436,7 @@ def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
             yield key, op.attributes[key]
 
 
-def _value(attribute: Any, constants: Constants) -> Any:
+def _value(attribute: Any, constants: LargeConstants) -> Any:
     """An attribute as a Python value; other attributes stay as they are."""
     ir = mlir.ir
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):

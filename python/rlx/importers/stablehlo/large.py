@@ -43,7 +43,7 @@ _NO_ARTIFACT = (
 _NAME = re.compile(r"dense_resource<([a-z_]+\d+)(?:_\d+)?>")
 
 
-class Source(NamedTuple):
+class ModuleText(NamedTuple):
     """A module as it is read.
 
     Attributes:
@@ -54,10 +54,10 @@ class Source(NamedTuple):
 
     text: str
     name: str
-    constants: Constants
+    constants: LargeConstants
 
 
-class Constants:
+class LargeConstants:
     """The large constants of a module.
 
     Args:
@@ -107,10 +107,10 @@ class Constants:
         return Weight("constant", shape, Plain(dtype.numpy), math.prod(shape) * dtype.itemsize, self._origin, read)
 
 
-NONE = Constants()
+NONE = LargeConstants()
 
 
-def read(source: str | bytes | os.PathLike[str]) -> Source:
+def read(source: str | bytes | os.PathLike[str]) -> ModuleText:
     """The module that is given as text, as bytes, or as the path of a file.
 
     Raises:
@@ -124,7 +124,7 @@ def read(source: str | bytes | os.PathLike[str]) -> Source:
     return of_content(content_of_file(source, "StableHLO"), os.fspath(source))
 
 
-def of_content(content: Any, name: str) -> Source:
+def of_content(content: Any, name: str) -> ModuleText:
     """The module in the content of a file: bytes or a memory map, which the constants may be views of.
 
     Raises:
@@ -148,16 +148,16 @@ def of_content(content: Any, name: str) -> Source:
         if data.find(_SHARDY) < 0:
             raise
         raise problem.moved(problem.message, hint=_NO_ARTIFACT) from None
-    return Source(text, name, Constants(marked=found, origin=name))
+    return ModuleText(text, name, LargeConstants(marked=found, origin=name))
 
 
-def of_artifact(artifact: bytes) -> tuple[bytes, Constants]:
+def of_artifact(artifact: bytes) -> tuple[bytes, LargeConstants]:
     """A portable artifact without its large constants, and these."""
     data, found = without_constants(artifact)
-    return data, Constants(marked=found, origin="the function")
+    return data, LargeConstants(marked=found, origin="the function")
 
 
-def _of_text(content: Any, name: str) -> Source:
+def _of_text(content: Any, name: str) -> ModuleText:
     """The module in a text: characters, bytes, or a memory map."""
     digits: Any = _IN_TEXT if isinstance(content, str) else _IN_BYTES
     matches = list(digits.finditer(content)) if len(content) >= LEAST else []
@@ -176,7 +176,7 @@ def _of_text(content: Any, name: str) -> Source:
     if len(text) > LARGEST:
         raise Error(f"cannot read {name}: without constants it has {len(text)} bytes, and at most {LARGEST} are read")
     whole = text if isinstance(text, str) else decoded(text, name)
-    return Source(without_shardings(whole, name), name, Constants(named, origin=name))
+    return ModuleText(without_shardings(whole, name), name, LargeConstants(named, origin=name))
 
 
 def _like(content: Any, text: str) -> Any:

@@ -21,7 +21,7 @@ _PARITY = 0x1BD11BDA
 _ROUNDS = 5  # of four rotations each
 
 
-class _Words:
+class _PhiloxWords:
     """Arithmetic of words of 32 bits, as `philox` takes it."""
 
     def __init__(self, g: Any):
@@ -59,7 +59,7 @@ class _Words:
 @imports("rng_bit_generator")
 def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
     """The default algorithm is Philox, as it is of XLA for CPUs and GPUs."""
-    words, kind = _Words(g), results[1].dtype
+    words, kind = _PhiloxWords(g), results[1].dtype
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[rng_algorithm]
     if state.shape.static not in [(size,) for size in sizes]:
         raise UnsupportedError(f"by {rng_algorithm} from a state of {state.shape} cannot be imported")
@@ -77,7 +77,7 @@ def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: lis
 
 
 def _by_philox(
-    words: _Words, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+    words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
     """Blocks of four words. A state without the upper half of the counter has the key in its place."""
     key, low, high = (*state, state[0])[:3]
@@ -101,7 +101,7 @@ def _by_philox(
 
 
 def _by_three_fry(
-    words: _Words, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
+    words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
     """Pairs of words. Both make one number of 64 bits, or two numbers that are neighbours on the axis that is split."""
     key, counter = state
@@ -126,7 +126,7 @@ def _split_axis(shape: tuple[int, ...]) -> int:
     return even[0] if even else max(range(len(shape)), key=shape.__getitem__)
 
 
-def _three_fry(words: _Words, x: tuple[Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _three_fry(words: _PhiloxWords, x: tuple[Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     keys = (*key, words.flipped(words.flipped(*key), words.parity()))
     first, second = x[0] + keys[0], x[1] + keys[1]
     for number in range(_ROUNDS):

@@ -7,6 +7,6 @@ them `results`, the shapes of the op's results, `regions`, its regions as functi
 
 from __future__ import annotations
 
-from rlx.importers.table import Table
+from rlx.importers.table import ImportTable
 
-imports = Table("StableHLO")
+imports = ImportTable("StableHLO")

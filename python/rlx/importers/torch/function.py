@@ -10,7 +10,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.importers.torch.rules import imports
-from rlx.importers.torch.sizes import Sizes
+from rlx.importers.torch.sizes import SymbolNames
 from rlx.ir.dims import dim
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
@@ -146,7 +146,7 @@ def place_of(node: Any, torch_folder: str) -> str | None:
     return f"{name}:{line}"
 
 
-class Scope:
+class ExportScope:
     """What is known while the graph of an exported program is built.
 
     Args:
@@ -155,7 +155,7 @@ class Scope:
         sizes: The symbols of the program.
     """
 
-    def __init__(self, torch: Any, g: Graph, sizes: Sizes):
+    def __init__(self, torch: Any, g: Graph, sizes: SymbolNames):
         self.torch, self.g, self.sizes = torch, g, sizes
         self.folder = os.path.dirname(torch.__file__) + os.sep
         self._locations: dict[tuple[str, str], mlir.Location] = {}
@@ -183,7 +183,7 @@ class Scope:
         from rlx.importers.torch.weights import array_of
 
         if hasattr(value, "graph"):
-            return Body(self, value)
+            return SubgraphFunction(self, value)
         return constant(self.g, array_of(self.torch, value, f"'{name}'"), trainable=value.requires_grad)
 
     def _called(self, node: Any, values: dict[Any, Any]) -> Any:
@@ -251,14 +251,14 @@ class Scope:
         return self._locations[key]
 
 
-class Body:
+class SubgraphFunction:
     """A graph inside of a module, as a function of values.
 
     Attributes:
         module: The graph.
     """
 
-    def __init__(self, scope: Scope, module: Any):
+    def __init__(self, scope: ExportScope, module: Any):
         self.scope, self.module = scope, module
 
     def __call__(self, *arguments: Any) -> list[Any]:

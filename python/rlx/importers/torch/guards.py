@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rlx.importers.torch.sizes import LARGEST_SIZE, Sizes, bound_of
+from rlx.importers.torch.sizes import LARGEST_SIZE, SymbolNames, bound_of
 from rlx.ir.dims.bounds import Bound, Bounds
 from rlx.ir.dims.dim import Dim, DimExpr, parse
 from rlx.support.errors import Error, UnsupportedError
@@ -23,7 +23,7 @@ _FORMULA = re.compile(r"(?:\bs\d+\b|\b\d+\b|[-+*/%()=!<> ])+")
 _HINT = "fix the size: leave it out of dynamic_shapes, or give a torch.export.Dim with bounds within which it holds"
 
 
-def guards_of(program: Any, sizes: Sizes) -> Bounds:
+def guards_of(program: Any, sizes: SymbolNames) -> Bounds:
     """What else has to hold of sizes within their ranges, so that the program is that of the module.
 
     Symbols that have to be equal become one.
@@ -76,7 +76,7 @@ def _equal_symbols(guard: Any, replaced: Mapping[Any, Any]) -> tuple[Any, Any] |
     return (above, below) if above.is_Symbol and below.is_Symbol else None
 
 
-def _translated(guard: Any, sizes: Sizes) -> Bound | None:
+def _translated(guard: Any, sizes: SymbolNames) -> Bound | None:
     """A guard as a bound of what one side has more than the other; None where RLX has no such sizes."""
     try:
         left, right = map(sizes.translated, guard.args)

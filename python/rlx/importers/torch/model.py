@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from rlx.importers.table import MOST_OPS, constant, importer
-from rlx.importers.torch.function import Scope, call_nodes, is_local, is_update, op_name
+from rlx.importers.torch.function import ExportScope, call_nodes, is_local, is_update, op_name
 from rlx.importers.torch.guards import guards_of
 from rlx.importers.torch.rules import imports
-from rlx.importers.torch.sizes import Sizes, named_symbols
+from rlx.importers.torch.sizes import SymbolNames, named_symbols
 from rlx.importers.torch.weights import array_of, identity
 from rlx.ir.dims.bounds import Bounds
 from rlx.ir.dims.dim import DimExpr
@@ -72,7 +72,7 @@ def from_torch(
     if isinstance(module, export.ExportedProgram):
         if args != () or kwargs:
             raise Error("an ExportedProgram has its arguments already; expected none", hint=f"{_WHAT}(program)")
-        return _graph(torch, module, Sizes({}))
+        return _graph(torch, module, SymbolNames({}))
     if not isinstance(module, torch.nn.Module):
         kind = type(module).__name__
         hint = "a function f is the module of a class whose forward calls it; files are loaded by torch.export.load"
@@ -83,7 +83,7 @@ def from_torch(
     program = _exported(export, module, tuple(args), dict(kwargs or {}), dynamic_shapes, strict)
     order = list(inspect.signature(module.forward).parameters)
     given = [*zip(order, args, strict=False), *(kwargs or {}).items()]
-    return _graph(torch, program, Sizes(named_symbols(program, given, dynamic_shapes, order)))
+    return _graph(torch, program, SymbolNames(named_symbols(program, given, dynamic_shapes, order)))
 
 
 def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
@@ -151,10 +151,10 @@ def _changes_statistics(node: Any) -> bool:
     return position is not None and bool(node.args[position]) and node.args[3] is not None
 
 
-class _Arguments:
+class _Placeholders:
     """The placeholders of a program as arguments of a graph."""
 
-    def __init__(self, scope: Scope, program: Any, mutated: Sequence[str], guards: Bounds):
+    def __init__(self, scope: ExportScope, program: Any, mutated: Sequence[str], guards: Bounds):
         self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
         self.guards = list(guards)  # those of which no input has the last symbol yet
         self.tensors: dict[Any, Tensor] = {}
@@ -226,12 +226,12 @@ class _Arguments:
         return g.where(started, self.states[target], initial)
 
 
-def _graph(torch: Any, program: Any, sizes: Sizes) -> Graph:
+def _graph(torch: Any, program: Any, sizes: SymbolNames) -> Graph:
     guards, program = guards_of(program, sizes), _functional(torch, program)
     nodes = list(call_nodes(program.graph_module))
     _check_count(nodes)  # of operators that were taken apart, too
     g = Graph("main")
-    scope = Scope(torch, g, sizes)
+    scope = ExportScope(torch, g, sizes)
     imports.check(
         (name if name in imports.rules else str(n.target), scope.place(n)) for n in nodes for name in (_name(n),)
     )
@@ -242,7 +242,7 @@ def _graph(torch: Any, program: Any, sizes: Sizes) -> Graph:
         raise UnsupportedError(f"the module changes its argument '{changed[0]}' in place", hint=hint)
     mutated = [o.target for kind, o in kinds if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION")]
     placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
-    arguments = _Arguments(scope, program, mutated, guards)
+    arguments = _Placeholders(scope, program, mutated, guards)
     values = [arguments.of(s, n) for s, n in zip(signature.input_specs, placeholders, strict=True)]
     results = scope.run(program.graph_module, values)
     given = []

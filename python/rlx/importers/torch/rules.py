@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.importers.table import Table
+from rlx.importers.table import ImportTable
 from rlx.ir.arrays import torch_hint
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dtype import DType, bool_, c64, dtype, f32, i64
@@ -26,7 +26,7 @@ from rlx.ir.promotion import promote
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, UnsupportedError
 
-imports = Table("PyTorch")
+imports = ImportTable("PyTorch")
 
 Number = bool | int | float | complex
 Operand = Tensor | Number | DimExpr

@@ -16,7 +16,7 @@ from rlx.support.errors import Error, UnsupportedError
 LARGEST_SIZE = 2**31
 
 
-class Sizes:
+class SymbolNames:
     """The symbols of a program by their names in the graph.
 
     Args:

@@ -19,15 +19,15 @@ from functools import lru_cache
 from typing import Any
 
 from rlx.ir.dims import polynomial
-from rlx.ir.dims.expr import CALLS, LONGEST, Call, Dim, DimExpr, atom_dim, exact_divide, extremum, from_terms
+from rlx.ir.dims.expr import CALLS, LONGEST, Dim, DimExpr, OpaqueTerm, atom_dim, exact_divide, extremum, from_terms
 from rlx.ir.dims.polynomial import Monomial
 from rlx.support.errors import Error, ShapeError
 from rlx.support.short import shown
 
 __all__ = [
-    "Bindings",
     "Dim",
     "DimExpr",
+    "SymbolBindings",
     "dim",
     "divisors",
     "estimate",
@@ -219,7 +219,7 @@ def _without_mod(d: Dim) -> Dim:
     for monomial, coefficient in d.terms:
         term: Dim = coefficient
         for atom in monomial:
-            if isinstance(atom, Call) and atom.kind == "%":
+            if isinstance(atom, OpaqueTerm) and atom.kind == "%":
                 x, y = atom.args
                 term = term * (x - y * (x // y))
             else:
@@ -271,7 +271,7 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
     return {name: size}
 
 
-class Bindings:
+class SymbolBindings:
     """Sizes of symbols, collected from facts. A fact is an expression, the size that it has, and the place where that was seen.
 
     Facts may come in any order; `solve` finds the sizes and checks every fact against them.

@@ -25,7 +25,7 @@ DEEPEST = 32  # nested operators `//`, `%`, `max` and `min`
 
 
 @dataclass(frozen=True)
-class Call:
+class OpaqueTerm:
     """An opaque term of a polynomial: ``a//b``, ``a%b``, ``max(...)`` or ``min(...)`` of dimensions."""
 
     kind: str
@@ -45,7 +45,7 @@ class Call:
         return self.text
 
 
-Atom = str | Call
+Atom = str | OpaqueTerm
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +66,7 @@ class DimExpr:
     @cached_property
     def depth(self) -> int:
         """How deep ``//``, ``%``, ``max`` and ``min`` are nested."""
-        calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, Call))
+        calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, OpaqueTerm))
         return max((call.depth for call in calls), default=0)
 
     @cached_property
@@ -87,7 +87,7 @@ class DimExpr:
         result: dict[DimExpr, None] = {}
         for monomial, _ in self.terms:
             for atom in monomial:
-                if isinstance(atom, Call):
+                if isinstance(atom, OpaqueTerm):
                     inner = [arg for arg in atom.args if isinstance(arg, DimExpr)]
                     result |= dict.fromkeys(divisor for arg in inner for divisor in arg.divisors)
                     if atom.kind not in CALLS and isinstance(atom.args[1], DimExpr):
@@ -269,7 +269,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
                 x, p = inner.args
                 return whole + _floordiv(x + p * (rest - atom_dim(inner)), p * b)
     if whole == 0 and rest == a:
-        return atom_dim(Call("//", (a, b)))
+        return atom_dim(OpaqueTerm("//", (a, b)))
     return whole + _floordiv(rest, b)
 
 
@@ -302,7 +302,7 @@ def _mod(a: Dim, b: Dim) -> Dim:
         if scale > 1:
             rest = from_terms(polynomial.canonical({m: c // scale for m, c in _terms(a)}))
             return scale * _mod(rest, b // scale) + dict(_terms(a)).get((), 0) % scale
-    return atom_dim(Call("%", (a, b)))
+    return atom_dim(OpaqueTerm("%", (a, b)))
 
 
 def _divide(a: Dim, b: Dim) -> Dim:
@@ -354,8 +354,8 @@ def _constant_quotient(a: Dim, b: Dim) -> int | None:
     return 0 if low >= 0 and _bounds(b - 1 - a)[0] >= 0 else None
 
 
-def _as_call(monomial: Monomial, kind: str) -> Call | None:
-    if len(monomial) == 1 and isinstance(monomial[0], Call) and monomial[0].kind == kind:
+def _as_call(monomial: Monomial, kind: str) -> OpaqueTerm | None:
+    if len(monomial) == 1 and isinstance(monomial[0], OpaqueTerm) and monomial[0].kind == kind:
         return monomial[0]
     return None
 
@@ -380,7 +380,7 @@ def extremum(kind: str, dims: Iterable[Dim]) -> Dim:
             undominated = [other for other in undominated if not dominates(d, other)] + [d]
     if not undominated:
         raise Error(f"{kind}() needs at least one dimension")
-    return undominated[0] if len(undominated) == 1 else atom_dim(Call(kind, tuple(undominated)))
+    return undominated[0] if len(undominated) == 1 else atom_dim(OpaqueTerm(kind, tuple(undominated)))
 
 
 # Bounds

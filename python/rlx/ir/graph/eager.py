@@ -198,7 +198,7 @@ class _EndedTensor(Tensor):
 
 
 @dataclass
-class _Function(Region):
+class _EagerRegion(Region):
     """A region whose function is called where its op is evaluated; its block is gone."""
 
     function: Callable[..., Any]
@@ -208,7 +208,7 @@ class _Function(Region):
 class _Called:
     """A region as an evaluator gets it: see `EvaluatedRegion`."""
 
-    region: _Function
+    region: _EagerRegion
     builder: EagerBuilder
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -271,7 +271,7 @@ class EagerBuilder(threading.local, Builder):
             if entry.kind == "elements":  # an array of the user's, who may change it later
                 complete[entry.name] = np.array(complete[entry.name])
         if spec.regions:
-            complete["regions"] = tuple(_Called(r, self) if isinstance(r, _Function) else None for r in regions)
+            complete["regions"] = tuple(_Called(r, self) if isinstance(r, _EagerRegion) else None for r in regions)
         expected = [(shape.static, shape.dtype.numpy) for shape in results]
         values = evaluated(card, arrays, complete, expected, f"rlx.{name}", location)
         tensors = tuple(EagerTensor(self, _own(a), s) for a, s in zip(values, results, strict=True))
@@ -318,7 +318,7 @@ class EagerBuilder(threading.local, Builder):
             raise
         self._end_trace(holder, mark, outer, kept=False)
         nothing: Any = None
-        return _Function(nothing, nothing, shapes_of_both, function)
+        return _EagerRegion(nothing, nothing, shapes_of_both, function)
 
     def _end_trace(self, holder: mlir.Operation, mark: int, outer: list[Tensor] | None, *, kept: bool) -> None:
         """Forget the region that was traced, and that in which its placeholders are."""

@@ -103,7 +103,7 @@ def evaluate_function(
     Returns:
         One array for each result.
     """
-    body = _Body(function.entry_block, symbols)
+    body = _PreparedBlock(function.entry_block, symbols)
     results = body.run(arrays, {}, observe)
     try:
         return [np.array(o) for o in results]
@@ -113,10 +113,10 @@ def evaluate_function(
 
 def evaluate_block(block: mlir.Block, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What a block without symbols returns or yields for its arguments."""
-    return _Body(block, {}).run(arrays, {}, None)
+    return _PreparedBlock(block, {}).run(arrays, {}, None)
 
 
-class _Body:
+class _PreparedBlock:
     """A block that is ready to be evaluated, as often as a loop wants: its ops are read once.
 
     Args:
@@ -129,9 +129,9 @@ class _Body:
         self._arguments = list(block.arguments)
 
     @cached_property
-    def _steps(self) -> list[_Step]:
+    def _steps(self) -> list[_PreparedOp]:
         operations = (op.operation for op in self._block.operations)
-        return [_Step(op, self._symbols) for op in operations if op.name not in opview.TERMINATORS]
+        return [_PreparedOp(op, self._symbols) for op in operations if op.name not in opview.TERMINATORS]
 
     @cached_property
     def _yielded(self) -> list[mlir.Value]:
@@ -174,7 +174,7 @@ class _Body:
 class EvaluatedRegion:
     """A region as an evaluator gets it: call it with arrays, and it returns a list of the arrays that it yields."""
 
-    body: _Body
+    body: _PreparedBlock
     environment: Mapping[mlir.Value, np.ndarray]
     observe: Observer | None
 
@@ -187,7 +187,7 @@ class EvaluatedRegion:
         return self.body.results
 
 
-class _Step:
+class _PreparedOp:
     """An op that is ready to be evaluated.
 
     Args:
@@ -208,7 +208,7 @@ class _Step:
         self._attributes = opview.attributes_of(op, symbols)
         self._expected = [(s.static, s.dtype.numpy) for s in (shape_of(r).bind(symbols) for r in self.results)]
         blocks = map(opview.block_of, op.regions)
-        self._bodies = [block and _Body(block, symbols) for block in blocks]
+        self._bodies = [block and _PreparedBlock(block, symbols) for block in blocks]
         self._checks_sizes = bool(symbols) and not self._bodies
 
     def run(
@@ -296,7 +296,7 @@ def evaluate_op(
         ShapeError: The op does not take the sizes that its symbols have.
         Error: The evaluator gives another shape or dtype than inference.
     """
-    return _Step(op, symbols).run(operands, outside or {}, None)
+    return _PreparedOp(op, symbols).run(operands, outside or {}, None)
 
 
 def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:

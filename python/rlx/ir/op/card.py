@@ -38,7 +38,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Operand:
+class SampleOperand:
     """One operand of a sample: its dimensions, and how values are drawn.
 
     Args:
@@ -65,7 +65,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Sample:
+class OpSample:
     """One way to use an op: operands (None for an absent optional one, a list for a variadic one) and attributes.
 
     Args:
@@ -76,7 +76,7 @@ class Sample:
         build: For an op with regions: a function that emits it, of a builder, the operands one by one, and the attributes.
     """
 
-    operands: tuple[Operand | list[Operand] | None, ...]
+    operands: tuple[SampleOperand | list[SampleOperand] | None, ...]
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     dtypes: tuple[str, ...] | None = None
     tolerance: float = 1.0
@@ -89,18 +89,18 @@ def sample(
     tolerance: float = 1.0,
     build: Callable[..., Any] | None = None,
     **attributes: Any,
-) -> Sample:
-    """A `Sample`; an operand may be given as a plain tuple of dimensions."""
+) -> OpSample:
+    """A `OpSample`; an operand may be given as a plain tuple of dimensions."""
 
     def operand(value: Any) -> Any:
-        if value is None or isinstance(value, Operand):
+        if value is None or isinstance(value, SampleOperand):
             return value
         if is_list(value):
             return [operand(v) for v in value]
-        return Operand(tuple(value))
+        return SampleOperand(tuple(value))
 
     names = None if dtypes is None else tuple(dtypes)
-    return Sample(tuple(map(operand, operands)), attributes, names, tolerance, build)
+    return OpSample(tuple(map(operand, operands)), attributes, names, tolerance, build)
 
 
 class Card:
@@ -209,7 +209,7 @@ class Card:
         body = RegionFlow(wholes(operands), wholes(results), repeats=False)
         return (body, *[None] * (len(self.spec.regions) - 1))
 
-    def samples(self) -> Iterable[Sample]:
+    def samples(self) -> Iterable[OpSample]:
         """Typical and extreme uses, from which the conformance harness makes its cases."""
         raise NotImplementedError(f"rlx.{self.name} has no samples")
 

@@ -17,7 +17,7 @@ from rlx.dialect.dtypes import listed
 from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, TraitSpec, ValueSpec
 from rlx.ir.dtype import DType
 from rlx.ir.op import opview, registry
-from rlx.ir.op.card import Card, Sample
+from rlx.ir.op.card import Card, OpSample
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 
@@ -78,7 +78,7 @@ class CustomOp(Card):
         _check_linear(cls)
         registry.register_custom(cls(), name)
 
-    def samples(self) -> Iterable[Sample]:
+    def samples(self) -> Iterable[OpSample]:
         return ()
 
 

@@ -13,7 +13,7 @@ from rlx.support.errors import ShapeError
 from rlx.support.guards import is_list, is_tuple
 
 
-class Emitter(Protocol):
+class OpEmitter(Protocol):
     """What emits ops: a builder of a graph, or of eager tensors."""
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
@@ -86,7 +86,7 @@ def following(spec: OpSpec, operands: Sequence[Any], attributes: dict[str, Any])
 
 
 def emitted(
-    builder: Emitter,
+    builder: OpEmitter,
     spec: OpSpec,
     operands: Sequence[Any],
     shapes: Sequence[Any],

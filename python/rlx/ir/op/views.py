@@ -64,7 +64,7 @@ class _Member:
         self.name = name
 
 
-class _Operand(_Member):
+class _OperandMember(_Member):
     def __init__(self, spec: OpSpec, index: int):
         self.index = index
         self.is_grouped = any(operand.arity != "single" for operand in spec.operands)
@@ -98,7 +98,7 @@ def _make_class(name: str, spec: OpSpec) -> type[View]:
     members: dict[str, Any] = {"spec": spec, "__doc__": spec.summary}
     names = member_names(spec)
     members |= {names[a.name]: _Attribute(a) for a in spec.attributes}
-    members |= {names[o.name]: _Operand(spec, i) for i, o in enumerate(spec.operands)}
+    members |= {names[o.name]: _OperandMember(spec, i) for i, o in enumerate(spec.operands)}
     if all(r.arity == "single" for r in spec.results):
         members |= {names[r.name]: _Result(i) for i, r in enumerate(spec.results)}
     return type(name, (View,), members)

@@ -49,7 +49,7 @@ _CODES = {
 }
 
 
-class Constants(NamedTuple):
+class SplitBytecode(NamedTuple):
     """Bytecode without its large constants.
 
     Attributes:
@@ -65,7 +65,7 @@ class _Unexpected(Exception):
     """The bytes are not as this module knows them."""
 
 
-def without_constants(data: Any) -> Constants:
+def without_constants(data: Any) -> SplitBytecode:
     """Bytecode without its large constants; as it is if it has none, or is not written as expected.
 
     Args:
@@ -76,7 +76,7 @@ def without_constants(data: Any) -> Constants:
             return _File(memoryview(data)).split()
         except (_Unexpected, LookupError, UnicodeDecodeError):
             pass
-    return Constants(data, {})
+    return SplitBytecode(data, {})
 
 
 class _Bytes:
@@ -127,7 +127,7 @@ class _Section(NamedTuple):
     data: memoryview
 
 
-class _Entry(NamedTuple):
+class _AttributeEntry(NamedTuple):
     """An attribute or a type: its dialect, its bytes, and whether they are in the encoding of the dialect."""
 
     dialect: str
@@ -150,7 +150,7 @@ class _File:
             raise _Unexpected
         self.attributes, self.types, self.groups = self._entries()
 
-    def split(self) -> Constants:
+    def split(self) -> SplitBytecode:
         """The file without its large constants."""
         dense = {i: held for i, e in enumerate(self.attributes) if (held := self._dense(e)) is not None}
         taken = {
@@ -174,13 +174,13 @@ class _File:
             replaced[index] = _number(code) + _number(kind) + _number(width) + mark
         if not found:
             raise _Unexpected
-        return Constants(self._written(replaced), found)
+        return SplitBytecode(self._written(replaced), found)
 
-    def _entries(self) -> tuple[list[_Entry], list[_Entry], list[tuple[int, int]]]:
+    def _entries(self) -> tuple[list[_AttributeEntry], list[_AttributeEntry], list[tuple[int, int]]]:
         """The attributes, the types, and of each group of them its dialect's number and how many they are."""
         table, content, names = _Bytes(self.of_kind[_SIZES]), _Bytes(self.of_kind[_ATTRIBUTES]), self._dialects()
         counts = table.number(), table.number()
-        lists: tuple[list[_Entry], list[_Entry]] = [], []
+        lists: tuple[list[_AttributeEntry], list[_AttributeEntry]] = [], []
         groups: list[tuple[int, int]] = []
         for entries, wanted in zip(lists, counts, strict=True):
             while len(entries) < wanted:
@@ -188,7 +188,7 @@ class _File:
                 groups.append((dialect, size))
                 for _ in range(size):
                     length = table.number()
-                    entries.append(_Entry(names[dialect], content.take(length >> 1), length & 1))
+                    entries.append(_AttributeEntry(names[dialect], content.take(length >> 1), length & 1))
         return *lists, groups
 
     def _dialects(self) -> list[str]:
@@ -204,7 +204,7 @@ class _File:
                 next(_sections(dialects))
         return names
 
-    def _dense(self, entry: _Entry) -> tuple[int, memoryview] | None:
+    def _dense(self, entry: _AttributeEntry) -> tuple[int, memoryview] | None:
         """The number of the type, and the bytes, of an attribute of elements; None of another."""
         code = _CODES.get(entry.dialect)
         if code is None or not entry.encoded or not len(entry.data):

@@ -84,10 +84,10 @@ def check(text: str, name: str = "<text>") -> None:
     Raises:
         ParseError: The text exceeds a limit; the error has line, column and the limit.
     """
-    _Scan(text, name).run()
+    _TextScan(text, name).run()
 
 
-class _Scan:
+class _TextScan:
     def __init__(self, text: str, name: str):
         self.text, self.name = text, name
         self.open: list[str] = []  # brackets around the current place

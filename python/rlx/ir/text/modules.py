@@ -28,14 +28,14 @@ def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
     return first.message, describe(first.location), notes
 
 
-def _raise(kind: type[Error], problem: Any, source: assembly.Source | None = None) -> NoReturn:
+def _raise(kind: type[Error], problem: Any, source: assembly.GenericText | None = None) -> NoReturn:
     message, place, notes = _diagnostics(problem)
     if source is not None:
         place = source.described(place)
     raise kind("\n  note: ".join([message, *notes]), location=place) from None
 
 
-def checked_source(text: str, name: str) -> assembly.Source:
+def checked_source(text: str, name: str) -> assembly.GenericText:
     """Text that is safe to give to MLIR's parser. This may take long, but needs no MLIR context: other threads continue.
 
     Raises:
@@ -47,7 +47,7 @@ def checked_source(text: str, name: str) -> assembly.Source:
     return source
 
 
-def parse_op(source: assembly.Source) -> mlir.Operation:
+def parse_op(source: assembly.GenericText) -> mlir.Operation:
     """The op in a text, verified; if there are several ops, a module of them. Locations are places in the user's text.
 
     Args:
@@ -80,7 +80,7 @@ def parse_op(source: assembly.Source) -> mlir.Operation:
     return op.operation
 
 
-def _fail_without_message(source: assembly.Source) -> NoReturn:
+def _fail_without_message(source: assembly.GenericText) -> NoReturn:
     """Raise the error for text that MLIR's parser refuses without a message.
 
     It does so where there is an rlx op in the readable form that `assembly.read` has not recognised as an op.

@@ -45,7 +45,7 @@ def _limit(seconds: int | None) -> None:
             resource.setrlimit(resource_kind, (limit, limit))
 
 
-class Reader:
+class ModuleReader:
     """Parses modules with MLIR, each in a new context.
 
     Args:
@@ -112,7 +112,7 @@ class Reader:
 def main(provider: str, folder: str, mode: str, seconds: str | None = None) -> int:
     """Run the program; returns the exit code."""
     sys.path.append(folder)
-    reader = Reader(provider)
+    reader = ModuleReader(provider)
     if mode == "bytecode":
         data = sys.stdin.buffer.read()
         _limit(int(seconds or 0))

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention_gradient import AttentionGradient
@@ -156,11 +156,13 @@ class Attention(Card, op="attention"):
             yield sample(*packed, None, mask_kind=kind, **sizes, dtypes=FLOATS)
             yield sample(*split, None, mask_kind=kind, **sizes, dtypes=("f32",))
         yield sample(*packed, None, mask_kind="sliding_window", window=2, **sizes, dtypes=FLOATS)
-        yield sample(*packed, Operand((2, 5), "f32", low=0, high=1), mask_kind="custom", **sizes, dtypes=FLOATS)
-        yield sample(*packed, Operand((2, 5), "bool"), mask_kind="custom", **sizes, dtypes=("f32",))
-        yield sample(*split, Operand((2, 1, 5, 5), "i32", low=0, high=2), mask_kind="custom", **sizes, dtypes=("f32",))
-        yield sample(*packed, Operand((2, 3, 5, 5)), mask_kind="bias", **sizes, dtypes=FLOATS)
-        yield sample(*split, Operand((5, 5), "f32"), mask_kind="bias", **sizes, dtypes=("f32",))
+        yield sample(*packed, SampleOperand((2, 5), "f32", low=0, high=1), mask_kind="custom", **sizes, dtypes=FLOATS)
+        yield sample(*packed, SampleOperand((2, 5), "bool"), mask_kind="custom", **sizes, dtypes=("f32",))
+        yield sample(
+            *split, SampleOperand((2, 1, 5, 5), "i32", low=0, high=2), mask_kind="custom", **sizes, dtypes=("f32",)
+        )
+        yield sample(*packed, SampleOperand((2, 3, 5, 5)), mask_kind="bias", **sizes, dtypes=FLOATS)
+        yield sample(*split, SampleOperand((5, 5), "f32"), mask_kind="bias", **sizes, dtypes=("f32",))
         # fewer queries than keys, fewer key heads than query heads, another value width
         yield sample((2, 2, 16), (2, 5, 8), (2, 5, 6), None, num_heads=4, head_dim=4, mask_kind="causal", dtypes=FLOATS)
         yield sample((2, 6, 2, 4), (2, 1, 5, 4), (2, 1, 5, 4), None, num_heads=6, head_dim=4, dtypes=("f32",))

@@ -20,7 +20,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
-from rlx.ops.backward.card import Backward, ShapeOf, Sizes, build_like
+from rlx.ops.backward.card import Backward, ShapeOf, SizesAttribute, build_like
 from rlx.ops.convolution.convolution import Conv, per_axis
 from rlx.ops.convolution.pool import Pool
 from rlx.ops.convolution.pool_gradient import taken_from_winners
@@ -141,7 +141,7 @@ def _gradient(
     rank: int | None = None,
     unless: Mapping[str, Sequence[Any]] | None = None,
     absent: Mapping[str, ShapeOf] | None = None,
-    sizes: Mapping[str, Sizes] | None = None,
+    sizes: Mapping[str, SizesAttribute] | None = None,
     **fixed: Any,
 ) -> None:
     """Make the card of a gradient.
@@ -232,9 +232,9 @@ def _as_sizes(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-_SIZE = Sizes(_as_sizes, lambda shapes, _: shapes["x"].dims[2:])
-_ROWS = Sizes(_as_sizes, lambda shapes, attributes: (shapes["table"].dims[attributes["axis"]],))
-_KERNEL = Sizes(lambda value: per_axis(value, 2, "kernel"), lambda shapes, _: shapes["w"].static[2:])
+_SIZE = SizesAttribute(_as_sizes, lambda shapes, _: shapes["x"].dims[2:])
+_ROWS = SizesAttribute(_as_sizes, lambda shapes, attributes: (shapes["table"].dims[attributes["axis"]],))
+_KERNEL = SizesAttribute(lambda value: per_axis(value, 2, "kernel"), lambda shapes, _: shapes["w"].static[2:])
 _ATTENTION = {"query": "q", "key": "k", "value": "v", "mask": "mask"}
 _WEIGHTS: Mapping[str, ShapeOf] = {"scale": _along, "bias": _along}
 

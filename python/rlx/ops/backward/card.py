@@ -12,7 +12,7 @@ from rlx.dialect.spec import REQUIRED, OpSpec
 from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import registry
-from rlx.ir.op.card import Card, Cost, Sample, as_results, moved_bytes
+from rlx.ir.op.card import Card, Cost, OpSample, as_results, moved_bytes
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.backward.samples import samples_of
@@ -24,7 +24,7 @@ ShapeOf = Callable[[Mapping[str, Shape], Mapping[str, Any]], Shape]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SizesAttribute:
     """An attribute that gives sizes of an operand which the gradient does not take.
 
     Attributes:
@@ -58,7 +58,7 @@ class Backward(Card):
     fixed: ClassVar[Mapping[str, Any]]
     unless: ClassVar[Mapping[str, Sequence[Any]]]
     absent: ClassVar[Mapping[str, ShapeOf]]
-    sizes: ClassVar[Mapping[str, Sizes]]
+    sizes: ClassVar[Mapping[str, SizesAttribute]]
 
     # --- the forward op ---------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class Backward(Card):
         by_name, shared, wrt = self._by_name(operands), self.shared(attributes), self.wrt_of(attributes)
         shapes = self._shapes({n: t.shape for n, t in by_name.items() if t is not None}, attributes)
         entries = [
-            by_name[o.name] if o.name in by_name else None if shape is None else _Absent(b, o.name, shape)
+            by_name[o.name] if o.name in by_name else None if shape is None else _ShapeOnly(b, o.name, shape)
             for o, shape in zip(self.forward.spec.operands, shapes, strict=True)
         ]
         results = _Results(lambda: as_results(b.emit(self.forward.name, entries, **shared)))
@@ -180,7 +180,7 @@ class Backward(Card):
             if entry.name in by_name:
                 call[entry.name] = recorder.adopted(by_name[entry.name])
             elif shape is not None:
-                call[entry.name] = _Absent(recorder, entry.name, shape)
+                call[entry.name] = _ShapeOnly(recorder, entry.name, shape)
         call |= {**self.fixed, **{name: value for name, value in attributes.items() if name in self._shared}}
         self.forward.build(recorder, **call)
         if recorder.made is not None:
@@ -214,12 +214,12 @@ class Backward(Card):
         shared = {a.name: attributes[a.name] for a in self.spec.attributes if a.name not in extra}
         return b.emit(self.name, [by_name[name] for name in self.names], **extra, **shared)
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[OpSample]:
         """The samples of the forward op, each with a cotangent."""
         return samples_of(self)
 
 
-class _Absent(Tensor):
+class _ShapeOnly(Tensor):
     """An operand of the forward op that the gradient does not take, because only its shape counts."""
 
     __slots__ = ("_name", "_shape")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.ir.dims.dim import dim, symbols
 from rlx.ir.dtype import dtype
-from rlx.ir.op.card import Operand, Sample, as_results
+from rlx.ir.op.card import OpSample, SampleOperand, as_results
 from rlx.ir.shape import Shape
 from rlx.support.errors import ShapeError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlx.ops.backward.card import Backward
 
 
-def samples_of(card: Backward) -> Iterator[Sample]:
+def samples_of(card: Backward) -> Iterator[OpSample]:
     """The samples of the forward op that differ in more than kinds and sizes, and one of each kind, with a cotangent."""
     enums = [a for a in card.spec.attributes if a.kind == "enum"]
     wrt_of: dict[Any, str | None] = {}
@@ -41,20 +41,20 @@ def samples_of(card: Backward) -> Iterator[Sample]:
             seen |= {kind, _features(card, sample), first}
 
 
-def _features(card: Backward, sample: Sample) -> Any:
+def _features(card: Backward, sample: OpSample) -> Any:
     """The features by which samples differ: all but the kind and the sizes of 2 and more."""
     axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in sample.operands]  # type: ignore[union-attr]
     plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]
     return (*axes, *((name, sample.attributes[name]) for name in plain if name in sample.attributes))
 
 
-def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt: str | None) -> Sample | None:
+def _sample(card: Backward, forward: OpSample, attributes: Mapping[str, Any], wrt: str | None) -> OpSample | None:
     """The sample of the gradient that a sample of the forward op gives, in all allowed dtypes; None if there is none."""
     operands = dict(zip(card.forward_names, forward.operands, strict=True))
     if any(operands.get(o.name, forward) is None and o.arity == "single" for o in card.spec.operands):
         return None
     allowed: list[str] = []
-    cotangent: Operand | None = None
+    cotangent: SampleOperand | None = None
     extra: dict[str, Any] = {} if wrt is None else {"wrt": wrt}
     for kind in dict.fromkeys((*(forward.dtypes or ()), *card.spec.operands[0].dtypes)):
         shapes: dict[str, Any] = {n: o and Shape(o.dims, o.dtype_in(kind)) for n, o in operands.items()}  # type: ignore[union-attr]
@@ -68,7 +68,7 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
         if all(s is None or s.dtype.name in o.dtypes for s, o in zip(operand_shapes, card.spec.operands, strict=True)):
             own = dtype(kind)
             fixed = None if dy.dtype is own else "part" if dy.dtype is own.part else dy.dtype.name
-            cotangent = cotangent or Operand(dy.dims, fixed)
+            cotangent = cotangent or SampleOperand(dy.dims, fixed)
             allowed.append(kind)
     if not allowed:
         return None
@@ -77,7 +77,7 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
     operands[card.cotangent] = cotangent
     if not _can_be_bound(operands[o.name] for o in card.spec.operands):
         return None
-    return Sample(
+    return OpSample(
         tuple(operands[o.name] for o in card.spec.operands), shared | extra, tuple(allowed), forward.tolerance
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, minimum
 from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import Matmul, swapped
@@ -89,11 +89,11 @@ class GroupedMatmul(Card, op="grouped_matmul"):
 
     def samples(self) -> Any:
         wide: Any = {"low": -2, "high": 6}  # out of range on both sides: clamped
-        yield sample((7, 4), (3, 4, 5), Operand((7,), "i32", **wide), dtypes=FLOATS)
-        yield sample((2, 3), (4, 3, 2), Operand((2,), "u8", low=0, high=4), dtypes=("f32",))
-        yield sample((0, 3), (4, 3, 2), Operand((0,), "i64"), dtypes=("f32",))
-        yield sample(("tokens", 4), (3, 4, 5), Operand(("tokens",), "i64", **wide), dtypes=("f32",))
-        yield sample((40, 2), (2, 2, 3), Operand((40,), "i32", low=0, high=2), dtypes=("f32",))
+        yield sample((7, 4), (3, 4, 5), SampleOperand((7,), "i32", **wide), dtypes=FLOATS)
+        yield sample((2, 3), (4, 3, 2), SampleOperand((2,), "u8", low=0, high=4), dtypes=("f32",))
+        yield sample((0, 3), (4, 3, 2), SampleOperand((0,), "i64"), dtypes=("f32",))
+        yield sample(("tokens", 4), (3, 4, 5), SampleOperand(("tokens",), "i64", **wide), dtypes=("f32",))
+        yield sample((40, 2), (2, 2, 3), SampleOperand((40,), "i32", low=0, high=2), dtypes=("f32",))
 
 
 # The rows of a block if the number of rows is a symbol, and the largest number that is worth its padding.
@@ -130,7 +130,7 @@ def _block_size(rows: Dim, groups: Dim) -> int:
     return min(1 << (2 * rows // groups).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > groups else 1
 
 
-class _Blocks:
+class _RowBlocks:
     """The places of rows when each group has its own blocks.
 
     Attributes:
@@ -162,11 +162,11 @@ class _Blocks:
         return b.gather(self.slots, self.sources) == b.iota((self.count * self.size,))
 
 
-def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _Blocks:
+def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _RowBlocks:
     """The blocks of rows that choose these groups."""
     block = _block_size(rows, groups)
     # No more blocks than rows, and at most one block that is not full for each group.
-    return _Blocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
+    return _RowBlocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
 
 
 class LoraMatmul(Card, op="lora_matmul"):

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import Dim, dim
 from rlx.ir.dtype import EVERY, bool_, f32, i32
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import EvaluatedRegion
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.op.dataflow import Flow, RegionFlow, carries, wholes
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
@@ -99,9 +99,9 @@ class If(IfRules, op="if"):
             inner = lambda: b.if_(inner_condition, lambda: x * 2.0, lambda: b.where(x < 0.0, -x, x))  # noqa: E731
             return b.if_(condition, inner, lambda: x * x)
 
-        yield sample(Operand((), "bool"), (3, 4), (3, 4), build=either, dtypes=EVERY)
-        yield sample(Operand((), "bool"), Operand((), "bool"), (2, 3), build=nested, dtypes=("f32",))
-        yield sample(Operand((), "bool"), ("n", 4), ("n", 4), build=either, dtypes=("f32",))
+        yield sample(SampleOperand((), "bool"), (3, 4), (3, 4), build=either, dtypes=EVERY)
+        yield sample(SampleOperand((), "bool"), SampleOperand((), "bool"), (2, 3), build=nested, dtypes=("f32",))
+        yield sample(SampleOperand((), "bool"), ("n", 4), ("n", 4), build=either, dtypes=("f32",))
 
 
 class While(WhileRules, op="while"):

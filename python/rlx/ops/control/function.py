@@ -13,7 +13,7 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.graph.evaluate import EvaluatedRegion
 from rlx.ir.graph.regions import Region
 from rlx.ir.op import opview
-from rlx.ir.op.card import Card, Cost, Operand, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, sample
 from rlx.ir.op.opview import RegionShapes
 from rlx.ir.shape import Shape
 from rlx.ops.control.control import expect_arguments, flat, present, shapes_text, unpacked
@@ -153,7 +153,7 @@ class ElementwiseRegion(Card, op="elementwise_region"):
         def gelu(b: Any, x: Any, bias: Any) -> Any:
             return b.elementwise_region(lambda x, bias: b.gelu(x + bias) * 2.0, x, bias)
 
-        yield sample([(2, 3), (3,), Operand((2, 1), "bool")], build=chain, dtypes=EVERY)
+        yield sample([(2, 3), (3,), SampleOperand((2, 1), "bool")], build=chain, dtypes=EVERY)
 
         def reduced(b: Any, x: Any) -> Any:
             return b.elementwise_region(lambda x: (y := b.tanh(x * x), b.sum(y, -1)), x)

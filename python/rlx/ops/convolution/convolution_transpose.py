@@ -172,7 +172,7 @@ class ConvTranspose(Card, op="conv_transpose"):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _PhaseRun:
     """Neighbouring phases of one axis with the same number of taps and the same shift from their input.
 
     Attributes:
@@ -226,19 +226,19 @@ class _Axis:
         """Elements of x between those that neighbouring taps of a phase read."""
         return self.dilation // gcd(self.stride, self.dilation)
 
-    def runs(self) -> list[_Run]:
+    def runs(self) -> list[_PhaseRun]:
         """The phases, in order."""
-        result: list[_Run] = []
+        result: list[_PhaseRun] = []
         for phase in range(self.stride):
             taps = tuple(k for k in range(self.kernel) if (k * self.dilation - phase) % self.stride == 0)[::-1]
             shift = (taps[-1] * self.dilation - phase) // self.stride if taps else 0
             if result and (len(result[-1].taps[0]), result[-1].shift) == (len(taps), shift):
-                result[-1] = _Run((*result[-1].taps, taps), shift)
+                result[-1] = _PhaseRun((*result[-1].taps, taps), shift)
             else:
-                result.append(_Run((taps,), shift))
+                result.append(_PhaseRun((taps,), shift))
         return result
 
-    def edges(self, run: _Run) -> tuple[int, int]:
+    def edges(self, run: _PhaseRun) -> tuple[int, int]:
         """Zeros before and after x that the convolution for a run needs; a negative number is cut off from x instead."""
         before = run.shift + (len(run.taps[0]) - 1) * self.step - self.first
         return before, self.last - run.shift
@@ -250,7 +250,9 @@ def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: An
     return [_Axis(*entries) for entries in geometry]
 
 
-def _phases(b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_Run, ...]) -> Tensor:
+def _phases(
+    b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_PhaseRun, ...]
+) -> Tensor:
     """`[N, O, phases…, positions…]`, from the chosen runs of the first axes and all runs of the other axes."""
     if chosen and not chosen[-1].taps[0]:  # no tap of the kernel reaches these positions
         phases = [*(len(run.taps) for run in chosen), *(a.stride for a in axes[len(chosen) :])]
@@ -263,7 +265,7 @@ def _phases(b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int
 
 
 def _one_convolution(
-    b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, runs: Sequence[_Run]
+    b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, runs: Sequence[_PhaseRun]
 ) -> Tensor:
     """The result of one run for each axis, as `[N, O, phases…, positions…]`."""
     phases, counts = [len(r.taps) for r in runs], [a.count for a in axes]
@@ -279,7 +281,7 @@ def _one_convolution(
     return b.reshape(result, dims)
 
 
-def _kernel(b: Builder, w: Tensor, runs: Sequence[_Run], groups: int) -> Tensor:
+def _kernel(b: Builder, w: Tensor, runs: Sequence[_PhaseRun], groups: int) -> Tensor:
     """`[O·phases, C/groups, taps…]`: the part of w that the runs use, as an ordinary convolution takes it."""
     channels, per_group = w.shape.static[:2]
     for i, run in enumerate(runs):

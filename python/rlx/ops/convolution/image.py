@@ -58,7 +58,7 @@ class Resize(Card, op="resize"):
             if mode == "nearest":
                 wide = np.take(wide, np.arange(new) * old // new, 2 + i)
             else:
-                wide = _interpolated(wide, 2 + i, _Line(old, new, align_corners))
+                wide = _interpolated(wide, 2 + i, _ResizedAxis(old, new, align_corners))
         return wide.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, size: tuple[Dim, ...], mode: str, align_corners: bool) -> Tensor:
@@ -69,7 +69,7 @@ class Resize(Card, op="resize"):
         for i, new in enumerate(size):
             if x.shape.dims[2 + i] == new:
                 continue
-            line = _Line(x.shape.dims[2 + i], new, align_corners)
+            line = _ResizedAxis(x.shape.dims[2 + i], new, align_corners)
             result = (_nearest if mode == "nearest" else _bilinear)(b, result, 2 + i, line)
         return cast(b, result, x.dtype)
 
@@ -123,7 +123,7 @@ class Resize(Card, op="resize"):
         for i, new in enumerate(size):
             old = x.shape.dims[2 + i]
             if old != new:
-                line = _Line(old, new, align_corners)
+                line = _ResizedAxis(old, new, align_corners)
                 result = (_nearest_adjoint if mode == "nearest" else _bilinear_adjoint)(b, result, 2 + i, line)
         return (cast(b, result, dy.dtype),)
 
@@ -142,7 +142,7 @@ class Resize(Card, op="resize"):
 
 
 @dataclass(frozen=True)
-class _Line:
+class _ResizedAxis:
     """Where the positions of a resized axis lie between those of the old one, in integers: at `numerator/denominator`.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Line:
         return numerator // denominator, numerator % denominator / denominator
 
 
-def _interpolated(x: np.ndarray, axis: int, line: _Line) -> np.ndarray:
+def _interpolated(x: np.ndarray, axis: int, line: _ResizedAxis) -> np.ndarray:
     before, share = line.positions()
     after = np.minimum(before + 1, x.shape[axis] - 1)
     share = share.reshape(-1, *(1,) * (x.ndim - 1 - axis))
@@ -185,7 +185,7 @@ def _interpolated(x: np.ndarray, axis: int, line: _Line) -> np.ndarray:
     return np.take(x, before, axis) * (1 - share) + np.where(share > 0, np.take(x, after, axis), 0) * share
 
 
-def _nearest(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
+def _nearest(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """One axis by its nearest pixels: repeated or skipped where one size divides the other, else gathered."""
     old, new, dims = line.old, line.new, x.shape.dims
     times = exact_divide(new, old) if old != 0 else None
@@ -200,7 +200,7 @@ def _nearest(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
     return b.gather(x, _looked_up(b, line), axis)
 
 
-def _looked_up(b: Builder, line: _Line) -> Tensor:
+def _looked_up(b: Builder, line: _ResizedAxis) -> Tensor:
     """The nearest pixel of each position."""
     old, new = line.old, line.new
     if type(old) is int and type(new) is int:
@@ -208,7 +208,7 @@ def _looked_up(b: Builder, line: _Line) -> Tensor:
     return _quotient(b, b.iota((new,), dtype="i64") * _size(b, old), _size(b, maximum(new, 1)))
 
 
-def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """The adjoint of `_nearest`."""
     old, new, dims = line.old, line.new, dy.shape.dims
     times, every = exact_divide(new, old), exact_divide(old, new)
@@ -222,7 +222,7 @@ def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
     return _times_matrix(b, dy, axis, cast(b, chosen, dy.dtype))
 
 
-def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
+def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """One axis by its two neighbours, in the dtype of x."""
     before, share = _neighbours(b, line, x.dtype)
     after = b.minimum(before + 1, _size(b, line.old) - 1)
@@ -232,7 +232,7 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
     return b.gather(x, before, axis) * (1 - share) + second * share
 
 
-def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
     """The adjoint of `_bilinear`: a product with the matrix of the shares, for any sizes. Nothing is scattered."""
     before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
     column = b.iota((line.old,), dtype="i64")
@@ -246,8 +246,8 @@ def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
     return rules.moved(b, dots(b, dy, matrix, (axis,), (0,)), dy.rank - 1, axis)
 
 
-def _neighbours(b: Builder, line: _Line, kind: DType) -> tuple[Tensor, Tensor]:
-    """`_Line.positions` as tensors, for any sizes."""
+def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Tensor]:
+    """`_ResizedAxis.positions` as tensors, for any sizes."""
     if type(line.old) is int and type(line.new) is int:
         before, share = line.positions()
         return b.constant(before), b.constant(share.astype(kind.numpy))

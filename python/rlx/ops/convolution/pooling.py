@@ -21,7 +21,7 @@ from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
 
-class _Window:
+class _PoolWindow:
     """The window of a pooling, with all its numbers for each spatial axis."""
 
     def __init__(self, x: Shape, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool):
@@ -131,7 +131,7 @@ def max_pool(
         ShapeError: A window does not fit, or `ceil_mode` needs to know a symbolic size.
     """
     x = tensor_like(b, x, f32)
-    window = _Window(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    window = _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode)
     if window.dilation == (1,) * len(window.kernel):
         values = b.emit("pool", (x,), kind="max", **window.attributes())
         return (values, winners(b, window.taps(b), x)) if return_indices else values
@@ -168,7 +168,7 @@ def avg_pool(
         ShapeError: A window does not fit, or `ceil_mode` needs to know a symbolic size.
     """
     x = inexact(b, tensor_like(b, x, f32))
-    window = _Window(x.shape, kernel, stride, padding, dilation, ceil_mode)
+    window = _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode)
     if divisor_override is not None:
         if isinstance(divisor_override, bool) or divisor_override == 0:
             raise ShapeError(f"divisor_override must be a number that is not 0, got {divisor_override!r}")
@@ -177,7 +177,7 @@ def avg_pool(
         edges = list(zip(window.pads[::2], window.pads[1::2], strict=True))
         x = b.pad(x, [(0, 0), (0, 0), *edges])
         room = [(0, r) for r in window.room]
-        window, count_include_pad = _Window(x.shape, kernel, stride, room, dilation, False), False
+        window, count_include_pad = _PoolWindow(x.shape, kernel, stride, room, dilation, False), False
     if window.dilation == (1,) * len(window.kernel):
         return b.emit("pool", (x,), kind="mean", count_include_pad=count_include_pad, **window.attributes())
     wide = widened(b, x)
@@ -187,7 +187,7 @@ def avg_pool(
     return cast(b, _sums(b, wide, window) / _sums(b, counted, window), x.dtype)
 
 
-def _sums(b: Builder, x: Tensor, window: _Window) -> Tensor:
+def _sums(b: Builder, x: Tensor, window: _PoolWindow) -> Tensor:
     """The sum of each window; those with dilation by a convolution with ones."""
     if window.dilation == (1,) * len(window.kernel):
         return b.emit("pool", (x,), kind="sum", **window.attributes())
@@ -239,7 +239,7 @@ def sum_pool(
         dilation: The distance of the elements of a window.
     """
     x = tensor_like(b, x, f32)
-    return _sums(b, x, _Window(x.shape, kernel, stride, padding, dilation, ceil_mode))
+    return _sums(b, x, _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode))
 
 
 @helper

@@ -63,7 +63,7 @@ def grid_sample(
     taps: list[list[_Tap]] = []
     for axis, size in enumerate(x.shape.dims[2:]):
         at = b.narrow(cast(b, grid, kind), grid.rank - 1, count - 1 - axis, 1)
-        line = _Line(b, size, kind, padding_mode, align_corners)
+        line = _SampledAxis(b, size, kind, padding_mode, align_corners)
         taps.append(line.taps(b.reshape(at, (grid.shape.dims[0], product(grid.shape.dims[1:-1]))), mode))
     total = None
     n, channels, *sizes = x.shape.dims
@@ -76,7 +76,7 @@ def grid_sample(
     return cast(b, result, x.dtype)
 
 
-class _Line:
+class _SampledAxis:
     """One axis of an image that is sampled."""
 
     def __init__(self, b: Builder, size: Dim, kind: Any, padding_mode: str, align_corners: bool):
@@ -256,7 +256,7 @@ def channel_shuffle(b: Builder, x: Any, groups: int) -> Tensor:
     return b.reshape(b.swapaxes(parted, 1, 2), x.shape.dims)
 
 
-class _Blocks:
+class _UnfoldWindows:
     """The windows of `unfold` and `fold` along each spatial axis."""
 
     def __init__(self, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any):
@@ -298,7 +298,7 @@ def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0,
         hint = "windows along one axis: g.stack([x[:, i : i + size] for i in range(0, n, step)], axis=1)"
         raise ShapeError(f"x must be [N, C, H, W], got {x.shape}", hint=hint)
     n, channels, *sizes = x.shape.dims
-    blocks = _Blocks(sizes, kernel, dilation, padding, stride)
+    blocks = _UnfoldWindows(sizes, kernel, dilation, padding, stride)
     (top, bottom, left, right), (rows, columns) = blocks.padding, blocks.counts
     padded = b.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)]) if any(blocks.padding) else x
     taps: list[Tensor] = []
@@ -331,7 +331,7 @@ def fold(
     """
     x = tensor_like(b, x, f32)
     sizes = [dim(d) for d in (output_size if isinstance(output_size, (list, tuple)) else (output_size,) * 2)]
-    blocks = _Blocks(sizes, kernel, dilation, padding, stride)
+    blocks = _UnfoldWindows(sizes, kernel, dilation, padding, stride)
     (top, _, left, _), (rows, columns), taps = blocks.padding, blocks.counts, len(blocks.starts())
     if x.rank != 3 or x.shape.dims[2] != rows * columns:
         raise ShapeError(f"x must be [N, C*{taps}, {rows * columns}], got {x.shape}")

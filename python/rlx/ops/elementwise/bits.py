@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.dtype import INTEGERS, STORAGE, DType, dtype, f32, i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
@@ -38,7 +38,7 @@ class Popcount(Card, op="popcount"):
         return b.emit("popcount", (x,))
 
     def samples(self) -> Any:
-        yield sample(Operand((3, 5), low=-100, high=100), dtypes=INTEGERS)
+        yield sample(SampleOperand((3, 5), low=-100, high=100), dtypes=INTEGERS)
         yield sample(("n",), dtypes=("i32",))
 
 
@@ -87,7 +87,7 @@ class Bitcast(Card, op="bitcast"):
             ("u64", "f64"),
             ("u16", "f16"),
         ):
-            yield sample(Operand(("n", 3), low=1, high=100), dtype=as_dtype(target), dtypes=(source,))
+            yield sample(SampleOperand(("n", 3), low=1, high=100), dtype=as_dtype(target), dtypes=(source,))
         for name in STORAGE:
             word = "u8" if as_dtype(name).bits == 8 else "u4" if as_dtype(name).bits == 4 else "u2"
             yield sample((3, 5), dtype=as_dtype(word), dtypes=(name,))

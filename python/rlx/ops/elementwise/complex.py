@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx.ir.dtype import c64, dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise.activation import TRANSCENDENTAL
@@ -183,14 +183,14 @@ class ComplexFunction(Card, op="complex_function"):
 
     def samples(self) -> Any:
         for kind in COMPOSITIONS:
-            yield sample(Operand((3, 5), low=-4, high=4), kind=kind)
-            yield sample(Operand(("n", 4), low=-0.5, high=0.5), kind=kind)
+            yield sample(SampleOperand((3, 5), low=-4, high=4), kind=kind)
+            yield sample(SampleOperand(("n", 4), low=-0.5, high=0.5), kind=kind)
         yield sample((), kind="asin")
         yield sample((0, 4), kind="log1p")
 
 
 def _samples_of_one() -> Any:
-    yield sample(Operand((3, 5), low=-4, high=4))
+    yield sample(SampleOperand((3, 5), low=-4, high=4))
     yield sample(())
     yield sample((0, 2))
     yield sample(("n", 4))

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.ir.dtype import COMPLEXES, EVERY, FLOATS, INTEGERS, NUMBERS, REAL, DType, dtype, f32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
@@ -91,8 +91,8 @@ class Activation(Card, op="activation"):
             bounds: Any = {"low": low.get(kind, -high), "high": high}
             # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
             loose = 2.0 if kind == "tanh" else 1.0
-            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
-            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
+            yield sample(SampleOperand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
+            yield sample(SampleOperand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
         yield sample((0, 4), kind="gelu", dtypes=("f32",))
         yield sample((), kind="silu", dtypes=("f32",))
 
@@ -119,9 +119,9 @@ class Cast(Card, op="cast"):
 
     def samples(self) -> Any:
         for target in EVERY:
-            yield sample(Operand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=EVERY)
-        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
-        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("u8"), dtypes=("f32", "f64", "i32", "i64"))
+            yield sample(SampleOperand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=EVERY)
+        yield sample(SampleOperand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
+        yield sample(SampleOperand((40,), low=-5e3, high=5e3), dtype=dtype("u8"), dtypes=("f32", "f64", "i32", "i64"))
         yield sample((0, 2), dtype=dtype("i32"), dtypes=("f32",))
         yield sample(("n",), dtype=dtype("f16"), dtypes=("f32",))
 
@@ -225,8 +225,8 @@ class Binary(Card, op="binary"):
                 dtypes = INTEGERS
             if kind in arithmetic.OF_BOOLS:
                 dtypes = (*dtypes, "bool")
-            base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
-            power = Operand((3, 5), low=0, high=3) if kind == "pow" else Operand((3, 5), low=0.5, high=4)
+            base = SampleOperand((3, 5), low=0.1, high=4) if kind == "pow" else SampleOperand((3, 5), low=-4, high=4)
+            power = SampleOperand((3, 5), low=0, high=3) if kind == "pow" else SampleOperand((3, 5), low=0.5, high=4)
             yield sample(base, power, kind=kind, dtypes=dtypes)
         yield sample((3, 1, 5), (4, 1), kind="add", dtypes=("f32", "i32"))
         yield sample((), (4, 3), kind="mul", dtypes=("f32",))
@@ -308,7 +308,9 @@ class Compare(Card, op="compare"):
         real = [*REAL, "bool"]
         for kind in self.kinds:
             dtypes = [*real, *COMPLEXES] if kind in ("eq", "ne") else real
-            yield sample(Operand((4, 6), low=0, high=3), Operand((4, 6), low=0, high=3), kind=kind, dtypes=dtypes)
+            yield sample(
+                SampleOperand((4, 6), low=0, high=3), SampleOperand((4, 6), low=0, high=3), kind=kind, dtypes=dtypes
+            )
         yield sample((4, 1), (6,), kind="lt", dtypes=("f32",))
         yield sample(("n", 1), (6,), kind="ge", dtypes=("f32",))
 
@@ -345,10 +347,10 @@ class Where(Card, op="where"):
         return None, lambda: cotangent(True), lambda: cotangent(False)
 
     def samples(self) -> Any:
-        yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=EVERY)
-        yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
-        yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
-        yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
+        yield sample(SampleOperand((3, 5), "bool"), (3, 5), (3, 5), dtypes=EVERY)
+        yield sample(SampleOperand((3, 1), "bool"), (5,), (), dtypes=("f32",))
+        yield sample(SampleOperand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
+        yield sample(SampleOperand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
 
 
 class StopGradient(Card, op="stop_gradient"):
@@ -420,6 +422,6 @@ class Clamp(Card, op="clamp"):
         return b.emit("clamp", common(b, x, low, high))
 
     def samples(self) -> Any:
-        yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=REAL)
+        yield sample(SampleOperand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=REAL)
         yield sample((3, 5), (), (), dtypes=("f32",))
         yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))

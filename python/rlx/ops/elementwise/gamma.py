@@ -103,7 +103,7 @@ def _taylor(order: int = 27) -> list[float]:
     return [(-1) ** k * _zeta(k, 2.0) for k in range(order, 1, -1)] + [1 - _EULER]
 
 
-class _Parts:
+class _GammaParts:
     """An argument of Γ split into what the functions of it have in common.
 
     Below -1/2 it is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`; from `start` on the asymptotic series holds; between, it is
@@ -165,7 +165,7 @@ def lgamma(b: Builder, x: Any) -> Tensor:
 def _log_gamma(x: Tensor) -> Tensor:
     b = x.builder
     own, x = _wide(b, x)
-    parts = _Parts(b, x, _START if own.dtype is f64 else _NARROW_START)
+    parts = _GammaParts(b, x, _START if own.dtype is f64 else _NARROW_START)
     taylor = _taylor()
     powers = range(len(taylor), 0, -1)
     near = parts.rest * _polynomial([c / k for c, k in zip(taylor, powers, strict=True)], parts.rest)
@@ -201,7 +201,7 @@ def digamma(b: Builder, x: Any) -> Tensor:
     own, given = _wide(b, x)
     zero = given == 0
     x = b.where(zero, 1.0, given)  # so that 0 has no infinite term in the derivative
-    parts = _Parts(b, x)
+    parts = _GammaParts(b, x)
     near = _polynomial(_taylor(), parts.rest)
     # The sum of 1/factor as one fraction.
     top, bottom = b.zeros_like(x), b.ones_like(x)

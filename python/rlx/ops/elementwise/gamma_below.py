@@ -9,7 +9,7 @@ from typing import Any
 from rlx.ir.dtype import f64, i64
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise import gamma_exact as exact
-from rlx.ops.elementwise.pairs import Pair, Table, pair_sum
+from rlx.ops.elementwise.pairs import Pair, PairTable, pair_sum
 
 # log |Γ| has no root below -LOG_GAMMA_ROWS that an f64 comes near to: it would be nearer to an integer than the next f64 is.
 LOG_GAMMA_ROWS = 30
@@ -31,7 +31,7 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     row = n * 2.0 - b.where(d > 0, 1.0, 2.0)
     for number, (low, high) in enumerate(_FEW_DIGITS, 1 - len(_FEW_DIGITS)):
         row = b.where((x > low) & (x <= high) & (d > 0), len(rows) - 1.0 + number, row)
-    table = Table(b, rows, row)
+    table = PairTable(b, rows, row)
     root, value = table.pair(0), table[2]
     distance = (d - root.high) - root.low
     ratio = distance / root.high
@@ -64,7 +64,7 @@ def _beside_root(b: Builder, x: Tensor) -> Tensor:
     n = b.stop_gradient(-b.floor(x))
     d = x + n
     lost = b.stop_gradient(x - (d - n))
-    table = Table(b, exact.digamma_rows(_DIGAMMA_ROWS, _DIGAMMA_DEGREE), n - 1.0)
+    table = PairTable(b, exact.digamma_rows(_DIGAMMA_ROWS, _DIGAMMA_DEGREE), n - 1.0)
     root = table.pair(0)
     poles = 1.0 / (d * root.high) + 1.0 / ((1.0 - d) * (1.0 - root.high))
     slope = table.polynomial(2, 2 + _DIGAMMA_DEGREE, d * 2.0 - 1.0)
@@ -91,7 +91,7 @@ def _by_reflection(b: Builder, x: Tensor) -> Tensor:
     positive = _logarithm(b, y) + (series + Pair(b, higher * fourth.high * square.high))
 
     size = b.abs(d)
-    table = Table(b, exact.cotangent_rows(_COTANGENT_ROWS, _COTANGENT_DEGREE), size * (2.0 * _COTANGENT_ROWS))
+    table = PairTable(b, exact.cotangent_rows(_COTANGENT_ROWS, _COTANGENT_DEGREE), size * (2.0 * _COTANGENT_ROWS))
     cell = b.stop_gradient(b.clamp(b.floor(size * (2.0 * _COTANGENT_ROWS)), 0.0, _COTANGENT_ROWS - 1.0))
     place = (size * (2.0 * _COTANGENT_ROWS) - cell) * 2.0 - 1.0
     rest = table[2 * (_COTANGENT_DEGREE - 1)]
@@ -112,7 +112,7 @@ def _logarithm(b: Builder, y: Pair) -> Pair:
     exponent = b.cast(b.right_shift(bits, 52) - 1023, f64)
     row = b.bitwise_and(b.right_shift(bits, kept), 2**_LOGARITHM_BITS - 1)
     anchor = b.bitcast(b.bitwise_or(b.left_shift(b.right_shift(bits, kept), kept), 1 << (kept - 1)), f64)
-    table = Table(b, exact.logarithm_rows(2**_LOGARITHM_BITS), row)
+    table = PairTable(b, exact.logarithm_rows(2**_LOGARITHM_BITS), row)
     z = (Pair(b, y.high - anchor)) / pair_sum(b, y.high, anchor)
     square = z * z
     third = Pair(b, b.full_like(y.high, 2.0)) / Pair(b, b.full_like(y.high, 3.0))

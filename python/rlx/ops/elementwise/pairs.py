@@ -90,7 +90,7 @@ def two_floats(value: Decimal) -> tuple[float, float]:
     return high, float(value - Decimal(high))
 
 
-class Table:
+class PairTable:
     """Rows of numbers, one of which each element of a tensor chooses."""
 
     def __init__(self, b: Builder, rows: Sequence[Sequence[float]], row: Tensor) -> None:

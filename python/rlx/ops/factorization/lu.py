@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx.ir.dtype import FLOATS, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Operand, sample
+from rlx.ir.op.card import SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops.factorization.matrices import Factorization, order_of
 
@@ -85,7 +85,7 @@ class Lu(Factorization, op="lu"):
         yield sample((4, 2), dtypes=("f32",))
         yield sample((2, 5), dtypes=("f32",))
         yield sample((2, 0, 0), dtypes=("f32",))
-        yield sample(Operand(("batch", 3, 3)), dtypes=("f32",))
+        yield sample(SampleOperand(("batch", 3, 3)), dtypes=("f32",))
 
 
 def _square(b: Builder, a: Tensor, size: int) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import swapped
@@ -65,11 +65,11 @@ class Cholesky(Factorization, op="cholesky"):
         return b.matmul(factor, half)
 
     def samples(self) -> Any:
-        yield sample(Operand((2, 3, 3), low=-1, high=1, diagonal=4), dtypes=FLOATS)
-        yield sample(Operand((5, 5), low=-1, high=1, diagonal=6), dtypes=("f32",))
-        yield sample(Operand((1, 1), low=0.5), dtypes=("f32",))
+        yield sample(SampleOperand((2, 3, 3), low=-1, high=1, diagonal=4), dtypes=FLOATS)
+        yield sample(SampleOperand((5, 5), low=-1, high=1, diagonal=6), dtypes=("f32",))
+        yield sample(SampleOperand((1, 1), low=0.5), dtypes=("f32",))
         yield sample((2, 0, 0), dtypes=("f32",))
-        yield sample(Operand(("batch", 3, 3), low=-1, high=1, diagonal=4), dtypes=("f32",))
+        yield sample(SampleOperand(("batch", 3, 3), low=-1, high=1, diagonal=4), dtypes=("f32",))
 
 
 class TriangularSolve(Card, op="triangular_solve"):
@@ -144,11 +144,13 @@ class TriangularSolve(Card, op="triangular_solve"):
 
     def samples(self) -> Any:
         matrix: Any = {"low": -1, "high": 1, "diagonal": 2}
-        yield sample(Operand((2, 3, 3), **matrix), (2, 3, 2), dtypes=FLOATS)
-        yield sample(Operand((4, 4), **matrix), (4, 1), lower=False, dtypes=("f32",))
-        yield sample(Operand((3, 3), **matrix), (3, 2), lower=False, unit_diagonal=True, dtypes=("f32",))
+        yield sample(SampleOperand((2, 3, 3), **matrix), (2, 3, 2), dtypes=FLOATS)
+        yield sample(SampleOperand((4, 4), **matrix), (4, 1), lower=False, dtypes=("f32",))
+        yield sample(SampleOperand((3, 3), **matrix), (3, 2), lower=False, unit_diagonal=True, dtypes=("f32",))
         yield sample((2, 0, 0), (2, 0, 3), dtypes=("f32",))
-        yield sample(Operand(("batch", 3, 3), **matrix), ("batch", 3, "columns"), unit_diagonal=True, dtypes=("f32",))
+        yield sample(
+            SampleOperand(("batch", 3, 3), **matrix), ("batch", 3, "columns"), unit_diagonal=True, dtypes=("f32",)
+        )
 
 
 def _triangle(b: Builder, a: Tensor, lower: bool, unit_diagonal: bool) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx.ir.dtype import FLOATS
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
@@ -110,18 +110,20 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
 
     def samples(self) -> Any:
         def case(hidden: Any, mask: Any, *biases_and_tables: Any, **options: Any) -> Any:
-            weights = [Operand(dims, low=-0.7, high=0.7) for dims in ((6, 24), (8, 6))]
+            weights = [SampleOperand(dims, low=-0.7, high=0.7) for dims in ((6, 24), (8, 6))]
             optional = [*biases_and_tables, *(None,) * (4 - len(biases_and_tables))]
             return sample(hidden, *weights, mask, *optional, num_heads=2, head_dim=4, **options)
 
-        keep = Operand((2, 5), "f32", low=0, high=1)
+        keep = SampleOperand((2, 5), "f32", low=0, high=1)
         yield case((2, 5, 6), keep, (24,), (6,), (5, 2), (5, 2), dtypes=FLOATS, tolerance=8)
-        yield case((2, 5, 6), Operand((2, 5), "bool"), dtypes=("f32",))
-        yield case((2, 5, 6), Operand((2, 1, 5, 5), "i32", low=0, high=2), None, None, (5, 2), (5, 2), dtypes=("f32",))
-        yield case(("b", "s", 6), Operand(("b", "s"), "f32", low=0, high=1), (24,), (6,), dtypes=("f32",))
+        yield case((2, 5, 6), SampleOperand((2, 5), "bool"), dtypes=("f32",))
+        yield case(
+            (2, 5, 6), SampleOperand((2, 1, 5, 5), "i32", low=0, high=2), None, None, (5, 2), (5, 2), dtypes=("f32",)
+        )
+        yield case(("b", "s", 6), SampleOperand(("b", "s"), "f32", low=0, high=1), (24,), (6,), dtypes=("f32",))
         yield case((2, 5, 6), None, None, (6,), mask_kind="causal", dtypes=("f32",))
         yield case((2, 5, 6), None, (24,), mask_kind="none", dtypes=("f32",))
-        yield case((2, 5, 6), Operand((5, 5)), mask_kind="bias", dtypes=("f32",))
+        yield case((2, 5, 6), SampleOperand((5, 5)), mask_kind="bias", dtypes=("f32",))
 
 
 def _attention(num_heads: int, head_dim: int, mask_kind: str = "custom") -> dict[str, Any]:
@@ -239,12 +241,14 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
             e, f, width = 6, 10, 8
             weights = [(e, 3 * width), (width, e), (e,), (e,), (e, f), (f, e), (e,), (e,)]
             added = [(3 * width,), (e,), (f,), (e,)]
-            required, optional = ([Operand(dims, low=-0.7, high=0.7) for dims in shapes] for shapes in (weights, added))
+            required, optional = (
+                [SampleOperand(dims, low=-0.7, high=0.7) for dims in shapes] for shapes in (weights, added)
+            )
             operands = (hidden, *required, mask, *(optional if biases else (None,) * 4))
             return sample(*operands, num_heads=2, head_dim=4, **options)
 
-        keep = Operand((2, 5), "f32", low=0, high=1)
+        keep = SampleOperand((2, 5), "f32", low=0, high=1)
         yield case((2, 5, 6), keep, dtypes=FLOATS, tolerance=8)
         yield case((2, 5, 6), keep, biases=False, activation="silu", eps1=1e-3, eps2=1e-5, dtypes=("f32",))
-        yield case((1, 5, 6), Operand((1, 2, 5, 5), "i32", low=0, high=2), activation="relu", dtypes=("f32",))
-        yield case(("b", "s", 6), Operand(("b", "s"), "f32", low=0, high=1), dtypes=("f32",))
+        yield case((1, 5, 6), SampleOperand((1, 2, 5, 5), "i32", low=0, high=2), activation="relu", dtypes=("f32",))
+        yield case(("b", "s", 6), SampleOperand(("b", "s"), "f32", low=0, high=1), dtypes=("f32",))

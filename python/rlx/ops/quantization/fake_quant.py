@@ -12,7 +12,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, dtype
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, sample, wide
+from rlx.ir.op.card import Card, Cost, SampleOperand, sample, wide
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast
@@ -178,13 +178,15 @@ class FakeQuantize(Card, op="fake_quantize"):
         return Cost(6 * operands[0].num_elements, base.bytes)
 
     def samples(self) -> Any:
-        scale = Operand((), "f32", low=0.1, high=0.3)
+        scale = SampleOperand((), "f32", low=0.1, high=0.3)
         yield sample((3, 8), None, bits=8, dtypes=FLOATS)
         yield sample((3, 8), scale, bits=4, scale_mode="ema", decay=0.9, ste="clipped_identity", dtypes=("f32", "f16"))
-        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=4, axis=1, scale_mode="fixed", dtypes=("f64",))
+        yield sample(
+            (3, 8), SampleOperand((8,), low=0.1, high=0.3), bits=4, axis=1, scale_mode="fixed", dtypes=("f64",)
+        )
         yield sample((2, 3, 4), scale, bits=2, scale_mode="fixed", ste="tanh", dtypes=("f32",))
         yield sample(
-            (2, 3, 4), Operand((3,), "f32", low=0.1, high=0.3), bits=4, axis=1, scale_mode="ema", dtypes=("f32",)
+            (2, 3, 4), SampleOperand((3,), "f32", low=0.1, high=0.3), bits=4, axis=1, scale_mode="ema", dtypes=("f32",)
         )
         yield sample(("n", 4), None, bits=2, axis=0, ste="hard_tanh", dtypes=("f32",))
         for ste in ("clipped_identity", "tanh"):
@@ -260,9 +262,9 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         return Cost(5 * base.flops, base.bytes)
 
     def samples(self) -> Any:
-        yield sample((3, 8), Operand((), "f32", low=0.1, high=0.3), bits=4, dtypes=("f32", "f16", "bf16"))
-        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=8, axis=1, dtypes=("f64",))
-        yield sample(("n", 4), Operand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
+        yield sample((3, 8), SampleOperand((), "f32", low=0.1, high=0.3), bits=4, dtypes=("f32", "f16", "bf16"))
+        yield sample((3, 8), SampleOperand((8,), low=0.1, high=0.3), bits=8, axis=1, dtypes=("f64",))
+        yield sample(("n", 4), SampleOperand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
 
 
 # --- batches in which every entry has its own scales --------------------------------------------------

@@ -13,7 +13,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import FLOATS, DType, f32, family, i8, i32, u8
 from rlx.ir.fitting import fitted
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample, wide
+from rlx.ir.op.card import Card, SampleOperand, sample, wide
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
@@ -159,14 +159,14 @@ class Quantize(Card, op="quantize"):
         return b.emit("quantize", (x, scale, zero_point), axis=canonical, dtype=kind)
 
     def samples(self) -> Any:
-        x, scale = Operand((4, 7), low=-20, high=20), Operand((), low=0.05, high=0.2)
-        zero = Operand((), "i32", low=-20, high=100)
-        yield sample(x, Operand((), "f32", low=0.05, high=0.2), zero, dtype=i8, dtypes=FLOATS)
+        x, scale = SampleOperand((4, 7), low=-20, high=20), SampleOperand((), low=0.05, high=0.2)
+        zero = SampleOperand((), "i32", low=-20, high=100)
+        yield sample(x, SampleOperand((), "f32", low=0.05, high=0.2), zero, dtype=i8, dtypes=FLOATS)
         yield sample(x, scale, zero, dtype=u8, dtypes=("f32",))
-        scales, zeros = Operand((3,), low=0.05, high=0.2), Operand((3,), "i32", low=-20, high=20)
-        yield sample(Operand((2, 3, 4), low=-9, high=9), scales, zeros, axis=1, dtype=i8, dtypes=("f32",))
-        rows, row_zeros = Operand(("n",), low=0.05, high=0.2), Operand(("n",), "i32", low=0, high=200)
-        yield sample(Operand(("n", 4), low=-9, high=9), rows, row_zeros, axis=0, dtype=u8, dtypes=("f32",))
+        scales, zeros = SampleOperand((3,), low=0.05, high=0.2), SampleOperand((3,), "i32", low=-20, high=20)
+        yield sample(SampleOperand((2, 3, 4), low=-9, high=9), scales, zeros, axis=1, dtype=i8, dtypes=("f32",))
+        rows, row_zeros = SampleOperand(("n",), low=0.05, high=0.2), SampleOperand(("n",), "i32", low=0, high=200)
+        yield sample(SampleOperand(("n", 4), low=-9, high=9), rows, row_zeros, axis=0, dtype=u8, dtypes=("f32",))
         yield sample((0, 3), scale, zero, dtype=i8, dtypes=("f32",))
 
 
@@ -188,12 +188,15 @@ class Dequantize(Card, op="dequantize"):
         return b.emit("dequantize", (x, *_parameters(b, x, scale, zero_point, canonical, x.dtype)), axis=canonical)
 
     def samples(self) -> Any:
-        x, scale = Operand((4, 7), low=-128, high=256), Operand((), "f32", low=0.05, high=0.2)
-        yield sample(x, scale, Operand((), "i32", low=-20, high=100), dtypes=("i8", "u8"))
-        scales, zeros = Operand((3,), "f32", low=0.05, high=0.2), Operand((3,), "i32", low=-20, high=20)
-        yield sample(Operand((2, 3, 4), low=-128, high=128), scales, zeros, axis=1, dtypes=("i8",))
-        rows, row_zeros = Operand(("n",), "f32", low=0.05, high=0.2), Operand(("n",), "i32", low=0, high=200)
-        yield sample(Operand(("n", 4), low=0, high=256), rows, row_zeros, axis=0, dtypes=("u8",))
+        x, scale = SampleOperand((4, 7), low=-128, high=256), SampleOperand((), "f32", low=0.05, high=0.2)
+        yield sample(x, scale, SampleOperand((), "i32", low=-20, high=100), dtypes=("i8", "u8"))
+        scales, zeros = SampleOperand((3,), "f32", low=0.05, high=0.2), SampleOperand((3,), "i32", low=-20, high=20)
+        yield sample(SampleOperand((2, 3, 4), low=-128, high=128), scales, zeros, axis=1, dtypes=("i8",))
+        rows, row_zeros = (
+            SampleOperand(("n",), "f32", low=0.05, high=0.2),
+            SampleOperand(("n",), "i32", low=0, high=200),
+        )
+        yield sample(SampleOperand(("n", 4), low=0, high=256), rows, row_zeros, axis=0, dtypes=("u8",))
 
 
 @helper

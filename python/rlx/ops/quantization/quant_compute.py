@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, f32, i8, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
@@ -150,10 +150,12 @@ class QMatmul(Card, op="q_matmul"):
     def samples(self) -> Any:
         def case(x: Any, w: Any, **given: Any) -> Any:
             attributes: dict[str, Any] = {"dtype": i8} | given
-            multiplier = Operand(w[1:] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
+            multiplier = SampleOperand(
+                w[1:] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004
+            )
             multiplier = None if attributes["dtype"] is i32 else multiplier
-            bias = Operand(w[1:], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
-            operands = [Operand(dims, low=-128, high=128) for dims in (x, w)]
+            bias = SampleOperand(w[1:], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
+            operands = [SampleOperand(dims, low=-128, high=128) for dims in (x, w)]
             return sample(*operands, bias, multiplier, dtypes=("i8",), **attributes)
 
         yield case((3, 16), (16, 5))
@@ -261,9 +263,11 @@ class QConv2d(Card, op="q_conv2d"):
 
     def samples(self) -> Any:
         def case(x: Any, w: Any, **attributes: Any) -> Any:
-            operands = [Operand(dims, low=-128, high=128) for dims in (x, w)]
-            multiplier = Operand(w[:1] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
-            bias = Operand(w[:1], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
+            operands = [SampleOperand(dims, low=-128, high=128) for dims in (x, w)]
+            multiplier = SampleOperand(
+                w[:1] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004
+            )
+            bias = SampleOperand(w[:1], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
             plain: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "dtype": i8}
             attributes = plain | attributes
             return sample(

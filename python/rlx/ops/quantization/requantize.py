@@ -8,7 +8,7 @@ import numpy as np
 
 from rlx.ir.dtype import DType, i8, i16, i32, u8
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Operand, sample
+from rlx.ir.op.card import Card, SampleOperand, sample
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import broadcast, tensor_like
 from rlx.ops.quantization.quant import lifted
@@ -105,8 +105,11 @@ class Requantize(Card, op="requantize"):
     def samples(self) -> Any:
         def case(dims: Any, factors: Any, dtype: DType, mode: str = "double", zero_point: int = 0) -> Any:
             least = 1 << (BITS[mode] - 1)
-            x = Operand(dims, low=-(1 << 20), high=1 << 20)
-            multiplier, shift = Operand(factors, low=least, high=2 * least - 1), Operand(factors, low=-16, high=-8)
+            x = SampleOperand(dims, low=-(1 << 20), high=1 << 20)
+            multiplier, shift = (
+                SampleOperand(factors, low=least, high=2 * least - 1),
+                SampleOperand(factors, low=-16, high=-8),
+            )
             return sample(x, multiplier, shift, dtype=dtype, mode=mode, zero_point=zero_point, dtypes=("i32",))
 
         for mode in BITS:

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import REAL
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
 from rlx.ops.reduction.reduce import order_key
@@ -48,9 +48,9 @@ class Argsort(_Sorting, op="argsort"):
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 4}  # ties
-        yield sample(Operand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
+        yield sample(SampleOperand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample((2, 150, 2), axis=1, descending=True, dtypes=("f32", "i64"))
-        yield sample(Operand((9, 3), **few), axis=0, descending=True, dtypes=("f32",))
+        yield sample(SampleOperand((9, 3), **few), axis=0, descending=True, dtypes=("f32",))
         yield sample((2, 0), axis=1, dtypes=("f32",))
         yield sample((2, "n"), axis=1, dtypes=("f32",))
 
@@ -74,7 +74,7 @@ class Sort(_Sorting, op="sort"):
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 4}
-        yield sample(Operand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
+        yield sample(SampleOperand((3, 9), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample((9, 3), axis=0, descending=True, dtypes=("f32",))
         yield sample((0, 3), axis=0, dtypes=("f32",))
         yield sample(("n", 2), axis=0, dtypes=("f32",))

@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import COMPLEXES, FLOATS, NUMBERS, REAL, i32
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.op.results import TopKResult
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
@@ -231,7 +231,7 @@ class Softmax(Card, op="softmax"):
         return Cost(14 * operands[0].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        yield sample(Operand((3, 5), low=-9, high=9), axis=1, dtypes=FLOATS)
+        yield sample(SampleOperand((3, 5), low=-9, high=9), axis=1, dtypes=FLOATS)
         yield sample((3, 5, 2), axis=0, dtypes=("f32",))
         yield sample((2, 1), axis=1, dtypes=("f32",))
         yield sample((0, 3), axis=1, dtypes=("f32",))
@@ -329,8 +329,8 @@ class _Position(Card):
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 3}  # ties
-        yield sample(Operand((4, 7), **few), axis=1, dtypes=(*REAL, "bool"))
-        yield sample(Operand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
+        yield sample(SampleOperand((4, 7), **few), axis=1, dtypes=(*REAL, "bool"))
+        yield sample(SampleOperand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
         yield sample((1,), axis=0, dtypes=("f32",))
         yield sample(("n", 7), axis=1, dtypes=("f32",))
         yield sample((3, "n"), axis=1, dtypes=("f32",))
@@ -407,7 +407,7 @@ class Topk(Card, op="topk"):
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 4}  # ties
-        yield sample(Operand((3, 9), **few), k=4, dtypes=REAL)
+        yield sample(SampleOperand((3, 9), **few), k=4, dtypes=REAL)
         yield sample((2, 3, 8), k=8, dtypes=("f32",))
         yield sample((6,), k=1, dtypes=("f32",))
         yield sample((2, 6), k=0, dtypes=("f32",))

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import EVERY, INTEGERS, i32, i64, u64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, constant_scalar, tensor_like
@@ -124,12 +124,12 @@ class Gather(_Lookup, op="gather"):
 
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
-        yield sample((5, 3), Operand((4,), "i32", **wide), axis=0, dtypes=EVERY)
+        yield sample((5, 3), SampleOperand((4,), "i32", **wide), axis=0, dtypes=EVERY)
         for index in INDICES:
-            yield sample((2, 5, 3), Operand((4, 2), index, **wide), axis=1, dtypes=("f32",))
-        yield sample((2, 5), Operand((), "i64", **wide), axis=1, dtypes=("f32",))
-        yield sample((2, 5), Operand((0,), "i32"), axis=0, dtypes=("f32",))
-        yield sample(("n", 3), Operand(("m",), "i32", **wide), axis=0, dtypes=("f32",))
+            yield sample((2, 5, 3), SampleOperand((4, 2), index, **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), SampleOperand((), "i64", **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), SampleOperand((0,), "i32"), axis=0, dtypes=("f32",))
+        yield sample(("n", 3), SampleOperand(("m",), "i32", **wide), axis=0, dtypes=("f32",))
 
 
 class GatherBatched(_Lookup, op="gather_batched"):
@@ -171,10 +171,10 @@ class GatherBatched(_Lookup, op="gather_batched"):
 
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}
-        yield sample((2, 5, 3), Operand((2, 4), "i32", **wide), axis=1, dtypes=EVERY)
-        yield sample((2, 5), Operand((2,), "i32", **wide), axis=1, dtypes=("f32",))
-        yield sample((5, 3), Operand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))
-        yield sample(("n", 5, 3), Operand(("n", 1), "i64", **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5, 3), SampleOperand((2, 4), "i32", **wide), axis=1, dtypes=EVERY)
+        yield sample((2, 5), SampleOperand((2,), "i32", **wide), axis=1, dtypes=("f32",))
+        yield sample((5, 3), SampleOperand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))
+        yield sample(("n", 5, 3), SampleOperand(("n", 1), "i64", **wide), axis=1, dtypes=("f32",))
 
 
 class Embedding(_Lookup, op="embedding"):
@@ -195,5 +195,5 @@ class Embedding(_Lookup, op="embedding"):
         return b.emit("embedding", (table, indices))
 
     def samples(self) -> Any:
-        yield sample((7, 3), Operand((2, 4), "i32", low=-2, high=9), dtypes=EVERY)
-        yield sample((7, 3), Operand(("batch", "seq"), "i64", low=0, high=7), dtypes=("f32",))
+        yield sample((7, 3), SampleOperand((2, 4), "i32", low=-2, high=9), dtypes=EVERY)
+        yield sample((7, 3), SampleOperand(("batch", "seq"), "i64", low=0, high=7), dtypes=("f32",))

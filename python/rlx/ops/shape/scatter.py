@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, maximum, minimum, product
 from rlx.ir.dtype import ARITHMETIC, EVERY, NUMBERS, REAL, i32, i64, u32, u64
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ir.op.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.op.card import Card, Cost, SampleOperand, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.contraction.contraction import adjoint
@@ -91,13 +91,13 @@ class GatherNd(Card, op="gather_nd"):
 
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
-        yield sample((5, 3, 2), Operand((4, 2), "i32", **wide), dtypes=EVERY)
+        yield sample((5, 3, 2), SampleOperand((4, 2), "i32", **wide), dtypes=EVERY)
         for index in INDICES:
-            yield sample((5, 3), Operand((2, 2, 2), index, **wide), dtypes=("f32",))
-        yield sample((2, 5, 3), Operand((2, 4, 1), "i32", **wide), batch_dims=1, dtypes=("f32",))
-        yield sample((2, 3), Operand((4, 0), "i32"), dtypes=("f32",))
-        yield sample((0, 3), Operand((0, 2), "i32"), dtypes=("f32",))
-        yield sample(("n", "m", 4, 2), Operand(("n", 3, 2), "i64", **wide), batch_dims=1, dtypes=("f32",))
+            yield sample((5, 3), SampleOperand((2, 2, 2), index, **wide), dtypes=("f32",))
+        yield sample((2, 5, 3), SampleOperand((2, 4, 1), "i32", **wide), batch_dims=1, dtypes=("f32",))
+        yield sample((2, 3), SampleOperand((4, 0), "i32"), dtypes=("f32",))
+        yield sample((0, 3), SampleOperand((0, 2), "i32"), dtypes=("f32",))
+        yield sample(("n", "m", 4, 2), SampleOperand(("n", 3, 2), "i64", **wide), batch_dims=1, dtypes=("f32",))
 
 
 # How an update is combined with the element at its place, except for `set`. For bools a sum is `or`, a product `and`.
@@ -202,16 +202,16 @@ class ScatterNd(Card, op="scatter_nd"):
     def samples(self) -> Any:
         wide: Any = {"low": -2, "high": 7}  # out of range on both sides: dropped
         for reduction in ("set", "add", "mul"):
-            yield sample((5, 3), Operand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=ARITHMETIC)
+            yield sample((5, 3), SampleOperand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=ARITHMETIC)
         for reduction in ("max", "min"):
             dtypes = (*REAL, "bool")
-            yield sample((5, 3), Operand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=dtypes)
+            yield sample((5, 3), SampleOperand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=dtypes)
         for index in INDICES:
-            yield sample((3, 5), Operand((4, 2, 2), index, **wide), (4, 2), reduction="add", dtypes=("f32",))
-        yield sample((3, 2), Operand((4, 0), "i32"), (4, 3, 2), dtypes=("f32",))
-        yield sample((0, 2), Operand((3, 1), "i32"), (3, 2), reduction="add", dtypes=("f32",))
-        yield sample(("n", 2), Operand(("m", 1), "i64", **wide), ("m", 2), dtypes=("f32",))
-        yield sample(("n", 2), Operand(("m", 1), "i32", **wide), ("m", 2), reduction="mul", dtypes=("f32",))
+            yield sample((3, 5), SampleOperand((4, 2, 2), index, **wide), (4, 2), reduction="add", dtypes=("f32",))
+        yield sample((3, 2), SampleOperand((4, 0), "i32"), (4, 3, 2), dtypes=("f32",))
+        yield sample((0, 2), SampleOperand((3, 1), "i32"), (3, 2), reduction="add", dtypes=("f32",))
+        yield sample(("n", 2), SampleOperand(("m", 1), "i64", **wide), ("m", 2), dtypes=("f32",))
+        yield sample(("n", 2), SampleOperand(("m", 1), "i32", **wide), ("m", 2), reduction="mul", dtypes=("f32",))
 
 
 # --- derivatives of scatters: gathers from the places that are written to ---------------------------
@@ -346,7 +346,7 @@ class ScatterAdd(Card, op="scatter_add"):
     def samples(self) -> Any:
         wide: Any = {"low": -2, "high": 7}
         numbers = NUMBERS
-        yield sample((8, 3), Operand((8,), "i32", **wide), size=(5,), dtypes=numbers)
-        yield sample((4, 2), Operand((4, 2), "i64", **wide), size=(5,), dtypes=("f32",))
-        yield sample((0, 3), Operand((0,), "i32"), size=(2,), dtypes=("f32",))
-        yield sample(("m", 2), Operand(("m",), "i32", **wide), size=("n",), dtypes=("f32",))
+        yield sample((8, 3), SampleOperand((8,), "i32", **wide), size=(5,), dtypes=numbers)
+        yield sample((4, 2), SampleOperand((4, 2), "i64", **wide), size=(5,), dtypes=("f32",))
+        yield sample((0, 3), SampleOperand((0,), "i32"), size=(2,), dtypes=("f32",))
+        yield sample(("m", 2), SampleOperand(("m",), "i32", **wide), size=("n",), dtypes=("f32",))

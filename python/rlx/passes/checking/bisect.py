@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.passes.checking.numerics import Comparison
-from rlx.passes.pipeline import Pipeline, Step
+from rlx.passes.pipeline import PassPipeline, PipelineStep
 from rlx.passes.rewrite_count import RewriteCounter, Rewriting, rewrites_counted
 from rlx.passes.runner import clone_module, run_step, verify_after
 from rlx.support.errors import Error, VerificationError
@@ -46,7 +46,7 @@ class Culprit:
         earlier: How many the passes before it do.
     """
 
-    step: Step
+    step: PipelineStep
     number: int
     failure: Failure
     rewriting: Rewriting | None = None
@@ -60,7 +60,7 @@ class Culprit:
         return self.earlier + self.index
 
 
-def bisect(module: mlir.Module, pipeline: str | Pipeline, comparison: Comparison | None = None) -> Culprit | None:
+def bisect(module: mlir.Module, pipeline: str | PassPipeline, comparison: Comparison | None = None) -> Culprit | None:
     """The first rewriting that makes a module wrong; None where nothing does. The module is not changed.
 
     Args:
@@ -74,7 +74,7 @@ def bisect(module: mlir.Module, pipeline: str | Pipeline, comparison: Comparison
     comparison = comparison or Comparison()
     comparison.check_given(module)
     current, earlier = module, 0
-    for number, step in enumerate(Pipeline.of(pipeline).steps, 1):
+    for number, step in enumerate(PassPipeline.of(pipeline).steps, 1):
         before, current = current, clone_module(current)
         counter, failure = _attempt(before, current, step, comparison)
         if failure is not None:
@@ -84,7 +84,7 @@ def bisect(module: mlir.Module, pipeline: str | Pipeline, comparison: Comparison
 
 
 def first_failure(
-    module: mlir.Module, steps: Sequence[Step], comparison: Comparison
+    module: mlir.Module, steps: Sequence[PipelineStep], comparison: Comparison
 ) -> tuple[int, Failure] | tuple[int, None]:
     """What goes wrong first in a pipeline, and the index of the pass; None where nothing does. The module is not changed."""
     current = module
@@ -97,7 +97,7 @@ def first_failure(
 
 
 def _attempt(
-    before: mlir.Module, after: mlir.Module, step: Step, comparison: Comparison, limit: int | None = None
+    before: mlir.Module, after: mlir.Module, step: PipelineStep, comparison: Comparison, limit: int | None = None
 ) -> tuple[RewriteCounter, Failure | None]:
     """Run a pass on `after`, a copy of a module, or the beginning of it, and judge what it gave."""
     with rewrites_counted(limit) as counter:
@@ -122,7 +122,13 @@ def _failure(problem: Error) -> Failure:
 
 
 def _within(
-    before: mlir.Module, step: Step, number: int, failure: Failure, count: int, earlier: int, comparison: Comparison
+    before: mlir.Module,
+    step: PipelineStep,
+    number: int,
+    failure: Failure,
+    count: int,
+    earlier: int,
+    comparison: Comparison,
 ) -> Culprit:
     """The rewriting in a pass that fails: after `right` of them the module is as it should be, after `wrong` it is not."""
     right, wrong, rewriting = 0, count + 1, None

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.passes.checking.numerics import Comparison
-from rlx.passes.pipeline import Step
+from rlx.passes.pipeline import PipelineStep
 from rlx.passes.runner import Instrument, clone_module
 from rlx.support.errors import PassError
 from rlx.support.printable import printable
@@ -37,10 +37,10 @@ class CheckNumerics(Instrument):
         self._noted: set[str] = set()
         self._copy: Any = None
 
-    def before(self, step: Step, module: mlir.Module) -> None:
+    def before(self, step: PipelineStep, module: mlir.Module) -> None:
         self._copy = clone_module(module)
 
-    def after(self, step: Step, module: mlir.Module) -> None:
+    def after(self, step: PipelineStep, module: mlir.Module) -> None:
         if not step.preserves_results:
             self._note_once(f"{step.name} changes results on purpose")
             return

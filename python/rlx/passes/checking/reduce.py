@@ -20,7 +20,7 @@ from rlx.passes.bind import Bind
 from rlx.passes.checking import reduce_edits as edits
 from rlx.passes.checking.bisect import Failure, first_failure
 from rlx.passes.checking.numerics import Comparison
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.support.errors import Error
@@ -34,7 +34,7 @@ _OF_SYMBOL = 1 << 20  # what a symbol counts as a size: more than any number tha
 _QUOTED_OR_NUMBER = re.compile(r"'[^']*'|@[\w$.-]+|%[\w#]+|\d[\w.+-]*|\[[^\]]*\]")
 
 
-def fails_alike(module: mlir.Module, pipeline: str | Pipeline, comparison: Comparison | None = None) -> Test:
+def fails_alike(module: mlir.Module, pipeline: str | PassPipeline, comparison: Comparison | None = None) -> Test:
     """A test: whether a pipeline fails on a module in the same pass and in the same way as on this one.
 
     The way is an error with that text (without names and numbers), an invalid module, or another result.
@@ -49,7 +49,7 @@ def fails_alike(module: mlir.Module, pipeline: str | Pipeline, comparison: Compa
     """
     comparison = comparison or Comparison()
     comparison.check_given(module)
-    steps = Pipeline.of(pipeline).steps
+    steps = PassPipeline.of(pipeline).steps
     number, failure = first_failure(module, steps, comparison)
     if failure is None:
         raise Error(
@@ -83,11 +83,11 @@ def reduce(module: mlir.Module, test: Test, progress: Callable[[str], None] | No
     with mlir.entered():
         if not test(clone_module(module)):
             raise Error("there is nothing to reduce: the test says that this module is not interesting")
-        search = _Search(clone_module(module), test, progress)
+        search = _ReductionSearch(clone_module(module), test, progress)
         return search.run()
 
 
-class _Search:
+class _ReductionSearch:
     def __init__(self, module: mlir.Module, test: Test, progress: Callable[[str], None] | None):
         self.best, self.test, self.progress = module, test, progress
         self.tests = 0
@@ -145,7 +145,7 @@ class _Search:
     def _bound(self, symbol: str, size: int) -> bool:
         candidate = clone_module(self.best)
         try:
-            run_on_module(candidate, Pipeline.of(Bind(sizes={symbol: dim(size)})))
+            run_on_module(candidate, PassPipeline.of(Bind(sizes={symbol: dim(size)})))
         except Error:
             return False
         return self._accept(candidate)

@@ -13,7 +13,7 @@ from rlx.ir.shape import shape_of
 from rlx.passes.rewrite import collect, is_unread
 
 
-class _Signature:
+class _EditedSignature:
     """Arguments and results of a function while they are edited; `write` puts them into it."""
 
     def __init__(self, function: mlir.FuncOp):
@@ -78,7 +78,7 @@ def without_outputs(module: mlir.Module, chosen: Collection[int]) -> bool:
     """Leave out results, counted over all functions."""
     first = 0
     for function in bodies(module):
-        signature = _Signature(function)
+        signature = _EditedSignature(function)
         count = len(signature.values)
         signature.keep_outputs([i for i in range(count) if first + i not in chosen])
         first += count
@@ -95,8 +95,8 @@ def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
     ops = [op for i, op in enumerate(collect(module)) if i in chosen]
     gone = {op.results[0] for op in ops}
     ops = [op for op in ops if not _is_inside(op, gone)]  # those of regions go with the op that has them
-    signatures = {f.name.value: _Signature(f) for f in bodies(module)}
-    cut_off: dict[mlir.Value, _Signature] = {}
+    signatures = {f.name.value: _EditedSignature(f) for f in bodies(module)}
+    cut_off: dict[mlir.Value, _EditedSignature] = {}
     for op in reversed(ops):
         signature = signatures[_function_of(op).name.value]
         read = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
@@ -141,7 +141,7 @@ def clean(module: mlir.Module, *, ops: bool) -> None:
     for function in bodies(module):
         if ops:
             _sweep(function.entry_block)
-        signature = _Signature(function)
+        signature = _EditedSignature(function)
         signature.drop_unread_arguments()
         signature.write()
 

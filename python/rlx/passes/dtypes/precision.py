@@ -76,7 +76,7 @@ class Precision(Pass, name="rlx-precision"):
 
 
 @dataclass(slots=True)
-class _Number:
+class _PrecisionValue:
     """A value that is f32 in the program: the values that hold it in each dtype, and what is known about its numbers.
 
     Attributes:
@@ -102,7 +102,7 @@ class _Lowering:
         self.policy = options.policy
         self.keep = frozenset(options.keep)
         self.lower = frozenset(options.lower)
-        self.numbers: dict[mlir.Value, _Number] = {}
+        self.numbers: dict[mlir.Value, _PrecisionValue] = {}
         self.dead: list[mlir.Operation] = []
         self._prefers_wide: dict[mlir.Value, bool] = {}
 
@@ -123,7 +123,7 @@ class _Lowering:
     def _enter(self, block: mlir.Block) -> None:
         for argument in block.arguments:
             if _is_f32(argument):
-                self.numbers[argument] = _Number(wide=argument)
+                self.numbers[argument] = _PrecisionValue(wide=argument)
 
     # --- what to do with an op --------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class _Lowering:
             return False
         return opview.has_trait(op, "wide_range") or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
 
-    def _is_lowered(self, op: mlir.Operation, numbers: list[_Number]) -> bool:
+    def _is_lowered(self, op: mlir.Operation, numbers: list[_PrecisionValue]) -> bool:
         if self._is_kept(op):
             return False
         kind = class_of(opview.card_of(op).spec)
@@ -188,10 +188,12 @@ class _Lowering:
                 op.operands[i] = self._wide(value, op)
         for result in op.results:
             if _is_f32(result):
-                self.numbers[result] = _Number(wide=result, extreme=extreme)
+                self.numbers[result] = _PrecisionValue(wide=result, extreme=extreme)
         if op.name == "rlx.constant" and _is_f32(op.results[0]):
             array = attributes.elements_from_mlir(op.attributes["value"])
-            self.numbers[op.results[0]] = _Number(op.results[0], array=array, extreme=not _holds(self.low, array))
+            self.numbers[op.results[0]] = _PrecisionValue(
+                op.results[0], array=array, extreme=not _holds(self.low, array)
+            )
 
     def _lower(self, op: mlir.Operation) -> bool:
         """Emit an op in the low dtype; returns whether the dialect allows that."""
@@ -215,11 +217,11 @@ class _Lowering:
         lowered = dict(changed)
         for old, result in zip(op.results, results, strict=True):
             if old in lowered:
-                self.numbers[old] = _Number(low=result.value, is_low=True)
+                self.numbers[old] = _PrecisionValue(low=result.value, is_low=True)
             else:
                 old.replace_all_uses_with(result.value)
                 if _is_f32(old):
-                    self.numbers[result.value] = _Number(wide=result.value)
+                    self.numbers[result.value] = _PrecisionValue(wide=result.value)
         self.dead.append(op)
         return True
 
@@ -250,7 +252,7 @@ class _Lowering:
                 return False
             return True
         if to is f32 and shape_of(source).dtype is self.low:
-            self.numbers[result] = _Number(wide=result, low=source, is_low=True)
+            self.numbers[result] = _PrecisionValue(wide=result, low=source, is_low=True)
             return True
         return False
 

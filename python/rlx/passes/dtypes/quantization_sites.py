@@ -20,7 +20,7 @@ from rlx.support.suggestions import suggestion
 
 
 @dataclass(frozen=True)
-class Site:
+class QuantizationSite:
     """A product of activations with weights, in f32.
 
     Attributes:
@@ -51,7 +51,7 @@ class Site:
         return self.op.name == "rlx.conv"
 
 
-def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
+def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[QuantizationSite]:
     """The products of a function that can be quantised, in order; those in regions are not among them.
 
     Args:
@@ -61,7 +61,7 @@ def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
     weights = WeightValues(function)
     arguments = read_arguments(function)
     seen: Counter[str] = Counter()
-    result: list[Site] = []
+    result: list[QuantizationSite] = []
     for op in opview.operations(function.entry_block):
         for activations, factor, axis, weight_axis, channel_axis in _forms(op, ranks):
             shape = shape_of(factor)
@@ -73,7 +73,7 @@ def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
             name = leading[0] if len(leading) == 1 else opview.name_of(op)
             seen[name] += 1
             unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
-            result.append(Site(unique, op, activations, factor, axis, weight_axis, channel_axis))
+            result.append(QuantizationSite(unique, op, activations, factor, axis, weight_axis, channel_axis))
     return result
 
 

@@ -16,7 +16,7 @@ from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
 from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
-from rlx.passes.dtypes.quantization_sites import Site, check_products, sites
+from rlx.passes.dtypes.quantization_sites import QuantizationSite, check_products, sites
 from rlx.passes.pattern import has_one_use
 from rlx.passes.rewrite import builder_before, erase_dead
 from rlx.passes.simplification.invariants import depends_on_weights
@@ -24,7 +24,7 @@ from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
 # Gives what is used of a product, of rounded operands and as it was.
-Select = Callable[[Builder, Site, Tensor, Tensor], Tensor]
+Select = Callable[[Builder, QuantizationSite, Tensor, Tensor], Tensor]
 
 
 # A bias is added to a sum of products in i32, whose other half is left to the sum.
@@ -92,15 +92,15 @@ def insert(
     chosen = [site for site in known if site.name not in keep]
     if scheme.activations == "int8" or record is not None:
         _check_record(record, chosen)
-    groups: dict[tuple[mlir.Value, int], list[Site]] = {}
+    groups: dict[tuple[mlir.Value, int], list[QuantizationSite]] = {}
     for site in chosen:
         groups.setdefault((site.activations, site.axis), []).append(site)
     for group in groups.values():
-        _Group(group, scheme, record.entries if record else {}, select).rewrite()
+        _SharedActivations(group, scheme, record.entries if record else {}, select).rewrite()
     return [site.name for site in chosen]
 
 
-def _check_record(record: CalibrationRecord | None, chosen: Sequence[Site]) -> None:
+def _check_record(record: CalibrationRecord | None, chosen: Sequence[QuantizationSite]) -> None:
     entries: Mapping[str, CalibrationEntry] = record.entries if record is not None else {}
     for site in chosen:
         entry, channels = entries.get(site.name), shape_of(site.activations).dims[site.axis]
@@ -114,10 +114,10 @@ def _check_record(record: CalibrationRecord | None, chosen: Sequence[Site]) -> N
 
 
 @dataclass(frozen=True)
-class _Group:
+class _SharedActivations:
     """The products of one tensor of activations."""
 
-    sites: Sequence[Site]
+    sites: Sequence[QuantizationSite]
     scheme: Scheme
     entries: Mapping[str, CalibrationEntry]
     select: Select | None
@@ -145,7 +145,9 @@ class _Group:
             return x, None
         return _eight_bits(b, x if x.rank == 2 else b.reshape(x, (-1, x.shape.dims[-1])), 0), None
 
-    def _product(self, site: Site, x: Tensor, rounded: Tensor, factors: np.ndarray | None, scale: float | None) -> None:
+    def _product(
+        self, site: QuantizationSite, x: Tensor, rounded: Tensor, factors: np.ndarray | None, scale: float | None
+    ) -> None:
         b = builder_before(site.op, QuantizeInsert.name)
         w = b.tensor(site.op.operands[1])
         as_matrix = b.transpose(w) if site.weight_axis and not site.is_convolution else w
@@ -174,7 +176,7 @@ def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
     return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
 
 
-def _least_scales(b: Builder, site: Site, scale: float | None) -> Tensor | None:
+def _least_scales(b: Builder, site: QuantizationSite, scale: float | None) -> Tensor | None:
     """The scales of weights below which a bias does not fit into the i32 in which products of bytes are added up.
 
     None if there is no bias, or if activations have no scale that is known, so that sums are floats.
@@ -184,7 +186,7 @@ def _least_scales(b: Builder, site: Site, scale: float | None) -> Tensor | None:
     return b.abs(b.reshape(b.tensor(bias), (-1,))) / (scale * LARGEST_BIAS)
 
 
-def _bias_of(site: Site) -> mlir.Value | None:
+def _bias_of(site: QuantizationSite) -> mlir.Value | None:
     """What is added to each channel of a product, if it is the same in every run."""
     (result,) = site.op.results
     adds = [op for use in result.uses if (op := use.owner.operation).name == "rlx.binary"]

@@ -26,7 +26,7 @@ _LEAST_SECONDS, _LEAST_SHARE = 1e-6, 0.02
 
 
 @dataclass(frozen=True)
-class Work:
+class TargetWork:
     """What some ops take on a target: seconds, bytes that are moved, and kernels."""
 
     seconds: float
@@ -43,8 +43,8 @@ class Estimate:
         after: What it puts in their place.
     """
 
-    before: Work
-    after: Work
+    before: TargetWork
+    after: TargetWork
 
     @property
     def pays(self) -> bool:
@@ -92,7 +92,7 @@ def _replaced(roots: Sequence[mlir.Operation]) -> list[mlir.Operation]:
     return list(gone.values())
 
 
-def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], costs: Costs) -> Work:
+def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], costs: Costs) -> TargetWork:
     """What ops take.
 
     Args:
@@ -123,7 +123,7 @@ def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], cost
             continue
         seconds += costs.kernel_s + size / costs.bytes
         kernels, moved = kernels + 1, moved + size
-    return Work(seconds, moved, kernels)
+    return TargetWork(seconds, moved, kernels)
 
 
 def _is_kernel(value: mlir.Value, inside: Iterable[Any]) -> bool:

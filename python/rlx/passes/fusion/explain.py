@@ -16,7 +16,7 @@ from rlx.passes.rewrite import collect, is_unread
 
 
 @dataclass(frozen=True)
-class Finding:
+class FusionFinding:
     """What a pattern says of an op.
 
     Attributes:
@@ -34,7 +34,7 @@ class Finding:
     estimate: Estimate | None = None
 
 
-def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | None = None) -> Iterator[Finding]:
+def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | None = None) -> Iterator[FusionFinding]:
     """Try patterns on every op, and leave the module as it is.
 
     Of what a pattern says of one op, the first counts; where it matches, or nearly does, the others are tried all the same.
@@ -51,6 +51,6 @@ def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | Non
             weighed = None if given is None or costs is None else estimate(view, rewriter, costs)
             rewriter.clear()
             if given is not None:
-                yield Finding(entry, op, estimate=weighed)
+                yield FusionFinding(entry, op, estimate=weighed)
             elif misses:
-                yield Finding(entry, op, *misses[0])
+                yield FusionFinding(entry, op, *misses[0])

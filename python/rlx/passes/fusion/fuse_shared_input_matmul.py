@@ -19,7 +19,7 @@ _NAMES = {"rlx.matmul": views.Matmul, "rlx.fused_matmul_bias_act": views.FusedMa
 
 
 @dataclass(frozen=True)
-class _Layer:
+class _LinearLayer:
     """A linear layer: the op, and what it computes."""
 
     op: views.Matmul | views.FusedMatmulBiasAct
@@ -61,17 +61,17 @@ def linear_layers_of_one_input(op: views.Matmul | views.FusedMatmulBiasAct, rewr
     return parts[0]
 
 
-def _layer(op: views.Matmul | views.FusedMatmulBiasAct) -> _Layer | None:
+def _layer(op: views.Matmul | views.FusedMatmulBiasAct) -> _LinearLayer | None:
     if isinstance(op, views.Matmul):
         shape = shape_of(op.rhs)
         known = shape.rank == 2 and type(shape.dims[1]) is int and shape.dtype.is_float and shape_of(op.lhs).rank > 1
-        return _Layer(op, op.lhs, op.rhs) if known else None
+        return _LinearLayer(op, op.lhs, op.rhs) if known else None
     width = shape_of(op.w).dims[1]
     known = is_vector(op.bias, width) and type(width) is int and shape_of(op.x).rank > 1
-    return _Layer(op, op.x, op.w, op.bias, op.activation) if known else None
+    return _LinearLayer(op, op.x, op.w, op.bias, op.activation) if known else None
 
 
-def _layers(first: _Layer) -> list[_Layer]:
+def _layers(first: _LinearLayer) -> list[_LinearLayer]:
     """The layers with the input and the activation of one, itself among them, in program order."""
     block = first.op.operation.block
     ops = dict.fromkeys(use.owner.operation for use in first.x.uses)
@@ -80,11 +80,11 @@ def _layers(first: _Layer) -> list[_Layer]:
     return sorted(alike, key=cmp_to_key(_in_order))
 
 
-def _in_order(a: _Layer, b: _Layer) -> int:
+def _in_order(a: _LinearLayer, b: _LinearLayer) -> int:
     return -1 if a.op.operation.is_before_in_block(b.op.operation) else 1
 
 
-def _joined(rewriter: Rewriter, layers: list[_Layer]) -> Any:
+def _joined(rewriter: Rewriter, layers: list[_LinearLayer]) -> Any:
     """One product for all layers; where some have a bias, the others get zeros."""
     first = layers[0].op
     weights = [weight_before(rewriter, first, layer.weight) for layer in layers]
@@ -96,7 +96,7 @@ def _joined(rewriter: Rewriter, layers: list[_Layer]) -> Any:
     return rewriter.emit("fused_matmul_bias_act", operands, activation=layers[0].activation)
 
 
-def _zeros(rewriter: Rewriter, layer: _Layer) -> Any:
+def _zeros(rewriter: Rewriter, layer: _LinearLayer) -> Any:
     zeros: Any = np.zeros(layer.width, shape_of(layer.weight).dtype.numpy)
     return rewriter.builder.constant(zeros).value
 
@@ -108,7 +108,7 @@ def _concat(rewriter: Rewriter, values: list[mlir.Value], axis: int) -> Any:
     return joined
 
 
-def _parts(rewriter: Rewriter, joined: mlir.Value, layers: list[_Layer]) -> list[mlir.Value]:
+def _parts(rewriter: Rewriter, joined: mlir.Value, layers: list[_LinearLayer]) -> list[mlir.Value]:
     """The results of the layers in that of all."""
     parts, start, axis = list[mlir.Value](), 0, shape_of(joined).rank - 1
     for layer in layers:

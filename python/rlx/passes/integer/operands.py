@@ -20,7 +20,7 @@ from rlx.passes.pattern import Rewriter, ViewT, has_one_use, producer
 
 def constant(value: mlir.Value) -> np.ndarray | None:
     """The array of a value that depends on constants alone; None for all else."""
-    return _Constants().read(value)
+    return _EvaluatedValues().read(value)
 
 
 def finite_constant(value: mlir.Value) -> np.ndarray | None:
@@ -29,7 +29,7 @@ def finite_constant(value: mlir.Value) -> np.ndarray | None:
     return known if known is not None and np.isfinite(known).all() else None
 
 
-class _Constants:
+class _EvaluatedValues:
     """Values that are evaluated when they are asked for."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from rlx.ir.op.signature import bodies, read_arguments
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.dtypes.quantization_record import scale_of
-from rlx.passes.dtypes.quantization_sites import Site, check_products, sites
+from rlx.passes.dtypes.quantization_sites import QuantizationSite, check_products, sites
 from rlx.passes.integer.choices import parts_of_choices
 from rlx.passes.integer.fold_affine import is_per_channel, product_of
 from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
@@ -89,7 +89,7 @@ def round_values(
         _round(entry, *found)
 
 
-def _round(entry: _Entry, scale: float, zero: int) -> None:
+def _round(entry: _RoundedValue, scale: float, zero: int) -> None:
     uses = [(use.owner.operation, use.operand_number) for use in entry.value.uses]
     b = Builder(mlir.ir.InsertionPoint(entry.after), within(_location(entry.value), QuantizeValues.name))
     rounded = b.dequantize(b.quantize(b.tensor(entry.value), scale, zero), scale, zero)
@@ -114,7 +114,7 @@ def described(function: mlir.FuncOp, value: mlir.Value) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _RoundedValue:
     """A value to round.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Entry:
     factor: float = 1.0
 
 
-def _plan(function: mlir.FuncOp) -> list[_Entry]:
+def _plan(function: mlir.FuncOp) -> list[_RoundedValue]:
     """The values to round, in order."""
     weights = WeightValues(function)
     operations = [op.operation for op in function.entry_block.operations]
@@ -143,13 +143,13 @@ def _plan(function: mlir.FuncOp) -> list[_Entry]:
         if op.name not in ("rlx.quantize", "rlx.dequantize"):
             found += [(v, after) for v in op.results if v not in weights]
     parts = parts_of_choices(operations)
-    plan: dict[mlir.Value, _Entry] = {}
+    plan: dict[mlir.Value, _RoundedValue] = {}
     for value, after in found:
         if value not in parts and _is_rounded(value):
             source, factor = _multiple(value)
             if source not in plan:
                 source, factor = _source(value), 1.0
-            plan[value] = _Entry(value, after, source, _fixed(value), factor)
+            plan[value] = _RoundedValue(value, after, source, _fixed(value), factor)
     return [*plan.values()]
 
 
@@ -253,7 +253,7 @@ def _fixed(value: mlir.Value) -> tuple[float, int] | None:
 # --- weights ----------------------------------------------------------------------------------------
 
 
-def _round_weights(site: Site, bits: int) -> None:
+def _round_weights(site: QuantizationSite, bits: int) -> None:
     b = builder_before(site.op, QuantizeValues.name)
     w = b.tensor(site.op.operands[1])
     trained = producer(w.value, views.FakeQuantize) or producer(w.value, views.FakeQuantizeLsq)

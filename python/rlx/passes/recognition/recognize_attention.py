@@ -23,7 +23,7 @@ _LOWEST = -1e30
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _ScoreAxes:
     """Which axes of the scores are which: positions among the axes of the first product's result.
 
     Attributes:
@@ -63,7 +63,7 @@ def attention_of_primitives(op: views.Matmul | views.DotGeneral, rewriter: Rewri
     return None
 
 
-def _layout(scores: Scores, second: Contraction, weights: int) -> _Layout | None:
+def _layout(scores: Scores, second: Contraction, weights: int) -> _ScoreAxes | None:
     first = scores.product
     key = scores.axes[second.contracting[weights]]
     dims = shape_of(first.result).dims
@@ -80,7 +80,7 @@ def _layout(scores: Scores, second: Contraction, weights: int) -> _Layout | None
             return None
     batch = tuple(range(first.num_batch))
     shared = {name for a in second.batch[weights] if (name := scores.axes[a]) is not None and dims[name] != 1}
-    return _Layout(batch, group, query, key) if shared == {a for a in batch if dims[a] != 1} else None
+    return _ScoreAxes(batch, group, query, key) if shared == {a for a in batch if dims[a] != 1} else None
 
 
 def _emitted(
@@ -89,7 +89,7 @@ def _emitted(
     second: Contraction,
     values: int,
     scores: Scores,
-    layout: _Layout,
+    layout: _ScoreAxes,
 ) -> Any:
     first, weights = scores.product, 1 - values
     side = first.side_of(layout.key)
@@ -168,7 +168,7 @@ def _as_product(
     second: Contraction,
     weights: int,
     scores: Scores,
-    layout: _Layout,
+    layout: _ScoreAxes,
     width: Dim,
 ) -> Any:
     """The result of an attention in the layout of the second product."""
@@ -189,7 +189,7 @@ def _as_product(
 # --- masks ------------------------------------------------------------------------------------------
 
 
-def _masked(rewriter: Rewriter, scores: Scores, layout: _Layout) -> tuple[str, Any, str] | None:
+def _masked(rewriter: Rewriter, scores: Scores, layout: _ScoreAxes) -> tuple[str, Any, str] | None:
     """The kind of mask, its tensor, and what a query gives that sees no key; None where no kind says it."""
     mask = scores.mask
     if mask is None:
@@ -211,7 +211,7 @@ def _masked(rewriter: Rewriter, scores: Scores, layout: _Layout) -> tuple[str, A
     return None if laid_out is None else (kind, laid_out, "nan")
 
 
-def _is_causal(mask: Mask, layout: _Layout, dims: tuple[Dim, ...]) -> bool:
+def _is_causal(mask: Mask, layout: _ScoreAxes, dims: tuple[Dim, ...]) -> bool:
     """Whether a mask is what `attention` calls causal, and every query sees a key."""
     if layout.query is None:
         return False
@@ -219,7 +219,7 @@ def _is_causal(mask: Mask, layout: _Layout, dims: tuple[Dim, ...]) -> bool:
     return isinstance(ahead, int) and ahead >= 0 and is_causal(mask, layout.query, layout.key, ahead)
 
 
-def _laid_out(rewriter: Rewriter, tensor: mlir.Value, mask: Mask, layout: _Layout, dims: tuple[Dim, ...]) -> Any:
+def _laid_out(rewriter: Rewriter, tensor: mlir.Value, mask: Mask, layout: _ScoreAxes, dims: tuple[Dim, ...]) -> Any:
     """A mask as one that broadcasts to `[B, H, S, T]`."""
     shape = shape_of(tensor).dims
     names = mask.axes[len(mask.axes) - len(shape) :]

@@ -14,7 +14,7 @@ from rlx.passes.base import Pass, option
 from rlx.plan.memory import plan_memory, prepare
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.recompute import recompute_cheap
-from rlx.plan.schedule import Block, steps_of_blocks
+from rlx.plan.schedule import ScheduledBlock, steps_of_blocks
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -
     """Give the blocks of a function their best orders, if the arena is smaller then; whether it is."""
     sharing = prepare(graph, options, sizes)
     inside: dict[Any, int] = {}
-    changed: list[tuple[Block, Any, list[int]]] = []
+    changed: list[tuple[ScheduledBlock, Any, list[int]]] = []
     for home, steps, end in steps_of_blocks(sharing.liveness):
-        block = Block(steps, end, sharing, inside)
+        block = ScheduledBlock(steps, end, sharing, inside)
         order, peak = block.best_order()
         if home is not None:
             inside[home[0]] = max(peak, inside.get(home[0], 0))
@@ -65,7 +65,7 @@ def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -
     return False
 
 
-def _move(block: Block, end: Any, order: list[int]) -> None:
+def _move(block: ScheduledBlock, end: Any, order: list[int]) -> None:
     with mlir.entered():
         for i in order:
             block.nodes[i].step.op.move_before(end)

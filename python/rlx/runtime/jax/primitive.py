@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.ir.shape import Shape
-from rlx.runtime.jax.programs import Program, Tangents
+from rlx.runtime.jax.programs import JaxProgram, Tangents
 from rlx.runtime.jax.spreading import spread
 from rlx.support.errors import Error
 from rlx.support.packages import required
@@ -17,7 +17,7 @@ _PURPOSE = "Graph.to_jax"
 _WIDE = 8
 
 
-def apply(program: Program, arguments: Sequence[Any]) -> list[Any]:
+def apply(program: JaxProgram, arguments: Sequence[Any]) -> list[Any]:
     """The results of a program for arrays or tracers of JAX, which have its shapes and dtypes."""
     return primitive().bind(*arguments, program=program)
 
@@ -60,12 +60,12 @@ def primitive() -> Any:
     return made
 
 
-def _abstract(*_: Any, program: Program) -> list[Any]:
+def _abstract(*_: Any, program: JaxProgram) -> list[Any]:
     core = required("jax.core", _PURPOSE)
     return [core.ShapedArray(shape.static, shape.dtype.numpy) for shape in program.results]
 
 
-def _lowered(context: Any, *arguments: Any, program: Program) -> Sequence[Any]:
+def _lowered(context: Any, *arguments: Any, program: JaxProgram) -> Sequence[Any]:
     """A call of the program's function, which is put into the module that JAX is making."""
     mlir, dialects = required("jax.interpreters.mlir", _PURPOSE), required("jax.extend.mlir.dialects.func", _PURPOSE)
     stablehlo, ir = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE), required("jax.extend.mlir.ir", _PURPOSE)
@@ -78,7 +78,7 @@ def _lowered(context: Any, *arguments: Any, program: Program) -> Sequence[Any]:
     return dialects.CallOp(types, ir.FlatSymbolRefAttr.get(name), arguments).results
 
 
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: Program) -> tuple[list[Any], list[Any]]:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: JaxProgram) -> tuple[list[Any], list[Any]]:
     ad = required("jax.interpreters.ad", _PURPOSE)
     wrt = [
         i
@@ -104,7 +104,7 @@ def _zero(result: Any) -> Any:
     return ad.Zero(jax.typeof(result).to_tangent_aval())
 
 
-def _transpose(cotangents: Sequence[Any], *arguments: Any, program: Program) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *arguments: Any, program: JaxProgram) -> list[Any]:
     """The cotangents of the arguments in which a program is linear.
 
     RLX's cotangents are those of the inner product `Re(sum(conj(a)·b))`, JAX's those of `Re(sum(a·b))`, which is the same up to
@@ -140,7 +140,7 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: Program) -> 
 
 
 def _batch(
-    arguments: Sequence[Any], axes: Sequence[int | None], *, program: Program
+    arguments: Sequence[Any], axes: Sequence[int | None], *, program: JaxProgram
 ) -> tuple[list[Any], Sequence[int | None]]:
     (size,) = {a.shape[axis] for a, axis in zip(arguments, axes, strict=True) if axis is not None}
     results = apply(program.batched(axes, size), arguments)

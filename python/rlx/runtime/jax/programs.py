@@ -23,7 +23,7 @@ from rlx.support.printable import printable
 from rlx.targets.compilation import Compilation
 from rlx.targets.registry import target_of
 from rlx.targets.xla.backend import portable
-from rlx.transforms.base import Derived, cleaned, with_outputs
+from rlx.transforms.base import DerivedGraph, cleaned, with_outputs
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.vjp import Vjp
 from rlx.transforms.vmap import Vmap
@@ -31,7 +31,7 @@ from rlx.transforms.vmap import Vmap
 T = TypeVar("T")
 
 
-class Program:
+class JaxProgram:
     """A function of tensors of static sizes.
 
     Attributes:
@@ -72,7 +72,7 @@ class Program:
         """
         return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir, sharded=True)
 
-    def linearized(self, wrt: Sequence[int]) -> Linearized:
+    def linearized(self, wrt: Sequence[int]) -> LinearizedProgram:
         """The program and its derivative by some arguments.
 
         Args:
@@ -118,7 +118,7 @@ class Program:
         return printable(f"<{self.name}>", keep="")
 
 
-class Given(Program):
+class Given(JaxProgram):
     """The graph of a user: all its arguments are inputs here, and the next values of its states are results."""
 
     def __init__(self, source: Graph, options: Mapping[str, Any]):
@@ -138,14 +138,14 @@ class Given(Program):
             return graph.shard(tensor, shardings[name]) if name in shardings else tensor
 
         arguments = {a.name: spread(graph.input(a.name, a.shape), a.name) for a in source.arguments}
-        results = Derived(source, graph, arguments).graph_results()
+        results = DerivedGraph(source, graph, arguments).graph_results()
         # The next value of a state lies where the state does.
         results = [spread(tensor, o.updates) for tensor, o in zip(results, source.results, strict=True)]
         graph.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
         return cleaned(graph)
 
 
-class Graphed(Program):
+class Graphed(JaxProgram):
     """A part of a derivative, whose graph is known."""
 
     def __init__(self, name: str, graph: Graph, linear: tuple[int, ...] = ()):
@@ -159,10 +159,10 @@ class Graphed(Program):
         return self._known
 
 
-class Restricted(Program):
-    """See `Program.restricted`."""
+class Restricted(JaxProgram):
+    """See `JaxProgram.restricted`."""
 
-    def __init__(self, of: Program, kept: tuple[int, ...]):
+    def __init__(self, of: JaxProgram, kept: tuple[int, ...]):
         super().__init__()
         self.of, self.kept, self.name = of, kept, of.name
         self.arguments, self.linear = of.arguments, of.linear
@@ -172,7 +172,7 @@ class Restricted(Program):
         return cleaned(with_outputs(self.of.graph.clone(), {f"result{i}": k for i, k in enumerate(self.kept)}))
 
 
-class Tangents(Program):
+class Tangents(JaxProgram):
     """The tangents of the results that are floats: of the arguments, tangents of some of them, and residuals.
 
     Args:
@@ -182,7 +182,7 @@ class Tangents(Program):
         transpose: The transpose: of the arguments, the cotangents of the results, and the residuals.
     """
 
-    def __init__(self, of: Program, wrt: tuple[int, ...], residuals: tuple[Shape, ...], transpose: Program):
+    def __init__(self, of: JaxProgram, wrt: tuple[int, ...], residuals: tuple[Shape, ...], transpose: JaxProgram):
         super().__init__()
         self.of, self.wrt, self.residuals, self.transpose = of, wrt, residuals, transpose
         self.name = f"{of.name}_jvp"
@@ -200,7 +200,7 @@ class Tangents(Program):
         return graph
 
 
-class Cotangents(Program):
+class Cotangents(JaxProgram):
     """The cotangents of some arguments: of the arguments, and of cotangents of the results that are floats.
 
     Args:
@@ -208,7 +208,7 @@ class Cotangents(Program):
         wrt: The positions of the arguments that get cotangents.
     """
 
-    def __init__(self, of: Program, wrt: tuple[int, ...]):
+    def __init__(self, of: JaxProgram, wrt: tuple[int, ...]):
         super().__init__()
         self.of, self.wrt, self.name = of, wrt, f"{of.name}_vjp"
         self.arguments = (*of.arguments, *(of.results[i] for i in of.float_results))
@@ -229,7 +229,7 @@ class Cotangents(Program):
 
 
 @dataclass(frozen=True)
-class Linearized:
+class LinearizedProgram:
     """A program and its derivative.
 
     Attributes:
@@ -237,27 +237,27 @@ class Linearized:
         tangents: The derivative.
     """
 
-    forward: Program
+    forward: JaxProgram
     tangents: Tangents
 
 
-def _linearized(of: Program, wrt: tuple[int, ...]) -> Linearized:
+def _linearized(of: JaxProgram, wrt: tuple[int, ...]) -> LinearizedProgram:
     cotangents = of.cotangents(wrt)
     try:
         parts = split(cotangents.with_results, len(of.arguments), len(of.results))
     except Error:  # in forward mode there may be one, and the transpose says why there is none
-        return Linearized(of, Tangents(of, wrt, (), cotangents))
+        return LinearizedProgram(of, Tangents(of, wrt, (), cotangents))
     forward = Graphed(f"{of.name}_forward", parts.forward)
     residuals = forward.results[len(of.results) :]
-    return Linearized(
+    return LinearizedProgram(
         forward, Tangents(of, wrt, residuals, Graphed(f"{of.name}_backward", parts.backward, cotangents.linear))
     )
 
 
-class Batched(Program):
-    """See `Program.batched`."""
+class Batched(JaxProgram):
+    """See `JaxProgram.batched`."""
 
-    def __init__(self, of: Program, axes: tuple[int | None, ...], size: int):
+    def __init__(self, of: JaxProgram, axes: tuple[int | None, ...], size: int):
         super().__init__()
         self.of, self.axes, self.size, self.name = of, axes, size, f"{of.name}_vmap"
         self.arguments = tuple(

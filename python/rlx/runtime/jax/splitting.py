@@ -12,11 +12,11 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.graph.graph import Graph
 from rlx.ir.op import opview
 from rlx.transforms.base import cleaned
-from rlx.transforms.scope import Scope, captures, copy, ops_of
+from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
 
 @dataclass(frozen=True)
-class Parts:
+class SplitProgram:
     """The two parts.
 
     Attributes:
@@ -28,7 +28,7 @@ class Parts:
     backward: Graph
 
 
-def split(graph: Graph, num_arguments: int, num_results: int) -> Parts:
+def split(graph: Graph, num_arguments: int, num_results: int) -> SplitProgram:
     """The two parts of a graph.
 
     Arguments are on both sides. So is what depends on no argument, such as a mask: it is computed twice, not handed over.
@@ -42,7 +42,7 @@ def split(graph: Graph, num_arguments: int, num_results: int) -> Parts:
     block = graph.function.entry_block
     arguments = list(block.arguments)
     forward, backward = (Graph(f"{graph.name_symbol}_{part}", mesh=graph.mesh) for part in ("forward", "backward"))
-    scopes = Scope(forward), Scope(backward)
+    scopes = ValueScope(forward), ValueScope(backward)
     for scope, part, count in zip(scopes, (forward, backward), (num_arguments, len(arguments)), strict=True):
         scope.bind(arguments[:count], [part.input(a.name, a.shape) for a in graph.arguments[:count]])
     late = set(arguments[num_arguments:])  # what depends on a cotangent
@@ -76,4 +76,4 @@ def split(graph: Graph, num_arguments: int, num_results: int) -> Parts:
     backward.set_outputs({f"result{i}": scopes[1][value] for i, value in enumerate(returned[num_results:])})
     results = [*(scopes[0][value] for value in returned[:num_results]), *residuals]
     forward.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
-    return Parts(cleaned(forward), cleaned(backward))
+    return SplitProgram(cleaned(forward), cleaned(backward))

@@ -42,7 +42,7 @@ MOST_PROGRAMS = 64
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredProgram:
     """A program in a file, of which nothing but its checksum has been checked."""
 
     target: str
@@ -91,7 +91,7 @@ class Archive(Written):
     """
 
     signature: Signature
-    programs: tuple[Stored, ...]
+    programs: tuple[StoredProgram, ...]
     parameters: Parameters | None = None
     name: str = "the file"
     folder: str | None = None
@@ -115,7 +115,7 @@ class Archive(Written):
             raise Error(f"two programs for {sorted(twice)[0]} in one file", hint="leave one of them out")
         if len(names) > MOST_PROGRAMS:
             raise Error(f"{len(names)} programs in one file; at most {MOST_PROGRAMS} are allowed")
-        return cls(first, tuple(Stored(a.target, a.arch, a.info, a.program) for a in artifacts), parameters)
+        return cls(first, tuple(StoredProgram(a.target, a.arch, a.info, a.program) for a in artifacts), parameters)
 
     def _members(self) -> dict[str, Any]:
         head = {"format": FORMAT, "signature": self.signature.to_json(), "programs": programs_to_json(self.programs)}
@@ -159,7 +159,7 @@ class Archive(Written):
 
     # --- choosing ---------------------------------------------------------------------------------
 
-    def artifact(self, stored: Stored) -> Artifact:
+    def artifact(self, stored: StoredProgram) -> Artifact:
         """One of the programs, checked by its back end.
 
         Raises:
@@ -250,7 +250,7 @@ def member(index: int, target: str, arch: str) -> str:
     return f"{PROGRAMS}/{index}-" + re.sub(r"[^A-Za-z0-9_-]", "_", f"{target}-{arch}")[:60]
 
 
-def programs_to_json(programs: Sequence[Stored]) -> list[dict[str, Any]]:
+def programs_to_json(programs: Sequence[StoredProgram]) -> list[dict[str, Any]]:
     """What a manifest says of programs."""
     return [{"target": p.target, "arch": p.arch, "info": p.info} for p in programs]
 
@@ -381,5 +381,7 @@ def _from_manifest(manifest: Any, members: Mapping[str, memoryview]) -> Archive:
     signature, programs = Signature.from_json(content["signature"]), content["programs"]
     names = [member(index, p["target"], p["arch"]) for index, p in enumerate(programs)]
     values = stored_values(content["parameters"], signature, names, members)
-    stored = [Stored(p["target"], p["arch"], p["info"], members[key]) for key, p in zip(names, programs, strict=True)]
+    stored = [
+        StoredProgram(p["target"], p["arch"], p["info"], members[key]) for key, p in zip(names, programs, strict=True)
+    ]
     return Archive(signature, tuple(stored), values)

@@ -22,7 +22,7 @@ from rlx.targets.artifacts.archive import (
     PROGRAM,
     SEVERAL_FORMAT,
     Archive,
-    Stored,
+    StoredProgram,
     Written,
     check_members,
     member,
@@ -200,7 +200,7 @@ def _from_manifest(manifest: dict[str, Any], members: Mapping[str, memoryview]) 
     codes = iter(keys)
     entries = {}
     for entry in content["entries"]:
-        stored = [Stored(p["target"], p["arch"], p["info"], members[next(codes)]) for p in entry["programs"]]
+        stored = [StoredProgram(p["target"], p["arch"], p["info"], members[next(codes)]) for p in entry["programs"]]
         if not stored:
             raise Error(f"the entry {entry['name']!a:.60} has no program")
         entries[entry["name"]] = Archive(Signature.from_json(entry["signature"]), tuple(stored))

@@ -31,7 +31,7 @@ _MOST_AXES = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class ByteRange:
     """Where the value of a parameter lies: the first of its bytes, and its sizes."""
 
     offset: int
@@ -50,7 +50,7 @@ class Parameters:
         content: The archive; None for one in a file, which is opened when the values are needed.
     """
 
-    places: Mapping[str, Place]
+    places: Mapping[str, ByteRange]
     size: int
     sha256: str
     file: str | None = None
@@ -86,7 +86,7 @@ class Parameters:
                 raise Error(f"{what}: its sizes are {sizes}, and the parameter is {shape}")
             if offset % _ALIGNMENT or offset + shape.dtype.nbytes(prod(sizes)) > entries["size"]:
                 raise Error(f"{what}: it lies outside of the {entries['size']} bytes, or not at a multiple of 64")
-            places[key] = Place(offset, tuple(sizes))
+            places[key] = ByteRange(offset, tuple(sizes))
         return cls(places, entries["size"], entries["sha256"], file)
 
     def arrays(self, signature: Signature, folder: str | None = None) -> dict[str, np.ndarray]:
@@ -182,5 +182,5 @@ def _create(arrays: Mapping[str, np.ndarray], path: str) -> None:
 def _described(arrays: Mapping[str, np.ndarray], path: str, content: Any, file: str | None) -> Parameters:
     index = required("iree.runtime", "an archive of parameters").ParameterIndex()
     index.load(path, format="irpa")
-    places = {key: Place(entry.file_storage[1], arrays[key].shape) for key, entry in index.items()}
+    places = {key: ByteRange(entry.file_storage[1], arrays[key].shape) for key, entry in index.items()}
     return Parameters(places, len(content), hashlib.sha256(content).hexdigest(), file, content)

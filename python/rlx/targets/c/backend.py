@@ -14,7 +14,7 @@ from rlx.targets.building import timed
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, Program, harness
 from rlx.targets.c.lower.files import files_of
-from rlx.targets.c.lower.program import Program as Source
+from rlx.targets.c.lower.program import CSource as Source
 from rlx.targets.c.readme import README, readme
 from rlx.targets.c.targets import CORTEXM, Target, device_names, target, target_names
 from rlx.targets.compilation import Compilation

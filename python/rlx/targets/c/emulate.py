@@ -20,7 +20,7 @@ from rlx.support.packages import required
 from rlx.targets.c import toolchain
 from rlx.targets.c.host import SOURCE, harness
 from rlx.targets.c.lower.files import files_of
-from rlx.targets.c.lower.program import Program as Source
+from rlx.targets.c.lower.program import CSource as Source
 
 # What Clang and Unicorn call the cores; m0 has no DSP extension, so that it runs what is written for all other processors.
 _CORES = {
@@ -108,7 +108,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Run:
+class EmulatedRun:
     """What a call did.
 
     Attributes:
@@ -181,7 +181,7 @@ def _sizes(data: bytes) -> tuple[int, int]:
     return tuple(sum(s.data_size for s in sections if s.name.startswith(kind)) for kind in (".text", ".rodata"))  # type: ignore[return-value]
 
 
-class Machine:
+class EmulatedMachine:
     """An emulated processor with a program in its memory.
 
     Args:
@@ -241,7 +241,7 @@ class Machine:
         self._uc.mem_write(start - _MARGIN, bytes([_CANARY]) * _MARGIN + data + bytes([_CANARY]) * _MARGIN)
         return start
 
-    def run(self, arrays: Sequence[np.ndarray]) -> Run:
+    def run(self, arrays: Sequence[np.ndarray]) -> EmulatedRun:
         """Call the program with arrays for its inputs, in order.
 
         Raises:
@@ -267,7 +267,7 @@ class Machine:
             for p, n, s in zip(outputs, sizes, shapes, strict=True)
         ]
         self._data_end = start
-        return Run(results, instructions, stack)
+        return EmulatedRun(results, instructions, stack)
 
     def _call(self, function: str, arguments: Sequence[int]) -> tuple[int, int]:
         """Call a function; the number of instructions, and bytes of stack."""

@@ -14,7 +14,7 @@ import numpy as np
 from rlx.support.errors import ExecutionError
 from rlx.support.locks import holding, is_abandoned, make_lock
 from rlx.targets.artifacts.artifact import Artifact
-from rlx.targets.c.lower.program import Program as Source
+from rlx.targets.c.lower.program import CSource as Source
 from rlx.targets.c.lower.writer import Writer
 
 SOURCE = "host.c"

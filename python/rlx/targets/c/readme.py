@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from rlx.support.markdown import markdown, table
 from rlx.targets.c.lower.files import HEADER, described
-from rlx.targets.c.lower.program import Program
+from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.values import stored_type
 from rlx.targets.c.targets import CORES, Target
 
 README = "README.md"
 
 
-def readme(program: Program, target: Target) -> str:
+def readme(program: CSource, target: Target) -> str:
     """What a user of the files has to know: the call, the memory, and how to compile them."""
     name, plan = program.name, program.memory.plan
     inputs = [(a, program.names[v]) for a, v in program.arguments if a.kind == "input"]

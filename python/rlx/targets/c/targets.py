@@ -18,7 +18,7 @@ _ARCHS = {CORTEXM: tuple(CORES), HOST: ("host",)}
 
 
 @dataclass(frozen=True)
-class Part:
+class Microcontroller:
     """A microcontroller.
 
     Attributes:
@@ -35,14 +35,14 @@ class Part:
 _KI = 1024
 # Some that are easy to buy, from their data sheets; RAM that a linker script can use as one piece.
 PARTS = {
-    "nrf52832": Part("m4", 64 * _KI, 512 * _KI),
-    "nrf52840": Part("m4", 256 * _KI, 1024 * _KI),
-    "stm32f411": Part("m4", 128 * _KI, 512 * _KI),
-    "stm32l476": Part("m4", 96 * _KI, 1024 * _KI),
-    "stm32f746": Part("m7", 320 * _KI, 1024 * _KI),
-    "stm32h743": Part("m7", 512 * _KI, 2048 * _KI),
-    "rp2350": Part("m33", 520 * _KI, 4096 * _KI),
-    "nrf5340": Part("m33", 512 * _KI, 1024 * _KI),
+    "nrf52832": Microcontroller("m4", 64 * _KI, 512 * _KI),
+    "nrf52840": Microcontroller("m4", 256 * _KI, 1024 * _KI),
+    "stm32f411": Microcontroller("m4", 128 * _KI, 512 * _KI),
+    "stm32l476": Microcontroller("m4", 96 * _KI, 1024 * _KI),
+    "stm32f746": Microcontroller("m7", 320 * _KI, 1024 * _KI),
+    "stm32h743": Microcontroller("m7", 512 * _KI, 2048 * _KI),
+    "rp2350": Microcontroller("m33", 520 * _KI, 4096 * _KI),
+    "nrf5340": Microcontroller("m33", 512 * _KI, 1024 * _KI),
 }
 _HAS = ("i8", "u8", "i16", "i32", "i64", "u32", "bool", "f32")
 _LACKS = tuple(d.name for d in ROWS if d.name not in _HAS)
@@ -120,7 +120,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     return Target(name, arch or _ARCHS[name][0], limits.get("--ram"), limits.get("--flash"))
 
 
-def _part(name: str, arch: str | None) -> Part:
+def _part(name: str, arch: str | None) -> Microcontroller:
     part = PARTS.get(name)
     if part is None:
         raise CompileError(f"unknown part: {name!r}", hint=f"known: {', '.join(PARTS)}; or give --ram and --flash")

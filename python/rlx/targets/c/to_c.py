@@ -11,7 +11,7 @@ from rlx.ir.graph.graph import Graph
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import replace_body
 from rlx.targets.c.lower.files import files_of
-from rlx.targets.c.lower.program import Program
+from rlx.targets.c.lower.program import CSource
 from rlx.targets.c.lower.rules import RULES
 from rlx.targets.lowering.table import empty_module
 
@@ -28,7 +28,7 @@ class ToC(Pass, name="rlx-to-c"):
         return RULES
 
     def run(self, module: mlir.Module) -> None:
-        texts = files_of(Program(Graph.from_module(module)))
+        texts = files_of(CSource(Graph.from_module(module)))
         with mlir.entered():
             ir, emitc = mlir.ir, mlir.dialect("emitc")
             lowered = empty_module(module)

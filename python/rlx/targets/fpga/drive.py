@@ -28,10 +28,10 @@ def driver(top: str, offsets: Mapping[str, int], inputs: Sequence[Port], outputs
 
     It gives the cycles, or -1. `numbers` has the number of elements of each stream, then how many of them are through.
     """
-    return _Driver(top, offsets, [(p, True) for p in inputs] + [(p, False) for p in outputs]).text()
+    return _HarnessWriter(top, offsets, [(p, True) for p in inputs] + [(p, False) for p in outputs]).text()
 
 
-class _Driver:
+class _HarnessWriter:
     """The function while it is written."""
 
     def __init__(self, top: str, offsets: Mapping[str, int], ports: Sequence[tuple[Port, bool]]):

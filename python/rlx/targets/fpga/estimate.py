@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from rlx.targets.fpga.lower.hdl import Memory, Module
-from rlx.targets.fpga.parts import Part
+from rlx.targets.fpga.lower.hdl import HdlMemory, HdlModule
+from rlx.targets.fpga.parts import FpgaPart
 
 # Memories of fewer bits or words are made of logic.
 _LEAST_BLOCK = 1024
@@ -16,18 +16,18 @@ _REGISTERS = 0.95
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What something takes of a part: `Part` says what there is."""
+class ResourceCost:
+    """What something takes of a part: `FpgaPart` says what there is."""
 
     luts: int = 0
     registers: int = 0
     multipliers: int = 0
     memories: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: ResourceCost) -> ResourceCost:
+        return ResourceCost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
-    def beyond(self, part: Part) -> list[str]:
+    def beyond(self, part: FpgaPart) -> list[str]:
         """What it takes more of than a part has, as text."""
         names = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers", "memories": "memory blocks"}
         return [
@@ -37,7 +37,7 @@ class Cost:
         ]
 
 
-def cost_of(module: Module, part: Part) -> Cost:
+def cost_of(module: HdlModule, part: FpgaPart) -> ResourceCost:
     """What a module takes, with its memories."""
     tally = module.tally
     multipliers, luts = 0, tally.sums * part.sum_luts + tally.logic * part.logic_luts
@@ -57,10 +57,10 @@ def cost_of(module: Module, part: Part) -> Cost:
         else:
             luts += tables
     registers = max(tally.registers * _REGISTERS - multipliers * part.packed, 0)
-    return Cost(round(luts), round(registers), multipliers, blocks)
+    return ResourceCost(round(luts), round(registers), multipliers, blocks)
 
 
-def _tables(memory: Memory, part: Part) -> float | None:
+def _tables(memory: HdlMemory, part: FpgaPart) -> float | None:
     """The tables of a small memory; None where it is made of blocks."""
     if memory.words is not None:
         # Synthesis takes blocks for constants that fill them well.
@@ -73,15 +73,15 @@ def _tables(memory: Memory, part: Part) -> float | None:
     return -(-memory.depth // words) * -(-memory.width // bits) * luts
 
 
-def total(modules: Iterable[Module], part: Part) -> Cost:
+def total(modules: Iterable[HdlModule], part: FpgaPart) -> ResourceCost:
     """What modules take together."""
-    result = Cost()
+    result = ResourceCost()
     for module in modules:
         result += cost_of(module, part)
     return result
 
 
-def blocks_of(memory: Memory, part: Part) -> int:
+def blocks_of(memory: HdlMemory, part: FpgaPart) -> int:
     """The blocks of a memory, in the best of their modes."""
     return min(-(-memory.depth // words) * -(-memory.width // bits) for words, bits in part.modes)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Part:
+class FpgaPart:
     """An FPGA.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part:
     synthesis: str
 
 
-_ECP5_25K = Part(
+_ECP5_25K = FpgaPart(
     "ecp5-25k", "Lattice ECP5 LFE5U-25F", 24288, 24288, 28, 56, 18, 0, 0.53, 1.3, 0, 16, 2048, (16, 4, 6),
     ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 80, "synth_ecp5",
 )  # fmt: skip
@@ -60,11 +60,11 @@ PARTS = {
             _ECP5_25K, name="ecp5-85k", title="Lattice ECP5 LFE5U-85F",
             luts=83640, registers=83640, multipliers=156, memories=208,
         ),
-        Part(
+        FpgaPart(
             "ice40-up5k", "Lattice iCE40 UP5K", 5280, 5280, 8, 30, 16, 11, 0.42, 0.92, 0, 6, 1024, None,
             ((2048, 2), (1024, 4), (512, 8), (256, 16)), 20, "synth_ice40 -dsp",
         ),
-        Part(
+        FpgaPart(
             "xc7", "AMD Artix-7 XC7A35T", 20800, 41600, 90, 100, 18, 9, 0.1, 1.7, 30, 64, 2048, (64, 3, 4),
             ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 100, "synth_xilinx -family xc7 -flatten",
         ),

@@ -9,7 +9,7 @@ from rlx.targets.fpga.estimate import cost_of, total
 from rlx.targets.fpga.lower.design import Design, port_bits
 from rlx.targets.fpga.lower.layer import Stream
 from rlx.targets.fpga.lower.orders import row_major, usual
-from rlx.targets.fpga.parts import Part
+from rlx.targets.fpga.parts import FpgaPart
 from rlx.targets.fpga.synthesis import Synthesis
 
 _REPORT, _TOOLS = "## Report", "## Tools"
@@ -21,7 +21,7 @@ def report_in(text: str) -> str:
 
 
 def readme(
-    design: Design, part: Part, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
+    design: Design, part: FpgaPart, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
 ) -> tuple[str, dict[str, str]]:
     """The text, and files with the orders of ports that have an unusual one.
 
@@ -83,7 +83,7 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
 
 
 def _figures(
-    design: Design, part: Part, frequency: float, simulated: int | None, synthesis: Synthesis | None
+    design: Design, part: FpgaPart, frequency: float, simulated: int | None, synthesis: Synthesis | None
 ) -> list[tuple[str, ...]]:
     """What the design takes as a whole."""
     network, cost = design.network, total(design.modules, part)
@@ -104,7 +104,7 @@ def _figures(
     return rows
 
 
-def _layers(design: Design, part: Part) -> list[tuple[str, ...]]:
+def _layers(design: Design, part: FpgaPart) -> list[tuple[str, ...]]:
     """A row for each layer."""
     rows: list[tuple[str, ...]] = []
     for layer in design.network.layers:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlx.support.errors import CompileError
-from rlx.targets.fpga.estimate import Cost, cost_of, total
+from rlx.targets.fpga.estimate import ResourceCost, cost_of, total
 from rlx.targets.fpga.lower.design import Network, with_queues
-from rlx.targets.fpga.lower.layer import Layer
+from rlx.targets.fpga.lower.layer import StreamLayer
 from rlx.targets.fpga.lower.requantiser import Requantiser
-from rlx.targets.fpga.lower.window import Window, divisors
-from rlx.targets.fpga.parts import Part
+from rlx.targets.fpga.lower.window import WindowLayer, divisors
+from rlx.targets.fpga.parts import FpgaPart
 
 _MOST_LANES, _MOST_PARALLEL = 16, 16
 # The bits of a factor that a product in several cycles takes in each: fewer are smaller and slower.
@@ -66,19 +66,19 @@ PRESETS = {
 DEFAULT_PRESET = "precision"
 
 
-def scheduled(network: Network, preset: Preset, part: Part) -> Network:
+def scheduled(network: Network, preset: Preset, part: FpgaPart) -> Network:
     """A network with sizes and queues for a part.
 
     Raises:
         CompileError: It does not fit, even with one product at a time; the message says by how much.
     """
-    windows = [layer for layer in network.layers if isinstance(layer, Window)]
+    windows = [layer for layer in network.layers if isinstance(layer, WindowLayer)]
     _check_options(windows, preset)
     for layer in network.layers:
         layer.changed(clock_enable=preset.clock_enable)
         if isinstance(layer, Requantiser):
             layer.changed(factor_bits=part.factor_bits)
-        elif isinstance(layer, Window):
+        elif isinstance(layer, WindowLayer):
             _prepare(layer, preset)
     _save(network, preset, part)
     cost = _cost(network, part)
@@ -91,7 +91,7 @@ def scheduled(network: Network, preset: Preset, part: Part) -> Network:
     return with_queues(network)
 
 
-def _check_options(windows: Sequence[Window], preset: Preset) -> None:
+def _check_options(windows: Sequence[WindowLayer], preset: Preset) -> None:
     """Refuse options that no layer can follow.
 
     Raises:
@@ -111,17 +111,17 @@ def _check_options(windows: Sequence[Window], preset: Preset) -> None:
         raise CompileError(message, hint="rlx quantize --bits=2 makes weights ternary")
 
 
-def _is_ternary(layer: Window) -> bool:
+def _is_ternary(layer: WindowLayer) -> bool:
     return bool(layer.weights is not None and abs(layer.weights).max() <= 1)
 
 
-def _larger(part: Part) -> list[str]:
+def _larger(part: FpgaPart) -> list[str]:
     from rlx.targets.fpga.parts import PARTS
 
     return [p.name for p in PARTS.values() if p.luts * p.memories > part.luts * part.memories] or ["none is known here"]
 
 
-def _prepare(layer: Window, preset: Preset) -> None:
+def _prepare(layer: WindowLayer, preset: Preset) -> None:
     layer.changed(ternary=preset.ternary and _is_ternary(layer))
     if layer.is_dense:
         _, results, channels = layer.dense_shape
@@ -130,23 +130,23 @@ def _prepare(layer: Window, preset: Preset) -> None:
         )
 
 
-def _cost(network: Network, part: Part) -> Cost:
+def _cost(network: Network, part: FpgaPart) -> ResourceCost:
     return total((layer.module for layer in with_queues(network).layers), part)
 
 
-def _save(network: Network, preset: Preset, part: Part) -> None:
+def _save(network: Network, preset: Preset, part: FpgaPart) -> None:
     """Do with the multipliers that a part has, and for small designs with as few as can be.
 
     Requantisers come first: one that has the time takes several cycles for a product. Then products are made of logic.
     """
 
-    def multipliers(layer: Layer) -> int:
+    def multipliers(layer: StreamLayer) -> int:
         return cost_of(layer.module, part).multipliers
 
     needed = sum(map(multipliers, network.layers))
     slowest = network.interval
     requantisers = [layer for layer in network.layers if isinstance(layer, Requantiser)]
-    windows = [layer for layer in network.layers if isinstance(layer, Window)]
+    windows = [layer for layer in network.layers if isinstance(layer, WindowLayer)]
     for layer in sorted(requantisers, key=lambda r: r.output.count):
         if preset.shared_requant or (needed > part.multipliers and preset.shared_requant is None):
             needed -= multipliers(layer)
@@ -168,13 +168,13 @@ def _serialise(layer: Requantiser, slowest: int) -> None:
     layer.changed(serial=0)
 
 
-def _grow(network: Network, preset: Preset, part: Part) -> None:
+def _grow(network: Network, preset: Preset, part: FpgaPart) -> None:
     """Let the slowest layer do more at once, again and again, until the part is full or a stream is the slowest."""
-    others = [layer.cycles for layer in network.layers if not isinstance(layer, Window)]
+    others = [layer.cycles for layer in network.layers if not isinstance(layer, WindowLayer)]
     slowest_stream = max([s.count for s in network.inputs.values()] + others)
     goal = max(s.count for s in network.inputs.values()) if preset.keeps_up else slowest_stream
-    windows = [layer for layer in network.layers if isinstance(layer, Window)]
-    limits = Part(**{**part.__dict__, "luts": int(part.luts * _USABLE), "registers": int(part.registers * _USABLE)})
+    windows = [layer for layer in network.layers if isinstance(layer, WindowLayer)]
+    limits = FpgaPart(**{**part.__dict__, "luts": int(part.luts * _USABLE), "registers": int(part.registers * _USABLE)})
     while windows:
         slowest = max(windows, key=lambda layer: layer.cycles)
         if slowest.cycles <= max(goal, slowest.inputs[0].count):
@@ -193,17 +193,17 @@ def _grow(network: Network, preset: Preset, part: Part) -> None:
             return
 
 
-def _cycles_with(layer: Window, sizes: tuple[int, int]) -> int:
+def _cycles_with(layer: WindowLayer, sizes: tuple[int, int]) -> int:
     """The cycles of a layer with other sizes, which it then has."""
     _resize(layer, sizes)
     return layer.cycles
 
 
-def _resize(layer: Window, sizes: tuple[int, int]) -> None:
+def _resize(layer: WindowLayer, sizes: tuple[int, int]) -> None:
     layer.changed(lanes=sizes[0], parallel=sizes[1])
 
 
-def _sizes(layer: Window, preset: Preset) -> list[tuple[int, int]]:
+def _sizes(layer: WindowLayer, preset: Preset) -> list[tuple[int, int]]:
     """The lanes and the results at once that a layer may have."""
     if not layer.is_dense:
         return [(lanes, 1) for lanes in divisors(layer.geometry.channels, _MOST_LANES)]

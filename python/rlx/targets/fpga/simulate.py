@@ -26,7 +26,7 @@ _NEWER = re.compile(
 
 
 @dataclass(frozen=True)
-class Run:
+class Simulation:
     """The result of a run.
 
     Attributes:
@@ -78,7 +78,7 @@ class Simulator:
         tensors: int = 1,
         hesitant: tuple[float, float] = (0.0, 0.0),
         seed: int = 1,
-    ) -> Run:
+    ) -> Simulation:
         """Feed tensors through the design, from a reset on.
 
         Args:
@@ -109,4 +109,4 @@ class Simulator:
             raise ExecutionError(
                 f"the design stands still: after {most_cycles} cycles, {came} of {counts} elements are through"
             )
-        return Run(results, int(cycles))
+        return Simulation(results, int(cycles))

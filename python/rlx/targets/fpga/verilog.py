@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx.targets.fpga.lower.design import port_bits
-from rlx.targets.fpga.lower.hdl import Memory
+from rlx.targets.fpga.lower.hdl import HdlMemory
 from rlx.targets.fpga.lower.layer import Stream
 
 
-def memory_module(memory: Memory) -> str:
+def memory_module(memory: HdlMemory) -> str:
     """A memory as synthesis tools know it."""
     ports = ["input  logic clk"]
     for direction, name, width in memory.ports:

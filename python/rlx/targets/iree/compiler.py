@@ -31,7 +31,7 @@ _LOCATED = re.compile(r"(?P<location>[^\n]+?:\d+:\d+|loc\([^\n]*?\)): (?P<text>.
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class IreeDiagnostic:
     """One message of the compiler.
 
     Attributes:
@@ -67,7 +67,7 @@ class Attempt:
     flags: tuple[str, ...]
     outcome: str
     seconds: float
-    diagnostics: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[IreeDiagnostic, ...] = ()
     printed: str = ""
     repeatable: bool = True
     cpu: Cpu | None = None
@@ -278,7 +278,7 @@ def _cpu(ir: str, flags: tuple[str, ...], target: Target) -> Cpu | None:
     return Cpu.of_ir(ir, target.host_features if len(cpu_flags) == 1 else "")
 
 
-def _split(severity: str, message: str) -> Iterator[Diagnostic]:
+def _split(severity: str, message: str) -> Iterator[IreeDiagnostic]:
     """The diagnostic and its notes, which the compiler sends as one string of paragraphs with locations."""
     paragraphs: list[str] = []
     for paragraph in message.split("\n\n"):
@@ -289,10 +289,10 @@ def _split(severity: str, message: str) -> Iterator[Diagnostic]:
     for index, paragraph in enumerate(paragraphs):
         match = _LOCATED.match(paragraph)
         location, text = (match["location"], match["text"]) if match else ("", paragraph)
-        yield Diagnostic(severity if index == 0 else "note", location, text)
+        yield IreeDiagnostic(severity if index == 0 else "note", location, text)
 
 
-def _shortened(diagnostic: Diagnostic) -> str:
+def _shortened(diagnostic: IreeDiagnostic) -> str:
     """A diagnostic as text, shortened: the compiler may print the whole module as a note."""
     limit = _LONGEST_NOTE if diagnostic.severity == "note" else _LONGEST_DIAGNOSTIC
     text = str(diagnostic)

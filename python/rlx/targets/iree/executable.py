@@ -29,7 +29,7 @@ from rlx.targets.iree.names import PARAMETER_SCOPE
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
 
 
-class Executable:
+class IreeExecutable:
     """A loaded module. Its functions share state. Any thread may call them, but only one call runs at a time.
 
     Args:
@@ -63,7 +63,7 @@ class Executable:
         self.device = device(driver, threads)
         self.trim()  # free buffers of programs that do not exist any more
         self.lock = make_lock()
-        self.functions: weakref.WeakSet[Function] = weakref.WeakSet()
+        self.functions: weakref.WeakSet[IreeFunction] = weakref.WeakSet()
         from iree.runtime import _binding
 
         try:
@@ -109,7 +109,7 @@ class Executable:
         result_types: Sequence[TensorType] | None = None,
         *,
         copy_results: bool = False,
-    ) -> Function:
+    ) -> IreeFunction:
         """A function of the module, ready to be called.
 
         Args:
@@ -130,13 +130,13 @@ class Executable:
         arguments = agreed_types(name, "argument", argument_types, types and types[0])
         results = agreed_types(name, "result", result_types, types and types[1])
         staged = self.local and all(map(transfer.is_small, arguments))
-        kind = StagedFunction if staged else Function
+        kind = StagedFunction if staged else IreeFunction
         function = kind(self, name, compiled, arguments, results, copy_results)
         self.functions.add(function)
         return function
 
 
-class Function:
+class IreeFunction:
     """A compiled function: takes a list of arrays, returns a list of arrays that own their memory.
 
     The arrays must be C-contiguous and of the declared dtypes and shapes; the caller must have checked that.
@@ -149,7 +149,7 @@ class Function:
 
     def __init__(
         self,
-        executable: Executable,
+        executable: IreeExecutable,
         name: str,
         function: Any,
         arguments: Sequence[TensorType],
@@ -203,7 +203,7 @@ class Function:
             self._executable.trim()
         return outputs
 
-    def pass_on(self, source: Function) -> None:
+    def pass_on(self, source: IreeFunction) -> None:
         """Run it on the results of another function, which takes nothing; no array is made of them.
 
         Raises:
@@ -247,7 +247,7 @@ class Function:
 class _Trimmer:
     """Empties a device's pool when it is deleted."""
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: IreeExecutable) -> None:
         # `os.getpid` is stored here: when this is deleted at exit, Python may have cleared the module `os`.
         self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
 
@@ -261,10 +261,10 @@ class _Trimmer:
             trim()
 
 
-class StagedFunction(Function):
+class StagedFunction(IreeFunction):
     """A function with small arguments only: they are copied into buffers that are made once, while the lock is held."""
 
-    def __init__(self, executable: Executable, *arguments: Any) -> None:
+    def __init__(self, executable: IreeExecutable, *arguments: Any) -> None:
         super().__init__(executable, *arguments)
         stages = [transfer.Stage(executable.device, argument) for argument in self.argument_types]
         self._staged = [stage.array for stage in stages]
@@ -274,7 +274,7 @@ class StagedFunction(Function):
         self._lends = not all(map(transfer.is_small, self.result_types))
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run it; raises as ``Function`` does."""
+        """Run it; raises as ``IreeFunction`` does."""
         if len(arrays) != len(self._staged):
             raise self._count_error(arrays)
         try:  # as `holding`, without the time of a call
@@ -325,7 +325,7 @@ _ANOTHER_RAN = (
     "another thread was running a program when this process was forked; load the module again here, or start processes with "
     "multiprocessing's 'spawn'"
 )
-_executables: weakref.WeakSet[Executable] = weakref.WeakSet()
+_executables: weakref.WeakSet[IreeExecutable] = weakref.WeakSet()
 _instance_lock = make_lock()
 
 

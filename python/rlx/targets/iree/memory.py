@@ -95,11 +95,11 @@ def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
     IREE's own arrays do not: the memory of ``mapping.asarray(…)`` is freed with the array that it returned, even
     if there are views of it.
     """
-    block = np.asarray(_Block(address(array), array.nbytes, owners))
+    block = np.asarray(_MemoryBlock(address(array), array.nbytes, owners))
     return block.view(array.dtype).reshape(array.shape)
 
 
-class _Block:
+class _MemoryBlock:
     """Memory at an address, for NumPy's array interface; the base of the arrays over it."""
 
     __slots__ = ("__array_interface__", "_owners")

@@ -6,7 +6,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.passes.base import Pass
-from rlx.passes.pipeline import Pipeline
+from rlx.passes.pipeline import PassPipeline
 from rlx.targets.iree.targets import Target
 
 
@@ -52,4 +52,4 @@ def lowering_passes(target: Target) -> str:
 def lower(module: Any, target: Target) -> None:
     """Lower a module of claimed ops to the module that IREE compiles for a target, in place."""
     with mlir.unregistered_dialects_allowed():
-        Pipeline.parse(lowering_passes(target)).run(module, verify_each=False)
+        PassPipeline.parse(lowering_passes(target)).run(module, verify_each=False)

@@ -21,7 +21,7 @@ from rlx.targets.iree import targets
 from rlx.targets.iree.abi import ArgumentType, TensorType
 from rlx.targets.iree.cpu import Cpu
 from rlx.targets.iree.devices import check_features, device, devices
-from rlx.targets.iree.executable import Executable, Function
+from rlx.targets.iree.executable import IreeExecutable, IreeFunction
 from rlx.targets.iree.names import exported, state_getter, state_setter
 from rlx.targets.iree.targets import Target, device_names, target
 
@@ -65,7 +65,7 @@ class Program:
     ):
         signature = artifact.signature
         params = signature.of_kind("param")
-        self.executable = Executable(
+        self.executable = IreeExecutable(
             artifact.program,
             driver=driver,
             parameters=parameters,
@@ -79,8 +79,8 @@ class Program:
         ):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
-        self._getters: dict[str, Function] = {}  # made when they are needed
-        self._setters: dict[str, Function] = {}
+        self._getters: dict[str, IreeFunction] = {}  # made when they are needed
+        self._setters: dict[str, IreeFunction] = {}
         # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
             exported(signature.name),
@@ -107,13 +107,13 @@ class Program:
         self._setter(name).pass_on(other._getter(name))
         return True
 
-    def _getter(self, name: str) -> Function:
+    def _getter(self, name: str) -> IreeFunction:
         if name not in self._getters:
             type_ = _tensor_type(self.states[name].shape)
             self._getters[name] = self.executable.function(state_getter(name), [], [type_], copy_results=True)
         return self._getters[name]
 
-    def _setter(self, name: str) -> Function:
+    def _setter(self, name: str) -> IreeFunction:
         if name not in self._setters:
             shape = self.states[name].shape
             type_ = ArgumentType(shape.dtype.numpy, shape.static)
@@ -121,7 +121,7 @@ class Program:
         return self._setters[name]
 
 
-def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+def _refusing_empty(function: IreeFunction, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
     """A function that refuses empty inputs: some devices give wrong results or unclear errors for these (`empty-tensors`)."""
 
     def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -188,7 +188,7 @@ def _pipeline(target: Target) -> str:
 
 
 @dataclass(frozen=True)
-class _Family:
+class _DeviceFamily:
     """A kind of device: its architectures, their spellings, and the flags that they add."""
 
     base: Target
@@ -232,7 +232,7 @@ _ARCH_NOTES = {
 _X86_FEATURES = {"f16": "f16c", "fma": "fma"}
 
 _FAMILIES = {
-    "cpu": _Family(
+    "cpu": _DeviceFamily(
         Target(
             "cpu",
             "",
@@ -258,7 +258,7 @@ _FAMILIES = {
         archs=CPU_ARCHS,
         aliases={"native": "host", "generic": "x86-64", "arm64": "aarch64", "x86_64": "x86-64"},
     ),
-    "cuda": _Family(
+    "cuda": _DeviceFamily(
         Target(
             "cuda",
             "",
@@ -271,7 +271,7 @@ _FAMILIES = {
         archs=dict.fromkeys(CUDA_ARCHS, ()),
         aliases={**CUDA_NAMES, **dict.fromkeys(NEWER_THAN_IREE_KNOWS, "sm_89")},
     ),
-    "rocm": _Family(
+    "rocm": _DeviceFamily(
         Target(
             "rocm",
             "",
@@ -283,7 +283,7 @@ _FAMILIES = {
         arch_flag="--iree-rocm-target=",
         archs=dict.fromkeys(ROCM_ARCHS, ()),
     ),
-    "vulkan": _Family(
+    "vulkan": _DeviceFamily(
         Target(
             "vulkan",
             "",
@@ -302,7 +302,7 @@ _FAMILIES = {
         arch_flag="--iree-vulkan-target=",
         archs=dict.fromkeys(VULKAN_ARCHS, ()),
     ),
-    "metal": _Family(
+    "metal": _DeviceFamily(
         Target(
             "metal",
             "",
@@ -314,7 +314,7 @@ _FAMILIES = {
         ),
         "default",
     ),
-    "vmvx": _Family(
+    "vmvx": _DeviceFamily(
         Target(
             "vmvx",
             "",

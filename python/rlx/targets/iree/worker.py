@@ -56,7 +56,7 @@ class FlagError(Exception):
     """The compiler does not know a flag, or refuses its value."""
 
 
-class Compiler:
+class IreeCompiler:
     """IREE's C API, with one session per set of flags.
 
     Args:
@@ -181,13 +181,13 @@ def make(
         library_path: The compiler's shared library.
         linker: The path of the linker if it is not harmless in a shell: the compiler runs the linker by a shell, without
             quotes. Else empty.
-        process_flags: As in ``Compiler``.
+        process_flags: As in ``IreeCompiler``.
     """
     if linker:
         link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in the folder of this process, whose name is harmless
         os.symlink(linker, link)
         os.environ["IREE_LLVM_EMBEDDED_LINKER_PATH"] = link
-    compiler = Compiler(library_path, process_flags)
+    compiler = IreeCompiler(library_path, process_flags)
 
     def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         if header["kind"] == "warm":

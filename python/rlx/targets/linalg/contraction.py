@@ -12,7 +12,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.ops.contraction.contraction import free_axes
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Indexed, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Indexed, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
@@ -21,7 +21,7 @@ def accumulator(dtype: DType) -> DType:
     return dtype.compute
 
 
-def rounded(low: Loops, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
+def rounded(low: LoopEmitter, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
     """An accumulated result in its own dtype."""
     wide = accumulator(dtype)
     if wide is dtype:
@@ -41,7 +41,7 @@ def is_empty(*dims: Dim) -> bool:
 
 
 @lowers("matmul")
-def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir.Value:
+def matmul(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir.Value:
     dims, dtype = results[0].dims, results[0].dtype
     if dtype.is_complex:
         return _of_parts(low, results[0], lhs, rhs, partial(matmul, low, [results[0].with_dtype(dtype.part)]))
@@ -55,7 +55,7 @@ def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir
     return _broadcast_matmul(low, lhs, rhs, results[0])
 
 
-def matmul_2d(low: Loops, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtype: DType) -> mlir.Value:
+def matmul_2d(low: LoopEmitter, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtype: DType) -> mlir.Value:
     """`[M, K]·[K, N]`. Factors of shorter integers than `dtype` are extended with their sign."""
     if is_empty(m, n, lhs.type.shape[-1]):
         return low.filled((m, n), storage_type(dtype), 0)
@@ -64,7 +64,7 @@ def matmul_2d(low: Loops, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtyp
     return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
 
 
-def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> mlir.Value:
+def _batched(low: LoopEmitter, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> mlir.Value:
     batch = product_of(dims[:-2])
     m, n, k = dims[-2], dims[-1], lhs.shape.dims[-1]
     left = low.reshape(lhs.value, lhs.shape.dims, (batch, m, k))
@@ -74,7 +74,7 @@ def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> mli
 
 
 def batch_matmul(
-    low: Loops, lhs: mlir.Value, rhs: mlir.Value, dims: tuple[Dim, Dim, Dim], k: Dim, dtype: DType
+    low: LoopEmitter, lhs: mlir.Value, rhs: mlir.Value, dims: tuple[Dim, Dim, Dim], k: Dim, dtype: DType
 ) -> mlir.Value:
     """`[B, M, K]·[B, K, N]`."""
     if is_empty(*dims, k):
@@ -84,7 +84,7 @@ def batch_matmul(
 
 
 def contraction_loop(
-    low: Loops,
+    low: LoopEmitter,
     inputs: Sequence[Indexed],
     dims: Sequence[Dim],
     axes: tuple[int, ...],
@@ -103,7 +103,7 @@ def contraction_loop(
     return rounded(low, low.generic(inputs, [(out, axes)], iterators, body), dims, dtype)
 
 
-def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:
+def _of_parts(low: LoopEmitter, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:
     """A product of complex matrices out of four of real ones, which a compiler has fast code for."""
     dialect, element, parts = mlir.dialect("complex"), storage_type(result.dtype), result.dtype.part
 
@@ -119,7 +119,7 @@ def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Ca
     return low.map(result.dims, element, terms, lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d)))
 
 
-def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> mlir.Value:
+def _broadcast_matmul(low: LoopEmitter, lhs: Lowered, rhs: Lowered, result: Shape) -> mlir.Value:
     """Batch axes that stretch are read in place, not copied out."""
     rank = result.rank + 1  # the batch loops, m, n, k
     m, n, k = rank - 3, rank - 2, rank - 1
@@ -136,7 +136,7 @@ def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> 
 
 @lowers("dot_general")
 def dot_general(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     lhs: Lowered,
     rhs: Lowered,

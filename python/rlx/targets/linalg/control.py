@@ -11,7 +11,7 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
-from rlx.targets.linalg.loops import Loops, product_of, tensor_type, typed
+from rlx.targets.linalg.loops import LoopEmitter, product_of, tensor_type, typed
 from rlx.targets.linalg.rules import Lowered, Region, lowers
 from rlx.targets.linalg.shape import extract
 
@@ -21,7 +21,9 @@ def _values(lowered: Sequence[Lowered]) -> list[mlir.Value]:
 
 
 @lowers("if")
-def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[mlir.Value, ...]:
+def if_(
+    low: LoopEmitter, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]
+) -> tuple[mlir.Value, ...]:
     scf = mlir.dialect("scf")
     op = scf.IfOp(low.tensor.extract(condition.value, []), [tensor_type(s) for s in results], has_else=True)
     for block, region in zip((op.then_block, op.else_block), regions, strict=True):
@@ -32,7 +34,12 @@ def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequen
 
 @lowers("while")
 def while_(
-    low: Loops, results: list[Shape], inits: list[Lowered], *, max_iterations: int | None, regions: Sequence[Region]
+    low: LoopEmitter,
+    results: list[Shape],
+    inits: list[Lowered],
+    *,
+    max_iterations: int | None,
+    regions: Sequence[Region],
 ) -> tuple[mlir.Value, ...]:
     scf = mlir.dialect("scf")
     count = len(inits)
@@ -67,7 +74,7 @@ def while_(
 
 @lowers("scan")
 def scan(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     inputs: list[Lowered],
     *,
@@ -84,13 +91,13 @@ def scan(
         return _values(regions[0](*arguments))
 
     if packing is None:
-        return tuple(_Scan(low, xs, rows, length[0], reverse, body).run(carries))
+        return tuple(_LoweredScan(low, xs, rows, length[0], reverse, body).run(carries))
 
     def packed(*arguments: mlir.Value) -> list[mlir.Value]:
         yielded = body(*arguments)
         return [*yielded[:num_carries], packing.joined(yielded[num_carries:])]
 
-    *after, stack = _Scan(low, xs, [packing.shape], length[0], reverse, packed).run(carries)
+    *after, stack = _LoweredScan(low, xs, [packing.shape], length[0], reverse, packed).run(carries)
     return (*after, *packing.split(stack))
 
 
@@ -98,12 +105,12 @@ def scan(
 class _Packing:
     """Several stacks of one dtype as one, whose rows hold theirs side by side."""
 
-    low: Loops
+    low: LoopEmitter
     rows: list[Shape]
     widths: list[int]
 
     @classmethod
-    def of(cls, low: Loops, rows: list[Shape]) -> _Packing | None:
+    def of(cls, low: LoopEmitter, rows: list[Shape]) -> _Packing | None:
         """How to pack what a scan stacks; None for one stack, a short scan, and rows of several dtypes or symbolic sizes."""
         if len(rows) < 2 or _chunk(rows[0].dims[0], 1) is None:
             return None
@@ -154,7 +161,7 @@ _UNKNOWN_CHUNK, _LEAST_NESTED = 32, 64
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _LoweredScan:
     """A scan that is being lowered.
 
     Attributes:
@@ -166,7 +173,7 @@ class _Scan:
         body: Emits a step.
     """
 
-    low: Loops
+    low: LoopEmitter
     xs: list[Lowered]
     rows: list[Shape]
     length: Dim
@@ -230,14 +237,14 @@ class _Scan:
         return low.arith.subi(low.arith.subi(low.size(size), low.size(1)), number)
 
 
-def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[mlir.Value], list[int]]:
+def _sizes(low: LoopEmitter, dims: Sequence[Dim]) -> tuple[list[mlir.Value], list[int]]:
     """Dynamic and static sizes of one row."""
     unknown = low.ir.ShapedType.get_dynamic_size()
     dynamic = [low.size(d) for d in dims if type(d) is not int]
     return dynamic, [1, *(d if type(d) is int else unknown for d in dims)]
 
 
-def _row(low: Loops, value: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
+def _row(low: LoopEmitter, value: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
     """`value[step]`."""
     rank, rest = shape.rank, shape.dims[1:]
     if 0 in rest:  # no place in what holds nothing is inside its bounds
@@ -248,7 +255,7 @@ def _row(low: Loops, value: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.
     return low.tensor.extract_slice(type_, value, [step], dynamic, [], offsets, static, [1] * rank)
 
 
-def _with_row(low: Loops, row: mlir.Value, into: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
+def _with_row(low: LoopEmitter, row: mlir.Value, into: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
     """`into` with `into[step] = row`."""
     rank = shape.rank
     if 0 in shape.dims[1:]:

@@ -32,7 +32,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.targets.linalg.contraction import batch_matmul, contraction_loop, factor, matmul_2d
-from rlx.targets.linalg.loops import PARALLEL, Indexed, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, Indexed, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
 
@@ -41,7 +41,7 @@ _MOST_TAPS = 128
 
 
 @dataclass(frozen=True)
-class _Convolution:
+class _ConvSizes:
     """Sizes of one convolution: `x [batch, groups·inner, source…]`, padded, and `w [groups·outer, inner, kernel…]`."""
 
     batch: Dim
@@ -63,7 +63,7 @@ class _Convolution:
 
 @lowers("conv")
 def conv(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     w: Lowered,
@@ -77,7 +77,7 @@ def conv(
 
 
 def convolved(
-    low: Loops,
+    low: LoopEmitter,
     result: Shape,
     x: Lowered,
     w: Lowered,
@@ -111,7 +111,7 @@ def convolved(
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
     value = read_by_one(low, value, (batch, channels, *padded), result.dims, spans)
     padded = tuple(read_sizes(padded, result.dims[2:], spans))
-    c = _Convolution(
+    c = _ConvSizes(
         batch, groups, inner, outer // groups, padded, tuple(kernel), result.dims[2:], stride, dilation, dtype
     )
     form = _by_taps if c.inner == 1 and prod(c.kernel) <= _MOST_TAPS else _as_matmul
@@ -124,7 +124,7 @@ def read_sizes(source: Sequence[Dim], target: Sequence[Dim], spans: Sequence[int
 
 
 def read_by_one(
-    low: Loops, x: mlir.Value, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]
+    low: LoopEmitter, x: mlir.Value, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]
 ) -> mlir.Value:
     """A padded image `[N, C, source…]` cut off accordingly.
 
@@ -135,7 +135,7 @@ def read_by_one(
     return x if dims == tuple(source) else extract(low, x, (0,) * len(dims), dims, (1,) * len(dims))
 
 
-def _by_taps(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.Value:
+def _by_taps(low: LoopEmitter, c: _ConvSizes, x: mlir.Value, w: mlir.Value) -> mlir.Value:
     """One elementwise loop nest over as many shifted views of x as the kernel has positions, for `inner` 1."""
     s = Scalars(c.dtype)
     ones = (1,) * len(c.kernel)
@@ -163,7 +163,7 @@ def _by_taps(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.
     return low.reshape(result, dims, c.result)
 
 
-def _as_matmul(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.Value:
+def _as_matmul(low: LoopEmitter, c: _ConvSizes, x: mlir.Value, w: mlir.Value) -> mlir.Value:
     """Every window as a column: `[outer, inner·kernel] · [inner·kernel, target]` for each image and group."""
     size, points = c.inner * prod(c.kernel), product_of(c.target)
     columns = _columns(low, c, x)
@@ -183,7 +183,7 @@ def _as_matmul(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mli
     return low.reshape(product, dims, c.result)
 
 
-def _columns(low: Loops, c: _Convolution, x: mlir.Value) -> mlir.Value:
+def _columns(low: LoopEmitter, c: _ConvSizes, x: mlir.Value) -> mlir.Value:
     """`[batch, groups, inner·kernel, target]`."""
     count = len(c.kernel)
     dims = (c.batch, c.groups, c.inner, *c.kernel, *c.target)

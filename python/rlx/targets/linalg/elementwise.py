@@ -17,13 +17,13 @@ from rlx.ir.shape import Shape
 from rlx.numerics import complex_functions, functions, trigonometry
 from rlx.numerics.scalars import Scalars, signless, storage_type
 from rlx.numerics.words import rounded, with_sign_of
-from rlx.targets.linalg.loops import PARALLEL, Loops, tensor_type
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, tensor_type
 from rlx.targets.linalg.packing import packed_constant
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
 @lowers("constant")
-def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Value:
+def constant(low: LoopEmitter, results: list[Shape], *, value: np.ndarray) -> mlir.Value:
     if value.size == 0:
         return low.empty(results[0].dims, storage_type(results[0].dtype))
     found = packed_constant(low, value, results[0])
@@ -33,7 +33,7 @@ def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Val
 
 
 @lowers("iota")
-def iota(low: Loops, results: list[Shape], *, shape: tuple[Dim, ...], axis: int, dtype: DType) -> mlir.Value:
+def iota(low: LoopEmitter, results: list[Shape], *, shape: tuple[Dim, ...], axis: int, dtype: DType) -> mlir.Value:
     rank = len(shape)
     scalars = Scalars(dtype)
     i64 = low.ir.IntegerType.get_signless(64)
@@ -47,14 +47,14 @@ def iota(low: Loops, results: list[Shape], *, shape: tuple[Dim, ...], axis: int,
 
 
 @lowers("dim_size")
-def dim_size(low: Loops, results: list[Shape], *, size: Any) -> mlir.Value:
+def dim_size(low: LoopEmitter, results: list[Shape], *, size: Any) -> mlir.Value:
     i32 = low.ir.IntegerType.get_signless(32)
     scalar = low.arith.index_cast(i32, low.size(size[0]))
     return low.tensor.from_elements(tensor_type(results[0]), [scalar])
 
 
 @lowers("cast")
-def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
+def cast(low: LoopEmitter, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
     if storage_type(dtype) == storage_type(x.dtype) and not (dtype.storage or x.dtype.storage):
         return x.value
     scalars = Scalars(dtype)
@@ -62,7 +62,7 @@ def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.
 
 
 @lowers("bitcast")
-def bitcast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
+def bitcast(low: LoopEmitter, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
     element = storage_type(dtype)
     if element == storage_type(x.shape.dtype):
         return x.value
@@ -70,7 +70,7 @@ def bitcast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> ml
 
 
 @lowers("binary")
-def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
+def binary(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(lhs.shape.dtype)
 
     def body(a: mlir.Value, b: mlir.Value) -> mlir.Value:
@@ -117,20 +117,22 @@ def _integer_power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
 
 
 @lowers("compare")
-def compare(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
+def compare(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(lhs.shape.dtype)
     element = storage_type(results[0].dtype)
     return low.map(results[0].dims, element, [lhs, rhs], lambda a, b: s.compare(kind, s.enter(a), s.enter(b)))
 
 
 @lowers("where")
-def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> mlir.Value:
+def where(
+    low: LoopEmitter, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered
+) -> mlir.Value:
     element = storage_type(results[0].dtype)
     return low.map(results[0].dims, element, [condition, on_true, on_false], low.arith.select)
 
 
 @lowers("activation")
-def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> mlir.Value:
+def activation(low: LoopEmitter, results: list[Shape], x: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(x.shape.dtype)
 
     def body(value: mlir.Value) -> mlir.Value:
@@ -142,7 +144,7 @@ def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> ml
 
 
 @lowers("popcount")
-def popcount(low: Loops, results: list[Shape], x: Lowered) -> mlir.Value:
+def popcount(low: LoopEmitter, results: list[Shape], x: Lowered) -> mlir.Value:
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], mlir.dialect("math").ctpop)
 
 

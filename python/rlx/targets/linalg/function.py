@@ -12,7 +12,7 @@ from rlx.ir.op import opview
 from rlx.ir.op.signature import PREPARES, bodies, declare, prepares, read_arguments, read_outputs
 from rlx.ir.shape import not_addressable, shape_of
 from rlx.numerics.scalars import signless
-from rlx.targets.linalg.loops import Loops, tensor_type
+from rlx.targets.linalg.loops import LoopEmitter, tensor_type
 from rlx.targets.linalg.packing import PACKED, is_packed, packed, packed_type, unpacked
 from rlx.targets.linalg.rules import TABLE
 from rlx.targets.lowering.table import empty_module
@@ -65,7 +65,7 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     if names := [ir.StringAttr.get(a.name) for a in arguments if is_packed(a)]:
         target.attributes[PACKED] = ir.ArrayAttr.get(names)
     block = target.add_entry_block()
-    low = Loops(block)
+    low = LoopEmitter(block)
     with ir.InsertionPoint(block):
         pairs = list(zip(block.arguments, arguments, strict=True))
         low.bind_symbols([(v, a.shape) for v, a in pairs if not is_packed(a)])

@@ -7,11 +7,11 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
-from rlx.targets.linalg.loops import PARALLEL, Loops
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
-def clamped(low: Loops, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
+def clamped(low: LoopEmitter, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
     """A stored integer scalar as an index in [0, size)."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     zero = low.constant(0, i64)
@@ -24,16 +24,18 @@ def clamped(low: Loops, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Valu
 
 
 @lowers("gather")
-def gather(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> mlir.Value:
+def gather(low: LoopEmitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> mlir.Value:
     return _gather(low, results[0], table, indices, axis, batch=0)
 
 
 @lowers("gather_batched")
-def gather_batched(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> mlir.Value:
+def gather_batched(
+    low: LoopEmitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int
+) -> mlir.Value:
     return _gather(low, results[0], table, indices, axis, batch=axis)
 
 
-def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> mlir.Value:
+def _gather(low: LoopEmitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> mlir.Value:
     """The indices stand at axes `axis - batch …` of the result, after the `axis - batch` leading table axes."""
     rank = result.rank
     element = storage_type(result.dtype)
@@ -53,7 +55,7 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
 
 
 @lowers("gather_nd")
-def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> mlir.Value:
+def gather_nd(low: LoopEmitter, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> mlir.Value:
     """Without its decomposition's positions on one axis, which take more bits than some devices store."""
     result, places, count = results[0], indices.shape.rank - 1, indices.shape.dims[-1]
     assert type(count) is int

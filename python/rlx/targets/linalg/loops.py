@@ -1,4 +1,4 @@
-"""`Loops`: builds linalg and tensor ops at an insertion point, and knows the sizes of all symbols."""
+"""`LoopEmitter`: builds linalg and tensor ops at an insertion point, and knows the sizes of all symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dims.dim import Dim, DimExpr, linear
-from rlx.ir.dims.expr import Call
+from rlx.ir.dims.expr import OpaqueTerm
 from rlx.ir.op.card import as_results
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import constant, storage_type
@@ -63,7 +63,7 @@ ScalarFunction = (
 Indexed = tuple["mlir.Value", tuple[Axis, ...]]  # an operand, with what runs along each of its axes
 
 
-class Loops:
+class LoopEmitter:
     """Builds ops for one function.
 
     Args:
@@ -157,7 +157,7 @@ class Loops:
             raise Error(f"the size of {name} cannot be read from any argument", hint=hint)
         return self.symbols[name]
 
-    def _call(self, call: Call) -> mlir.Value:
+    def _call(self, call: OpaqueTerm) -> mlir.Value:
         left, right = (self.size(a) if isinstance(a, int) else self._expression(a) for a in call.args[:2])
         if call.kind == "//":
             result = self.arith.floordivsi(left, right)

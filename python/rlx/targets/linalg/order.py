@@ -15,8 +15,8 @@ from rlx.ir.dims.dim import Dim, maximum
 from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.numerics.words import Words
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.numerics.words import FloatBits
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
 # Rows up to this size are ranked by comparing all pairs; so are rows of which a larger part is wanted.
@@ -34,7 +34,7 @@ def key_dtype(dtype: DType) -> DType:
     return i64 if dtype.itemsize == 8 else i32
 
 
-def order_key(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value:
+def order_key(low: LoopEmitter, value: mlir.Value, dtype: DType) -> mlir.Value:
     """A stored scalar as a signed integer: larger for larger numbers, equal for both zeros, the largest for every NaN."""
     arith, integer = low.arith, storage_type(key_dtype(dtype))
     if dtype.is_float:
@@ -48,7 +48,7 @@ def order_key(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value:
 
 
 def _float_key(s: Scalars, x: mlir.Value) -> mlir.Value:
-    w = Words(s)
+    w = FloatBits(s)
     bits, largest = w.of(x), w.constant(w.sign_mask - 1)
     # Floats are stored as sign and size: of negative ones a larger size is less.
     key = w.flipped(bits, w.both(w.right_signed(bits, w.format.width - 1), largest))
@@ -66,16 +66,16 @@ def lowest(dtype: DType) -> int:
 
 
 @lowers("argmax")
-def argmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
+def argmax(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
     return _position(low, results[0], x, axis, lambda v: order_key(low, v, x.shape.dtype))
 
 
 @lowers("argmin")
-def argmin(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
+def argmin(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
     return _position(low, results[0], x, axis, lambda v: _reversed_numbers(low, v, x.shape.dtype))
 
 
-def _reversed_numbers(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value:
+def _reversed_numbers(low: LoopEmitter, value: mlir.Value, dtype: DType) -> mlir.Value:
     """A key that is larger for smaller numbers, and still the largest for NaN."""
     integer = storage_type(key_dtype(dtype))
     key, ones = order_key(low, value, dtype), low.constant(-1, integer)
@@ -87,14 +87,16 @@ def _reversed_numbers(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value
     return low.arith.select(is_nan, largest, opposite)
 
 
-def _position(low: Loops, result: Shape, x: Lowered, axis: int, key: Callable[[mlir.Value], mlir.Value]) -> mlir.Value:
+def _position(
+    low: LoopEmitter, result: Shape, x: Lowered, axis: int, key: Callable[[mlir.Value], mlir.Value]
+) -> mlir.Value:
     dims = x.shape.dims
     found = _first_largest(low, x.value, dims, axis, x.shape.dtype, key)
     return low.reshape(found, [d for i, d in enumerate(dims) if i != axis], result.dims)
 
 
 def _first_largest(
-    low: Loops,
+    low: LoopEmitter,
     value: mlir.Value,
     dims: tuple[Dim, ...],
     axis: int,
@@ -125,7 +127,7 @@ def _first_largest(
 
 
 @lowers("topk")
-def topk(low: Loops, results: list[Shape], x: Lowered, *, k: int) -> Any:
+def topk(low: LoopEmitter, results: list[Shape], x: Lowered, *, k: int) -> Any:
     if 0 in results[0].dims:
         return tuple(low.empty(r.dims, storage_type(r.dtype)) for r in results)
     dtype, size = x.shape.dtype, x.shape.dims[-1]
@@ -154,7 +156,7 @@ class Largest:
         dtype: The dtype of the keys.
     """
 
-    def __init__(self, low: Loops, rows: Dim, k: int, dtype: DType):
+    def __init__(self, low: LoopEmitter, rows: Dim, k: int, dtype: DType):
         self.low, self.rows, self.k, self.dtype = low, rows, k, dtype
         self.position = storage_type(i32)
 

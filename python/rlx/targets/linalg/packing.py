@@ -12,7 +12,7 @@ from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.packing import packed as packed_array
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import constant as scalar
-from rlx.targets.linalg.loops import PARALLEL, Loops, typed
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, typed
 
 # Function attribute: the names of the parameters that are packed.
 PACKED = "rlx.packed"
@@ -37,7 +37,7 @@ def _dims(shape: Shape) -> tuple[int, ...]:
     return (shape.dtype.nbytes(prod(dims)),)
 
 
-def unpacked(low: Loops, value: mlir.Value, shape: Shape) -> mlir.Value:
+def unpacked(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
     """A tensor from its packed form: one loop nest, which can be fused with what reads the tensor."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     if 0 in dims:
@@ -57,7 +57,7 @@ def unpacked(low: Loops, value: mlir.Value, shape: Shape) -> mlir.Value:
     return low.generic([], [out], [PARALLEL] * len(dims), body)
 
 
-def _flat(low: Loops, place: list[mlir.Value], dims: tuple[int, ...]) -> mlir.Value:
+def _flat(low: LoopEmitter, place: list[mlir.Value], dims: tuple[int, ...]) -> mlir.Value:
     """The number of an element of a tensor with these sizes."""
     number = low.size(0)
     for index, size in zip(place, dims, strict=True):
@@ -65,7 +65,7 @@ def _flat(low: Loops, place: list[mlir.Value], dims: tuple[int, ...]) -> mlir.Va
     return number
 
 
-def packed(low: Loops, value: mlir.Value, shape: Shape) -> mlir.Value:
+def packed(low: LoopEmitter, value: mlir.Value, shape: Shape) -> mlir.Value:
     """The packed form of a tensor."""
     dims, bits, byte = shape.static, shape.dtype.bits, value.type.element_type
     target, count, size = _dims(shape), 8 // bits, prod(dims)
@@ -88,7 +88,7 @@ def packed(low: Loops, value: mlir.Value, shape: Shape) -> mlir.Value:
     return low.reshape(low.generic([], [out], [PARALLEL], body), (prod(target),), target)
 
 
-def packed_constant(low: Loops, value: np.ndarray, shape: Shape) -> mlir.Value | None:
+def packed_constant(low: LoopEmitter, value: np.ndarray, shape: Shape) -> mlir.Value | None:
     """A constant that is packed in the program; None for one that is small, or one number everywhere."""
     if not shape.dtype.packed or value.size < _LARGE or (value == value.flat[0]).all():
         return None

@@ -29,14 +29,14 @@ from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.targets.linalg.contraction import accumulator, rounded
 from rlx.targets.linalg.convolution import read_by_one
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter
 from rlx.targets.linalg.reduce import neutral
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
 @lowers("pool")
 def pool(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     *,
@@ -61,7 +61,7 @@ def pool(
 
 
 def _joined(
-    low: Loops,
+    low: LoopEmitter,
     x: mlir.Value,
     kind: str,
     dtype: DType,
@@ -84,7 +84,7 @@ def _joined(
     return low.generic([(x, (0, 1, *positions)), window], [out], iterators, body)
 
 
-def _divided(low: Loops, total: mlir.Value, dtype: DType, dims: Sequence[Dim], counts: Any) -> mlir.Value:
+def _divided(low: LoopEmitter, total: mlir.Value, dtype: DType, dims: Sequence[Dim], counts: Any) -> mlir.Value:
     """Sums over one number, or over an i64 for every position."""
     s, axes = Scalars(dtype), tuple(range(len(dims)))
     known = isinstance(counts, int)
@@ -97,7 +97,12 @@ def _divided(low: Loops, total: mlir.Value, dtype: DType, dims: Sequence[Dim], c
 
 
 def _counts(
-    low: Loops, sizes: Sequence[Dim], dims: Sequence[Dim], kernel: tuple[int, ...], stride: tuple[int, ...], before: Any
+    low: LoopEmitter,
+    sizes: Sequence[Dim],
+    dims: Sequence[Dim],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    before: Any,
 ) -> mlir.Value:
     """How many elements that are not padding each window holds, as i64."""
     arith, integer = low.arith, storage_type(i64)

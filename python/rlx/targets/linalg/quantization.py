@@ -12,7 +12,7 @@ from rlx.numerics.scalars import Scalars, storage_type
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST
 from rlx.targets.linalg.contraction import matmul_2d
 from rlx.targets.linalg.convolution import convolved
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
 # Beside these numbers all floats of that many bits are whole: what is added to one is rounded, half to even.
@@ -43,7 +43,14 @@ def _stored(s: Scalars, scaled: mlir.Value, zero_point: mlir.Value, dtype: DType
 
 @lowers("quantize")
 def quantize(
-    low: Loops, results: list[Shape], x: Lowered, scale: Lowered, zero_point: Lowered, *, axis: int | None, dtype: DType
+    low: LoopEmitter,
+    results: list[Shape],
+    x: Lowered,
+    scale: Lowered,
+    zero_point: Lowered,
+    *,
+    axis: int | None,
+    dtype: DType,
 ) -> mlir.Value:
     s = Scalars(x.shape.dtype)
 
@@ -55,7 +62,7 @@ def quantize(
     return low.map(results[0].dims, storage_type(dtype), operands, body)
 
 
-def _along(low: Loops, values: Lowered, axis: int | None, rank: int) -> Lowered:
+def _along(low: LoopEmitter, values: Lowered, axis: int | None, rank: int) -> Lowered:
     """One number for each position of an axis, or one for all, as it broadcasts against a tensor of a rank."""
     if axis is None or values.shape.rank == 0:
         return values
@@ -63,14 +70,14 @@ def _along(low: Loops, values: Lowered, axis: int | None, rank: int) -> Lowered:
     return Lowered(low.reshape(values.value, values.shape.dims, dims), values.shape.with_dims(dims))
 
 
-def _centred(low: Loops, x: Lowered, zero_point: int) -> Lowered:
+def _centred(low: LoopEmitter, x: Lowered, zero_point: int) -> Lowered:
     """`x - zero_point` in i32."""
     s = Scalars(i32)
     value = low.map(x.shape.dims, s.element, [x], lambda v: s.sub(s.convert(v, i8), s.constant(zero_point)))
     return Lowered(value, x.shape.with_dtype(i32))
 
 
-def _moved_by(low: Loops, w: Lowered, kept: int, zero_point: int) -> Lowered:
+def _moved_by(low: LoopEmitter, w: Lowered, kept: int, zero_point: int) -> Lowered:
     """What a sum of products changes by where the other factor is `x - zero_point`: `-zero_point·Σ w`.
 
     Args:
@@ -92,7 +99,7 @@ def _moved_by(low: Loops, w: Lowered, kept: int, zero_point: int) -> Lowered:
 
 
 def _finished(
-    low: Loops,
+    low: LoopEmitter,
     result: Shape,
     axis: int,
     total: mlir.Value,
@@ -122,7 +129,7 @@ def _finished(
 
 @lowers("q_matmul")
 def q_matmul(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     w: Lowered,
@@ -148,7 +155,7 @@ def q_matmul(
 
 @lowers("q_conv2d")
 def q_conv2d(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     w: Lowered,
@@ -173,7 +180,7 @@ def q_conv2d(
 
 @lowers("requantize")
 def requantize(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     multiplier: Lowered,

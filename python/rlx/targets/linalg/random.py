@@ -10,15 +10,15 @@ from rlx.ir.dtype import DType, u32
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
 from rlx.ops.random import philox
-from rlx.targets.linalg.loops import PARALLEL, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
 
 
-class _Words:
+class _ScalarWords:
     """Words of 32 bits as scalars in a loop body; see `rlx.ops.random.WordArithmetic`."""
 
-    def __init__(self, low: Loops):
+    def __init__(self, low: LoopEmitter):
         self.low = low
         self.word = storage_type(u32)
         self.double = low.ir.IntegerType.get_signless(64)
@@ -48,7 +48,7 @@ class _Words:
 
 
 @lowers("random_bits")
-def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
+def random_bits(low: LoopEmitter, results: list[Shape], seed: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     dims, word = results[0].dims, storage_type(u32)
     if 0 in dims:
         return low.empty(dims, word)
@@ -58,9 +58,9 @@ def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: tuple
     return low.reshape(extract(low, stream, (0,), (count,), (1,)), (count,), dims)
 
 
-def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[mlir.Value, ...]:
+def _blocks(low: LoopEmitter, seed: Lowered, count: Dim) -> tuple[mlir.Value, ...]:
     """The first words of all blocks, the second, the third and the fourth."""
-    words = _Words(low)
+    words = _ScalarWords(low)
 
     def body(key: mlir.Value, *_: mlir.Value) -> tuple[mlir.Value, ...]:
         number = words.halves(low.arith.index_cast(words.double, low.scalar_index(0)))
@@ -71,7 +71,7 @@ def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[mlir.Value, ...]:
     return low.generic([(seed.value, ())], outs, [PARALLEL], body)
 
 
-def _interleaved(low: Loops, parts: Sequence[mlir.Value], count: Dim) -> mlir.Value:
+def _interleaved(low: LoopEmitter, parts: Sequence[mlir.Value], count: Dim) -> mlir.Value:
     """`[count, 4]` from four vectors."""
     equal = low.arith.CmpIPredicate.eq
 

@@ -14,7 +14,7 @@ from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.targets.linalg.contraction import accumulator, rounded
 from rlx.targets.linalg.elementwise import activate
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
 # The method of `Scalars` that joins two numbers.
@@ -35,7 +35,7 @@ def neutral(kind: str, dtype: DType) -> Any:
 
 @lowers("reduce")
 def reduce(
-    low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+    low: LoopEmitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
 ) -> mlir.Value:
     dtype = x.shape.dtype
     wide = accumulator(dtype)
@@ -55,7 +55,7 @@ def reduce(
     return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
 
 
-def _combined(low: Loops, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.Value:
+def _combined(low: LoopEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.Value:
     """A reduction over axes in one loop, in the dtype that sums accumulate in."""
     dtype = x.shape.dtype
     kept = [i for i in range(x.shape.rank) if i not in axes]
@@ -69,7 +69,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.
     return low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
 
 
-def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, count: Any) -> mlir.Value:
+def _divided(low: LoopEmitter, total: mlir.Value, dims: Sequence[Dim], dtype: DType, count: Any) -> mlir.Value:
     s = Scalars(dtype.part)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
@@ -84,7 +84,7 @@ def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, c
 
 
 @lowers("softmax")
-def softmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
+def softmax(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
     """`e·(1/sum(e))` with `e = exp(x - max(x))`: one division for each row, where `linalg.softmax` has one for each element."""
     dims, dtype = x.shape.dims, x.shape.dtype
     wide = accumulator(dtype)

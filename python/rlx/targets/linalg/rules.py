@@ -5,9 +5,9 @@ Unsigned integers are stored signless; the shape of a `Lowered` says which they 
 
 from __future__ import annotations
 
-from rlx.targets.lowering.table import Lowered, Region, Table
+from rlx.targets.lowering.table import Lowered, LoweringTable, Region
 
-TABLE = Table("linalg")
+TABLE = LoweringTable("linalg")
 RULES = TABLE.rules
 lowers, claimed_ops = TABLE.lowers, TABLE.claimed
 

@@ -10,7 +10,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.targets.linalg.contraction import accumulator, rounded
-from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, REDUCTION, LoopEmitter, product_of
 from rlx.targets.linalg.reduce import COMBINE, neutral
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
@@ -22,31 +22,31 @@ _UNKNOWN_LEVELS = 4
 
 
 @lowers("cumsum")
-def cumsum(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
+def cumsum(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
     return _scan(low, x, "sum", axis, exclusive)
 
 
 @lowers("cumprod")
-def cumprod(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
+def cumprod(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
     return _scan(low, x, "prod", axis, exclusive)
 
 
 @lowers("cummax")
-def cummax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
+def cummax(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
     return _scan(low, x, "max", axis, False)
 
 
-def _scan(low: Loops, x: Lowered, kind: str, axis: int, exclusive: bool) -> mlir.Value:
+def _scan(low: LoopEmitter, x: Lowered, kind: str, axis: int, exclusive: bool) -> mlir.Value:
     dims, dtype = x.shape.dims, x.shape.dtype
     if 0 in dims:
         return low.empty(dims, storage_type(dtype))
     flat = product_of(dims[:axis]), dims[axis], product_of(dims[axis + 1 :])
     value = low.reshape(x.value, dims, flat)
-    running = _Scan(low, kind, exclusive).of(value, flat, dtype)
+    running = _BlockedScan(low, kind, exclusive).of(value, flat, dtype)
     return low.reshape(rounded(low, running, flat, dtype), flat, dims)
 
 
-class _Scan:
+class _BlockedScan:
     """Running reductions in blocks.
 
     Args:
@@ -55,7 +55,7 @@ class _Scan:
         exclusive: Leave out the element itself.
     """
 
-    def __init__(self, low: Loops, kind: str, exclusive: bool):
+    def __init__(self, low: LoopEmitter, kind: str, exclusive: bool):
         self.low, self.kind, self.exclusive = low, kind, exclusive
 
     def of(
@@ -71,7 +71,7 @@ class _Scan:
         whole, split = (before, count * _BLOCK, after), (before, count, _BLOCK, after)
         value = low.reshape(low.padded(value, dims, whole, neutral(self.kind, dtype)), whole, split)
         wide = accumulator(dtype)
-        blocks = _Scan(low, self.kind, exclusive=True)
+        blocks = _BlockedScan(low, self.kind, exclusive=True)
         offsets = blocks.of(self._totals(value, split, dtype), (before, count, after), wide, levels - 1)
         combine = self._combine(Scalars(wide))
         out = (low.empty(split, storage_type(wide)), (0, 1, 2, 3))

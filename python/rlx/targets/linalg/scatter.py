@@ -10,7 +10,7 @@ from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
 from rlx.targets.linalg.contraction import accumulator, rounded
-from rlx.targets.linalg.loops import PARALLEL, Loops, product_of, typed
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, product_of, typed
 from rlx.targets.linalg.reduce import neutral
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
@@ -21,7 +21,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 @lowers("scatter_nd")
 def scatter_nd(
-    low: Loops, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
+    low: LoopEmitter, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
 ) -> mlir.Value:
     if 0 in x.shape.dims or 0 in updates.shape.dims:
         return x.value
@@ -37,12 +37,12 @@ def scatter_nd(
         kept = minimum(number, number * positions)
         targets = extract(low, targets, (0,), (kept,), (1,))
         rows, number = extract(low, rows, (0, 0), (kept, width), (1, 1)), kept
-    scatter = _Scatter(low, x.shape.dtype, positions, width, number)
+    scatter = _LoweredScatter(low, x.shape.dtype, positions, width, number)
     found = scatter.last(table, targets, rows) if reduction == "set" else scatter.all(table, targets, rows, reduction)
     return low.reshape(found, (positions, width), dims)
 
 
-def _rows(low: Loops, updates: Lowered, number: Dim, width: Dim) -> mlir.Value:
+def _rows(low: LoopEmitter, updates: Lowered, number: Dim, width: Dim) -> mlir.Value:
     """The updates as `[number, width]`."""
     if (number, width) != (1, 1) or updates.shape.rank != 1:
         return low.reshape(updates.value, updates.shape.dims, (number, width))
@@ -51,7 +51,7 @@ def _rows(low: Loops, updates: Lowered, number: Dim, width: Dim) -> mlir.Value:
     return low.generic([(updates.value, (0,))], [out], [PARALLEL] * 2, lambda element, _: element)
 
 
-def _targets(low: Loops, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> mlir.Value:
+def _targets(low: LoopEmitter, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> mlir.Value:
     """`[number]` integers: the row of each tuple, -1 where any index of it is out of range."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     predicate, positions = arith.CmpIPredicate, product_of(sizes)
@@ -76,7 +76,7 @@ def _targets(low: Loops, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...
     return low.generic([], [(low.empty((number,), stored), (0,))], [PARALLEL], body)
 
 
-class _Scatter:
+class _LoweredScatter:
     """Rows put into a table.
 
     Args:
@@ -87,7 +87,7 @@ class _Scatter:
         number: The number of updates.
     """
 
-    def __init__(self, low: Loops, dtype: DType, positions: Dim, width: Dim, number: Dim):
+    def __init__(self, low: LoopEmitter, dtype: DType, positions: Dim, width: Dim, number: Dim):
         self.low, self.dtype = low, dtype
         self.positions, self.width, self.number = positions, width, number
 
@@ -103,7 +103,7 @@ class _Scatter:
         out = (low.empty((self.number, 1), index), (0, 1))
         numbers = low.generic([(targets, (0,))], [out], [PARALLEL] * 2, numbered)
         none = low.filled((self.positions, 1), index, -1)
-        latest = _Scatter(low, i32, self.positions, 1, self.number).combined(none, targets, numbers, "max")
+        latest = _LoweredScatter(low, i32, self.positions, 1, self.number).combined(none, targets, numbers, "max")
         latest = low.reshape(latest, (self.positions, 1), (self.positions,))
 
         def chosen(last: mlir.Value, own: mlir.Value, _: mlir.Value) -> mlir.Value:
@@ -136,7 +136,9 @@ class _Scatter:
                 table = low.linalg.fill(s.enter(fill), outs=[low.empty(shape.dims, element)])
             else:
                 table = low.map(shape.dims, element, [Lowered(table, shape)], s.enter)
-        found = _Scatter(low, wide, self.positions, self.width, self.number).combined(table, targets, rows, reduction)
+        found = _LoweredScatter(low, wide, self.positions, self.width, self.number).combined(
+            table, targets, rows, reduction
+        )
         return rounded(low, found, (self.positions, self.width), dtype)
 
     def _is_inside(self, target: mlir.Value) -> mlir.Value:

@@ -8,22 +8,22 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
-from rlx.targets.linalg.loops import PARALLEL, Loops, typed
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, typed
 from rlx.targets.linalg.rules import Lowered, lowers
 
 
 @lowers("reshape")
-def reshape(low: Loops, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
+def reshape(low: LoopEmitter, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     return low.reshape(x.value, x.shape.dims, shape)
 
 
 @lowers("transpose")
-def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> mlir.Value:
+def transpose(low: LoopEmitter, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> mlir.Value:
     return low.transpose(x.value, x.shape.dims, perm)
 
 
 def extract(
-    low: Loops, x: mlir.Value, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]
+    low: LoopEmitter, x: mlir.Value, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]
 ) -> mlir.Value:
     """`tensor.extract_slice` with sizes that may be symbolic."""
     if 0 in sizes:
@@ -50,7 +50,7 @@ def extract(
 
 @lowers("narrow")
 def narrow(
-    low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: tuple[Dim, ...], length: tuple[Dim, ...]
+    low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, start: tuple[Dim, ...], length: tuple[Dim, ...]
 ) -> mlir.Value:
     starts: list[Dim] = [0] * x.shape.rank
     starts[axis] = start[0]
@@ -59,7 +59,7 @@ def narrow(
 
 @lowers("slice")
 def slice_(
-    low: Loops,
+    low: LoopEmitter,
     results: list[Shape],
     x: Lowered,
     *,
@@ -71,7 +71,7 @@ def slice_(
 
 
 @lowers("concat")
-def concat(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> mlir.Value:
+def concat(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> mlir.Value:
     # A chain of concats becomes one op that copies each piece once; the inner ones are dead then.
     pieces = [*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]
     return low.tensor.concat(typed(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
@@ -85,7 +85,7 @@ def _pieces(value: mlir.Value, axis: int) -> list[mlir.Value]:
 
 
 @lowers("expand")
-def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
+def expand(low: LoopEmitter, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     if x.shape.dims == tuple(shape):
         return x.value
     element = storage_type(results[0].dtype)
@@ -95,7 +95,7 @@ def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ..
 
 
 @lowers("reverse")
-def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> mlir.Value:
+def reverse(low: LoopEmitter, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> mlir.Value:
     dims = x.shape.dims
     if 0 in dims or not axes:
         return x.value

@@ -9,7 +9,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import storage_type
-from rlx.targets.linalg.loops import PARALLEL, Loops, product_of
+from rlx.targets.linalg.loops import PARALLEL, LoopEmitter, product_of
 from rlx.targets.linalg.order import Largest, key_dtype, lowest, order_key
 from rlx.targets.linalg.rules import Lowered, lowers
 from rlx.targets.linalg.shape import extract
@@ -20,7 +20,7 @@ _BLOCK = 32
 
 
 @lowers("argsort")
-def argsort(low: Loops, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> mlir.Value:
+def argsort(low: LoopEmitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> mlir.Value:
     dims, dtype = x.shape.dims, x.shape.dtype
     position = storage_type(i32)
     if 0 in dims:
@@ -50,7 +50,7 @@ class _Descending:
         dtype: The dtype of the keys.
     """
 
-    def __init__(self, low: Loops, rows: Dim, dtype: DType):
+    def __init__(self, low: LoopEmitter, rows: Dim, dtype: DType):
         self.low, self.rows, self.dtype = low, rows, dtype
         self.element, self.position = storage_type(dtype), storage_type(i32)
 
@@ -127,7 +127,7 @@ class _Merge:
         size: The size of a row; the last runs may be shorter, or missing.
     """
 
-    def __init__(self, low: Loops, key: Callable[[mlir.Value], mlir.Value], run: mlir.Value, size: mlir.Value):
+    def __init__(self, low: LoopEmitter, key: Callable[[mlir.Value], mlir.Value], run: mlir.Value, size: mlir.Value):
         self.low, self.key, self.arith = low, key, low.arith
         arith, one = low.arith, low.size(1)
         place = low.scalar_index(1)
@@ -171,7 +171,7 @@ class _Merge:
 
 
 def _while(
-    low: Loops,
+    low: LoopEmitter,
     initial: Sequence[mlir.Value],
     condition: Callable[[mlir.Value, mlir.Value], mlir.Value],
     body: Callable[[mlir.Value, mlir.Value], Sequence[mlir.Value]],

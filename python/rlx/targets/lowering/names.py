@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 
-class Names:
+class UniqueNames:
     """Names of one scope. Two names differ in more than case: some become names of files.
 
     Args:

@@ -48,7 +48,7 @@ _Values = ChainMap[mlir.Value, Lowered]
 Region = Callable[..., list[Lowered]]
 
 
-class Table:
+class LoweringTable:
     """The rules of a lowering, by op name: one for each primitive op, and for composites that are better lowered whole.
 
     Args:

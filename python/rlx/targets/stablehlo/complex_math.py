@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from rlx.ir.dtype import DType, c128, f32, f64, i32, i64
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.functions import log1p
 from rlx.targets.stablehlo.rules import Lowered
 
@@ -15,18 +15,18 @@ Parts = tuple[Lowered, Lowered]
 _LARGE = 700.0  # exp of this is near the end of the range of f64
 
 
-def parts_of(emit: Emitter, z: Lowered) -> Parts:
+def parts_of(emit: HloEmitter, z: Lowered) -> Parts:
     """Real and imaginary part, in f64."""
     real, imaginary = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
     return emit.convert(real, f64), emit.convert(imaginary, f64)
 
 
-def joined(emit: Emitter, kind: DType, real: Lowered, imaginary: Lowered) -> Lowered:
+def joined(emit: HloEmitter, kind: DType, real: Lowered, imaginary: Lowered) -> Lowered:
     """Complex numbers of a dtype from f64 parts."""
     return emit.elementwise("complex", emit.convert(real, kind.part), emit.convert(imaginary, kind.part), kind=kind)
 
 
-def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+def divide(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
     """a/b by R. L. Smith's method, in f64, where nothing but the result can overflow; a/0 divides both parts by 0."""
     numerator, divisor = parts_of(emit, a), parts_of(emit, b)
     (ar, ai), up = _scaled(emit, numerator, a.dtype)
@@ -49,7 +49,7 @@ def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     return joined(emit, a.dtype, *_of_infinities(emit, numerator, divisor, parts))
 
 
-def _scaled(emit: Emitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
+def _scaled(emit: HloEmitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
     """Parts by a power of two that brings c128 where squares are in range, and that power; those of c64 are there in f64."""
     size = emit.max(*(emit.elementwise("abs", part) for part in parts))
     one = emit.like(size, 1.0)
@@ -61,7 +61,7 @@ def _scaled(emit: Emitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
     return (real, imaginary), factor
 
 
-def _of_infinities(emit: Emitter, a: Parts, b: Parts, usual: Sequence[Lowered]) -> Sequence[Lowered]:
+def _of_infinities(emit: HloEmitter, a: Parts, b: Parts, usual: Sequence[Lowered]) -> Sequence[Lowered]:
     """A quotient, which of an infinite and a finite number is a zero or an infinity (C99, G.5.1); a/0 stays as it is."""
     not_zero = emit.either(*(emit.compare("ne", part, 0.0) for part in b))
     vanishes = emit.both(_all_finite(emit, a), _any_infinite(emit, b))
@@ -74,15 +74,15 @@ def _of_infinities(emit: Emitter, a: Parts, b: Parts, usual: Sequence[Lowered]) 
     return [emit.select(known, emit.mul(part, factor), found) for part, found in zip(parts, usual, strict=True)]
 
 
-def _all_finite(emit: Emitter, parts: Parts) -> Lowered:
+def _all_finite(emit: HloEmitter, parts: Parts) -> Lowered:
     return emit.both(*(_is_finite(emit, part) for part in parts))
 
 
-def _any_infinite(emit: Emitter, parts: Parts) -> Lowered:
+def _any_infinite(emit: HloEmitter, parts: Parts) -> Lowered:
     return emit.either(*(_is_infinite(emit, part) for part in parts))
 
 
-def _boxed(emit: Emitter, parts: Parts, condition: Lowered) -> Parts:
+def _boxed(emit: HloEmitter, parts: Parts, condition: Lowered) -> Parts:
     """Parts; where the condition holds, ±1 for an infinite one and a zero for another."""
 
     def boxed(part: Lowered) -> Lowered:
@@ -96,26 +96,26 @@ def _boxed(emit: Emitter, parts: Parts, condition: Lowered) -> Parts:
 # --- what follows has the infinities and NaN of C99, annex G ------------------------------------------
 
 
-def _is_infinite(emit: Emitter, x: Lowered) -> Lowered:
+def _is_infinite(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.compare("eq", emit.elementwise("abs", x), math.inf)
 
 
-def _is_finite(emit: Emitter, x: Lowered) -> Lowered:
+def _is_finite(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.compare("lt", emit.elementwise("abs", x), math.inf)
 
 
-def _is_zero(emit: Emitter, x: Lowered) -> Lowered:
+def _is_zero(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.compare("eq", x, 0.0)
 
 
-def modulus(emit: Emitter, z: Lowered) -> Lowered:
+def modulus(emit: HloEmitter, z: Lowered) -> Lowered:
     """`|z|`, which is infinite where one part is, whatever the other."""
     x, y = parts_of(emit, z)
     infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
     return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=z.dtype.part))
 
 
-def log(emit: Emitter, z: Lowered) -> Lowered:
+def log(emit: HloEmitter, z: Lowered) -> Lowered:
     """`log |z| + i·arg z`."""
     x, y = parts_of(emit, z)
     real = emit.convert(_log_of_modulus(emit, z, x, y), z.dtype.part)
@@ -125,7 +125,7 @@ def log(emit: Emitter, z: Lowered) -> Lowered:
     return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=z.dtype)
 
 
-def _log_of_modulus(emit: Emitter, z: Lowered, x: Lowered, y: Lowered) -> Lowered:
+def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Lowered:
     """`log |z|`. That of XLA loses digits of c128 near 1, which c64 does not have."""
     if z.dtype is not c128:
         return emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
@@ -142,7 +142,7 @@ def _log_of_modulus(emit: Emitter, z: Lowered, x: Lowered, y: Lowered) -> Lowere
     return emit.select(is_near, near, far)
 
 
-def exp(emit: Emitter, z: Lowered) -> Lowered:
+def exp(emit: HloEmitter, z: Lowered) -> Lowered:
     """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
     x, y = parts_of(emit, z)
     size, finite = emit.elementwise("exponential", x), _is_finite(emit, y)
@@ -153,7 +153,7 @@ def exp(emit: Emitter, z: Lowered) -> Lowered:
     return joined(emit, z.dtype, real, emit.select(_is_zero(emit, y), y, imaginary))
 
 
-def _grown(emit: Emitter, factor: Lowered, x: Lowered, size: Lowered, kind: DType) -> Lowered:
+def _grown(emit: HloEmitter, factor: Lowered, x: Lowered, size: Lowered, kind: DType) -> Lowered:
     """`factor·size` for a `size` that grows as `exp(x)`: where this overflows, a small factor may leave a finite product."""
     usual = emit.mul(factor, size)
     if kind is not c128:  # the product has left the range of f32
@@ -165,7 +165,7 @@ def _grown(emit: Emitter, factor: Lowered, x: Lowered, size: Lowered, kind: DTyp
     return emit.select(is_large, large, usual)
 
 
-def sqrt(emit: Emitter, z: Lowered) -> Lowered:
+def sqrt(emit: HloEmitter, z: Lowered) -> Lowered:
     """The root whose imaginary part has the sign of that of z, be it that of a zero."""
     root = emit.elementwise("sqrt", z)
     real, imaginary = (emit.elementwise(name, root, kind=z.dtype.part) for name in ("real", "imag"))
@@ -181,7 +181,7 @@ def sqrt(emit: Emitter, z: Lowered) -> Lowered:
     return emit.elementwise("complex", real, emit.select(is_below, emit.neg(size), size), kind=z.dtype)
 
 
-def _hyperbolic(emit: Emitter, x: Lowered) -> Parts:
+def _hyperbolic(emit: HloEmitter, x: Lowered) -> Parts:
     """The hyperbolic sine and cosine, from `e = exp(x) - 1`: sinh is `(e + e/(e + 1))/2`, without cancellation at 0."""
     less_one = emit.elementwise("exponential_minus_one", x)
     exponential, inverse = emit.elementwise("exponential", x), emit.elementwise("exponential", emit.neg(x))
@@ -191,7 +191,7 @@ def _hyperbolic(emit: Emitter, x: Lowered) -> Parts:
     return sinh, emit.mul(emit.add(exponential, inverse), 0.5)
 
 
-def _beside(emit: Emitter, zero: Lowered, other: Lowered) -> Lowered:
+def _beside(emit: HloEmitter, zero: Lowered, other: Lowered) -> Lowered:
     """A product, but where the first factor is 0 it is a zero, beside infinities and NaN too."""
     usual = emit.either(_is_finite(emit, other), emit.compare("ne", zero, 0.0))
     sign = emit.select(emit.compare("lt", other, 0.0), emit.like(other, -1.0), 1.0)
@@ -199,7 +199,7 @@ def _beside(emit: Emitter, zero: Lowered, other: Lowered) -> Lowered:
 
 
 def _hyperbolic_product(
-    emit: Emitter, factor: Lowered, y: Lowered, function: Lowered, usual: Lowered, kind: DType
+    emit: HloEmitter, factor: Lowered, y: Lowered, function: Lowered, usual: Lowered, kind: DType
 ) -> Lowered:
     """`factor·function` for a hyperbolic function of y: `usual`, unless this may overflow before the product does."""
     if kind is not c128:
@@ -211,7 +211,7 @@ def _hyperbolic_product(
     return emit.select(far, _grown(emit, signed, size, function, kind), usual)
 
 
-def sin(emit: Emitter, z: Lowered) -> Lowered:
+def sin(emit: HloEmitter, z: Lowered) -> Lowered:
     """`sin(x)·cosh(y) + i·cos(x)·sinh(y)`."""
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
@@ -223,7 +223,7 @@ def sin(emit: Emitter, z: Lowered) -> Lowered:
     return joined(emit, z.dtype, real, imaginary)
 
 
-def cos(emit: Emitter, z: Lowered) -> Lowered:
+def cos(emit: HloEmitter, z: Lowered) -> Lowered:
     """`cos(x)·cosh(y) - i·sin(x)·sinh(y)`."""
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
@@ -237,7 +237,7 @@ def cos(emit: Emitter, z: Lowered) -> Lowered:
     return joined(emit, z.dtype, real, emit.neg(imaginary))
 
 
-def tanh(emit: Emitter, z: Lowered) -> Lowered:
+def tanh(emit: HloEmitter, z: Lowered) -> Lowered:
     """With `t = tan y` and `s = sinh x`, `((1 + t²)·√(1 + s²)·s + i·t) / (1 + (1 + t²)·s²)` (W. Kahan, Branch cuts for
     complex elementary functions, 1987), and from 20 on `±1 + 4i·sin(y)·cos(y)·exp(-2|x|)`.
     """
@@ -259,7 +259,7 @@ def tanh(emit: Emitter, z: Lowered) -> Lowered:
     return joined(emit, z.dtype, emit.select(_is_zero(emit, x), x, real), emit.select(_is_zero(emit, y), y, imaginary))
 
 
-def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
+def power(emit: HloEmitter, z: Lowered, w: Lowered) -> Lowered:
     """`exp(w·log z)`, and 0 where its size is, whatever the phase.
 
     z**0 and 1**w are 1, z**1 is z; 0**w is 0 where the real part of w is positive, else NaN.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
@@ -14,7 +14,7 @@ def accumulator(kind: DType) -> DType:
 
 
 @lowers("matmul")
-def matmul(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Lowered:
+def matmul(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Lowered:
     dims = results[0].static
     if rhs.rank == 2:
         product = emit.dot_general(lhs, rhs, ((lhs.rank - 1,), (0,)))
@@ -29,7 +29,7 @@ def matmul(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> L
 
 @lowers("dot_general")
 def dot_general(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     lhs: Lowered,
     rhs: Lowered,

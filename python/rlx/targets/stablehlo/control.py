@@ -7,12 +7,14 @@ from typing import Any
 
 from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, Region, lowers
 
 
 @lowers("if")
-def if_(emit: Emitter, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[Lowered, ...]:
+def if_(
+    emit: HloEmitter, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]
+) -> tuple[Lowered, ...]:
     then, otherwise = regions
     branch = emit.convert(condition, i32)
     return emit.op("case", [branch], results, {}, [([], otherwise), ([], then)])
@@ -20,7 +22,7 @@ def if_(emit: Emitter, results: list[Shape], condition: Lowered, *, regions: Seq
 
 @lowers("while")
 def while_(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     inits: list[Lowered],
     *,
@@ -43,7 +45,7 @@ def while_(
 
 @lowers("scan")
 def scan(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     inputs: list[Lowered],
     *,
@@ -76,17 +78,17 @@ def scan(
     return loop[1:]
 
 
-def _starts(emit: Emitter, position: Lowered, rank: int) -> list[Any]:
+def _starts(emit: HloEmitter, position: Lowered, rank: int) -> list[Any]:
     return [position, *(emit.full((), i32, 0) for _ in range(rank - 1))]
 
 
-def _row(emit: Emitter, x: Lowered, position: Lowered) -> Lowered:
+def _row(emit: HloEmitter, x: Lowered, position: Lowered) -> Lowered:
     """`x[position]`."""
     part = emit.dynamic_slice(x, _starts(emit, position, x.rank), [1, *x.dims[1:]])
     return emit.reshape(part, x.dims[1:])
 
 
-def _with_row(emit: Emitter, row: Lowered, into: Lowered, position: Lowered) -> Lowered:
+def _with_row(emit: HloEmitter, row: Lowered, into: Lowered, position: Lowered) -> Lowered:
     """`into` with `into[position] = row`."""
     part = emit.reshape(row, [1, *row.dims])
     return emit.dynamic_update_slice(into, part, _starts(emit, position, into.rank))

@@ -6,11 +6,11 @@ import math
 
 from rlx.ir.dtype import DType, f32, f64, u8, u32
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered
 
 
-def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
+def converted(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     """Another dtype, with the meaning of `rlx.cast`: floats become integers toward zero, saturating, and NaN 0."""
     if x.dtype is kind:
         return x
@@ -42,7 +42,7 @@ def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     return emit.convert(x, kind)
 
 
-def _widened(emit: Emitter, x: Lowered) -> Lowered:
+def _widened(emit: HloEmitter, x: Lowered) -> Lowered:
     """Numbers of a storage dtype in the dtype of its arithmetic."""
     layout, wide = x.dtype.float_format, emit.convert(x, x.dtype.compute)
     if layout is None or layout.has_zero:
@@ -52,7 +52,7 @@ def _widened(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(is_nan, emit.like(wide, math.nan), wide)
 
 
-def _as_f64(emit: Emitter, x: Lowered) -> Lowered:
+def _as_f64(emit: HloEmitter, x: Lowered) -> Lowered:
     """Numbers as f64: integers with at most 53 digits, the last of which is 1 where digits are lost."""
     if x.dtype.is_integer and x.dtype.bits == 64:
         last = emit.select(emit.compare("ne", emit.both(x, 0x7FF), 0), emit.like(x, 0x800), 0)
@@ -63,7 +63,7 @@ def _as_f64(emit: Emitter, x: Lowered) -> Lowered:
     return emit.convert(x, f64)
 
 
-def _rounded_to_odd(emit: Emitter, x: Lowered) -> Lowered:
+def _rounded_to_odd(emit: HloEmitter, x: Lowered) -> Lowered:
     """f64 as f32 whose last bit is 1 where digits are lost: rounding this gives the same as rounding once.
 
     XLA rounds f64 and integers to f32 first, and what this gives to a narrower float.
@@ -77,7 +77,7 @@ def _rounded_to_odd(emit: Emitter, x: Lowered) -> Lowered:
     return emit.bitcast(emit.either(bits, emit.convert(lost, u32)), f32)
 
 
-def _exponents(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
+def _exponents(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     """f32 or f64 as the nearest power of two, the larger one at a tie, in a dtype that has the exponent alone.
 
     What is not positive or too large is NaN. XLA takes the least powers, which are denormal in f32, for 0; and where it folds
@@ -100,7 +100,7 @@ def _exponents(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
     return emit.bitcast(emit.convert(code, u8), kind)
 
 
-def _without_nan(emit: Emitter, x: Lowered, given: Lowered) -> Lowered:
+def _without_nan(emit: HloEmitter, x: Lowered, given: Lowered) -> Lowered:
     """Floats with a zero of the other sign for NaN, as the evaluator has it in a format without NaN.
 
     Args:
@@ -116,7 +116,7 @@ def _without_nan(emit: Emitter, x: Lowered, given: Lowered) -> Lowered:
     return emit.select(emit.compare("ne", x, x), zero, x)
 
 
-def _saturated(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
+def _saturated(emit: HloEmitter, x: Lowered, kind: DType) -> Lowered:
     """Floats as integers in the range of a dtype, in the dtype of its arithmetic."""
     if x.dtype is not accumulator(x.dtype):
         x = emit.convert(x, f32)

@@ -9,13 +9,13 @@ from rlx import mlir
 from rlx.ir.dtype import f64
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter, attribute, full_precision, integer, sizes
+from rlx.targets.stablehlo.emitter import HloEmitter, attribute, full_precision, integer, sizes
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("conv")
 def conv(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     x: Lowered,
     w: Lowered,
@@ -50,7 +50,7 @@ def conv(
 
 
 def _by_taps(
-    emit: Emitter,
+    emit: HloEmitter,
     x: Lowered,
     w: Lowered,
     dims: tuple[int, ...],

@@ -10,22 +10,22 @@ from rlx.ir.shape import Shape
 from rlx.targets.stablehlo import complex_math, functions
 from rlx.targets.stablehlo.contraction import accumulator
 from rlx.targets.stablehlo.conversion import converted
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.error_function import erf
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("cast")
-def cast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
+def cast(emit: HloEmitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
     return converted(emit, x, dtype)
 
 
 @lowers("bitcast")
-def bitcast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
+def bitcast(emit: HloEmitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
     return emit.elementwise("bitcast_convert", x, kind=dtype)
 
 
-def _in_wide(emit: Emitter, x: Lowered, function: Callable[[Emitter, Lowered], Lowered]) -> Lowered:
+def _in_wide(emit: HloEmitter, x: Lowered, function: Callable[[HloEmitter, Lowered], Lowered]) -> Lowered:
     """f16 and bf16 are computed in f32 and rounded once."""
     return emit.convert(function(emit, emit.convert(x, accumulator(x.dtype))), x.dtype)
 
@@ -46,7 +46,7 @@ _BINARIES = {
 
 
 @lowers("binary")
-def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
+def binary(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
     wide = accumulator(lhs.dtype)
     a, b = (emit.convert(emit.broadcast(x, results[0].static), wide) for x in (lhs, rhs))
     if kind == "div" and b.dtype.is_complex:
@@ -78,7 +78,7 @@ def _is_constant(x: Lowered) -> bool:
     return owner is not None and owner.name == "stablehlo.constant"
 
 
-def power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+def power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
     """`a**b` of one shape and dtype, neither f16 nor bf16."""
     if a.dtype.is_complex:
         return complex_math.power(emit, a, b)
@@ -87,7 +87,7 @@ def power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     return emit.elementwise("power", _without_denormals(emit, a), _without_denormals(emit, b))
 
 
-def _without_denormals(emit: Emitter, x: Lowered) -> Lowered:
+def _without_denormals(emit: HloEmitter, x: Lowered) -> Lowered:
     """What functions of XLA take for one number, or for garbage, is 0 here, as everywhere else on its CPU."""
     is_denormal = emit.compare("lt", emit.elementwise("abs", x), _SMALLEST_NORMAL[x.dtype.name])
     return emit.select(is_denormal, emit.mul(x, 0.0), x)
@@ -96,7 +96,7 @@ def _without_denormals(emit: Emitter, x: Lowered) -> Lowered:
 _SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 
 
-def _integer_power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+def _integer_power(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
     """Square and multiply while an exponent has bits left. A quotient is cut off: it is 0 unless a is 1 or -1.
 
     `stablehlo.power` reads only a few bits of the exponent.
@@ -121,13 +121,13 @@ def _integer_power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
 
 
 @lowers("compare")
-def compare(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
+def compare(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
     # XLA takes squares and absolute values for numbers that are not negative, even if they have wrapped around or are NaN.
     return emit.compare(kind, *(emit.kept(emit.broadcast(x, results[0].static)) for x in (lhs, rhs)))
 
 
 @lowers("where")
-def where(emit: Emitter, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> Lowered:
+def where(emit: HloEmitter, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> Lowered:
     return emit.select(*(emit.broadcast(x, results[0].static) for x in (condition, on_true, on_false)))
 
 
@@ -135,7 +135,7 @@ def where(emit: Emitter, results: list[Shape], condition: Lowered, on_true: Lowe
 
 
 @lowers("activation")
-def activation(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str) -> Lowered:
+def activation(emit: HloEmitter, results: list[Shape], x: Lowered, *, kind: str) -> Lowered:
     if kind == "abs":
         return _absolute(emit, x)
     if x.dtype.is_complex and kind in _COMPLEX_FUNCTIONS:
@@ -144,11 +144,11 @@ def activation(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str) ->
 
 
 @lowers("popcount")
-def popcount(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
+def popcount(emit: HloEmitter, results: list[Shape], x: Lowered) -> Lowered:
     return emit.elementwise("popcnt", x)
 
 
-def _absolute(emit: Emitter, x: Lowered) -> Lowered:
+def _absolute(emit: HloEmitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
         return complex_math.modulus(emit, x)
     if x.dtype.is_integer:
@@ -156,26 +156,26 @@ def _absolute(emit: Emitter, x: Lowered) -> Lowered:
     return emit.elementwise("abs", x)
 
 
-def _exp(emit: Emitter, x: Lowered) -> Lowered:
+def _exp(emit: HloEmitter, x: Lowered) -> Lowered:
     # XLA would join exp(x)·exp(y) to exp(x + y), and drop both of log(exp(x)), which differs where one overflows.
     return emit.kept(emit.elementwise("exponential", x))
 
 
-def _of_kept(name: str) -> Callable[[Emitter, Lowered], Lowered]:
+def _of_kept(name: str) -> Callable[[HloEmitter, Lowered], Lowered]:
     """A function of which XLA knows identities that do not hold where its operand overflows: of √(x·x), of log(x**y)."""
     return lambda emit, x: emit.elementwise(name, emit.kept(x))
 
 
-def _zero_at_minus_infinity(emit: Emitter, x: Lowered, value: Lowered) -> Lowered:
+def _zero_at_minus_infinity(emit: HloEmitter, x: Lowered, value: Lowered) -> Lowered:
     """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
     return emit.select(emit.compare("eq", x, -math.inf), -0.0, value)
 
 
-def _sigmoid(emit: Emitter, x: Lowered) -> Lowered:
+def _sigmoid(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.div(emit.like(x, 1), emit.add(_exp(emit, emit.neg(x)), 1))
 
 
-def _silu(emit: Emitter, x: Lowered) -> Lowered:
+def _silu(emit: HloEmitter, x: Lowered) -> Lowered:
     # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
     # infinity, the result x·exp(x) is still a normal number.
     near = emit.div(x, emit.add(_exp(emit, emit.neg(x)), 1))
@@ -184,23 +184,23 @@ def _silu(emit: Emitter, x: Lowered) -> Lowered:
     return _zero_at_minus_infinity(emit, x, emit.select(far, emit.mul(emit.mul(x, root), root), near))
 
 
-def _gelu(emit: Emitter, x: Lowered) -> Lowered:
+def _gelu(emit: HloEmitter, x: Lowered) -> Lowered:
     bracket = emit.add(erf(emit, emit.mul(x, math.sqrt(0.5))), 1)
     return _zero_at_minus_infinity(emit, x, emit.mul(emit.mul(x, 0.5), bracket))
 
 
-def _gelu_approx(emit: Emitter, x: Lowered) -> Lowered:
+def _gelu_approx(emit: HloEmitter, x: Lowered) -> Lowered:
     cube = emit.mul(emit.mul(x, x), x)
     inner = emit.mul(emit.add(x, emit.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
     bracket = emit.add(emit.elementwise("tanh", inner), 1)
     return _zero_at_minus_infinity(emit, x, emit.mul(emit.mul(x, 0.5), bracket))
 
 
-def _named(name: str) -> Callable[[Emitter, Lowered], Lowered]:
+def _named(name: str) -> Callable[[HloEmitter, Lowered], Lowered]:
     return lambda emit, x: emit.elementwise(name, x)
 
 
-_FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
+_FUNCTIONS: dict[str, Callable[[HloEmitter, Lowered], Lowered]] = {
     "gelu": _gelu,
     "gelu_approx": _gelu_approx,
     "silu": _silu,

@@ -1,4 +1,4 @@
-"""`Emitter`: StableHLO ops on values that know their shapes."""
+"""`HloEmitter`: StableHLO ops on values that know their shapes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def integer(value: int) -> mlir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=mlir.context()), value)
 
 
-class Emitter:
+class HloEmitter:
     """Emits ops at the insertion point. Shapes of results follow from those of operands; sizes are integers.
 
     Operands of elementwise methods have one shape and dtype; all but the first may be Python numbers.
@@ -445,4 +445,4 @@ def _element(kind: DType, value: Any) -> Any:
     return ir.IntegerAttr.get(element, int(value))
 
 
-__all__ = ["Body", "Emitter", "Scalar", "attribute", "full_precision", "integer", "sizes", "tensor_type"]
+__all__ = ["Body", "HloEmitter", "Scalar", "attribute", "full_precision", "integer", "sizes", "tensor_type"]

@@ -15,13 +15,13 @@ from rlx.numerics.coefficients import (
     ERFC_SHORT,
     ERFC_SLOPE,
 )
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered
 
 _ERF_EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
 
 
-def horner(emit: Emitter, x: Lowered, coefficients: Sequence[float]) -> Lowered:
+def horner(emit: HloEmitter, x: Lowered, coefficients: Sequence[float]) -> Lowered:
     """The polynomial with these coefficients, the constant first."""
     value: Any = emit.like(x, coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -29,7 +29,7 @@ def horner(emit: Emitter, x: Lowered, coefficients: Sequence[float]) -> Lowered:
     return value
 
 
-def erf(emit: Emitter, x: Lowered) -> Lowered:
+def erf(emit: HloEmitter, x: Lowered) -> Lowered:
     """Error function of f32 or f64, to 2 units in the last place."""
     # At 6 the complement is below half a unit in the last place of 1, in both formats.
     size = emit.elementwise("abs", x)
@@ -44,7 +44,7 @@ def erf(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(emit.compare("lt", size, 0.5), near, far)
 
 
-def erfc(emit: Emitter, x: Lowered) -> Lowered:
+def erfc(emit: HloEmitter, x: Lowered) -> Lowered:
     """`1 - erf(x)` of f32 or f64, with all digits where it is small."""
     size = emit.elementwise("abs", x)
     bounded = emit.clamp(size, 0.5, 30.0)  # beyond, it is 0
@@ -59,7 +59,7 @@ def erfc(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(emit.compare("lt", size, 0.5), emit.sub(emit.like(x, 1), erf(emit, x)), outer)
 
 
-def _scaled(emit: Emitter, x: Lowered) -> Lowered:
+def _scaled(emit: HloEmitter, x: Lowered) -> Lowered:
     """`exp(x²)·erfc x` from a half on."""
     one = emit.like(x, 1)
     if x.dtype.name == "f32":
@@ -70,5 +70,5 @@ def _scaled(emit: Emitter, x: Lowered) -> Lowered:
     return emit.div(horner(emit, place, ERFC_SCALED), emit.add(emit.mul(x, 2.0), 1.0))
 
 
-def _exp(emit: Emitter, x: Lowered) -> Lowered:
+def _exp(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.elementwise("exponential", x)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter, attribute, sizes
+from rlx.targets.stablehlo.emitter import HloEmitter, attribute, sizes
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("fft")
-def fft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, inverse: bool, norm: str) -> Lowered:
+def fft(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, inverse: bool, norm: str) -> Lowered:
     return _transformed(emit, x, "IFFT" if inverse else "FFT", axis, x.dims[axis], norm, results[0].dtype)
 
 
 @lowers("rfft")
-def rfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, norm: str) -> Lowered:
+def rfft(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, norm: str) -> Lowered:
     return _transformed(emit, x, "RFFT", axis, x.dims[axis], norm, results[0].dtype)
 
 
 @lowers("irfft")
-def irfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, length: tuple[int, ...], norm: str) -> Lowered:
+def irfft(
+    emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, length: tuple[int, ...], norm: str
+) -> Lowered:
     return _transformed(emit, x, "IRFFT", axis, length[0], norm, results[0].dtype)
 
 
-def _transformed(emit: Emitter, x: Lowered, kind: str, axis: int, length: int, norm: str, dtype: DType) -> Lowered:
+def _transformed(emit: HloEmitter, x: Lowered, kind: str, axis: int, length: int, norm: str, dtype: DType) -> Lowered:
     last = x.rank - 1
     others = [i for i in range(x.rank) if i != axis]
     moved = emit.transpose(x, [*others, axis])

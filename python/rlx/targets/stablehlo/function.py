@@ -11,7 +11,7 @@ from rlx.ir.op.signature import bodies, declared_updates, mesh_of, read_argument
 from rlx.ir.shape import shape_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.lowering.table import empty_module
-from rlx.targets.stablehlo.emitter import Emitter, tensor_type
+from rlx.targets.stablehlo.emitter import HloEmitter, tensor_type
 from rlx.targets.stablehlo.rules import TABLE
 from rlx.targets.stablehlo.sharding import Form, Shardings
 
@@ -82,7 +82,7 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module, shardings: Shardin
     target = func.FuncOp(function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location)
     block = target.add_entry_block([ir.Location.name(a.name) for a in arguments])
     with ir.InsertionPoint(block):
-        returned = TABLE.lower_block(Emitter(shardings), function.entry_block, list(block.arguments))
+        returned = TABLE.lower_block(HloEmitter(shardings), function.entry_block, list(block.arguments))
         func.ReturnOp([r.value for r in returned])
     if shardings is not None:
         by_name = {a.name: a.sharding for a in arguments}

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 
 from rlx.ir.dtype import f64
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.error_function import erf, erfc
 from rlx.targets.stablehlo.rules import Lowered
 
 
-def _log(emit: Emitter, x: Lowered) -> Lowered:
+def _log(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.elementwise("log", x)
 
 
-def log1p(emit: Emitter, x: Lowered) -> Lowered:
+def log1p(emit: HloEmitter, x: Lowered) -> Lowered:
     """`log(1 + x)`. That of XLA is off by a hundred units in f64, where W. Kahan's correction of the rounding of `1 + x` is not
     (see Goldberg, "What every computer scientist should know about floating-point arithmetic", theorem 4).
     """
@@ -28,11 +28,11 @@ def log1p(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(kept, x, corrected)
 
 
-def _root(emit: Emitter, x: Lowered) -> Lowered:
+def _root(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.elementwise("sqrt", x)
 
 
-def _signed(emit: Emitter, size: Lowered, x: Lowered) -> Lowered:
+def _signed(emit: HloEmitter, size: Lowered, x: Lowered) -> Lowered:
     """A size with the sign of x, and x itself where it is 0 or NaN."""
     kept = emit.either(emit.compare("eq", x, 0), emit.compare("ne", x, x))
     return emit.select(kept, x, emit.select(emit.compare("lt", x, 0), emit.neg(size), size))
@@ -41,17 +41,17 @@ def _signed(emit: Emitter, size: Lowered, x: Lowered) -> Lowered:
 # --- circular ---------------------------------------------------------------------------------------
 
 
-def _cathetus(emit: Emitter, x: Lowered) -> Lowered:
+def _cathetus(emit: HloEmitter, x: Lowered) -> Lowered:
     """`sqrt(1 - x²)`, without a difference of numbers that are rounded."""
     return _root(emit, emit.mul(emit.sub(emit.like(x, 1), x), emit.add(x, 1)))
 
 
-def asin(emit: Emitter, x: Lowered) -> Lowered:
+def asin(emit: HloEmitter, x: Lowered) -> Lowered:
     """Arc sine."""
     return emit.elementwise("atan2", x, _cathetus(emit, x))
 
 
-def acos(emit: Emitter, x: Lowered) -> Lowered:
+def acos(emit: HloEmitter, x: Lowered) -> Lowered:
     """Arc cosine."""
     return emit.elementwise("atan2", _cathetus(emit, x), x)
 
@@ -59,13 +59,13 @@ def acos(emit: Emitter, x: Lowered) -> Lowered:
 # --- hyperbolic -------------------------------------------------------------------------------------
 
 
-def _halves(emit: Emitter, x: Lowered) -> tuple[Lowered, Lowered]:
+def _halves(emit: HloEmitter, x: Lowered) -> tuple[Lowered, Lowered]:
     """`exp(|x|)/2` and `exp(-|x|)/2`; the first from its root, so that it overflows no earlier than it has to."""
     root = emit.elementwise("exponential", emit.mul(emit.elementwise("abs", x), 0.5))
     return emit.mul(emit.mul(root, 0.5), root), emit.div(emit.div(emit.like(x, 0.5), root), root)
 
 
-def sinh(emit: Emitter, x: Lowered) -> Lowered:
+def sinh(emit: HloEmitter, x: Lowered) -> Lowered:
     """Hyperbolic sine."""
     rise = emit.elementwise("exponential_minus_one", x)
     near = emit.mul(emit.add(rise, emit.div(rise, emit.add(rise, 1))), 0.5)
@@ -73,7 +73,7 @@ def sinh(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(emit.compare("lt", emit.elementwise("abs", x), 1), near, far)
 
 
-def cosh(emit: Emitter, x: Lowered) -> Lowered:
+def cosh(emit: HloEmitter, x: Lowered) -> Lowered:
     """Hyperbolic cosine."""
     return emit.add(*_halves(emit, x))
 
@@ -83,11 +83,11 @@ def _far(x: Lowered) -> float:
     return 2.0**14 if x.dtype.itemsize == 4 else 2.0**28
 
 
-def _log_of_double(emit: Emitter, x: Lowered) -> Lowered:
+def _log_of_double(emit: HloEmitter, x: Lowered) -> Lowered:
     return emit.add(_log(emit, x), math.log(2))
 
 
-def asinh(emit: Emitter, x: Lowered) -> Lowered:
+def asinh(emit: HloEmitter, x: Lowered) -> Lowered:
     """Inverse of `sinh`."""
     size = emit.elementwise("abs", x)
     bounded = emit.min(size, _far(x))
@@ -97,7 +97,7 @@ def asinh(emit: Emitter, x: Lowered) -> Lowered:
     return _signed(emit, emit.select(emit.compare("gt", size, _far(x)), _log_of_double(emit, size), near), x)
 
 
-def acosh(emit: Emitter, x: Lowered) -> Lowered:
+def acosh(emit: HloEmitter, x: Lowered) -> Lowered:
     """Inverse of `cosh`."""
     excess = emit.sub(emit.min(x, _far(x)), emit.like(x, 1))
     near = log1p(emit, emit.add(excess, _root(emit, emit.mul(excess, emit.add(excess, 2)))))
@@ -105,7 +105,7 @@ def acosh(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(emit.compare("lt", x, 1), math.nan, found)
 
 
-def atanh(emit: Emitter, x: Lowered) -> Lowered:
+def atanh(emit: HloEmitter, x: Lowered) -> Lowered:
     """Inverse of `tanh`."""
     size = emit.elementwise("abs", x)
     ratio = emit.div(emit.add(size, size), emit.sub(emit.like(x, 1), size))
@@ -117,16 +117,16 @@ def atanh(emit: Emitter, x: Lowered) -> Lowered:
 # --- exponentials -----------------------------------------------------------------------------------
 
 
-def exp2(emit: Emitter, x: Lowered) -> Lowered:
+def exp2(emit: HloEmitter, x: Lowered) -> Lowered:
     """`2^x`."""
     return emit.elementwise("power", emit.like(x, 2), x)
 
 
-def _to_base(base: float) -> Callable[[Emitter, Lowered], Lowered]:
+def _to_base(base: float) -> Callable[[HloEmitter, Lowered], Lowered]:
     return lambda emit, x: emit.mul(_log(emit, x), 1 / math.log(base))
 
 
-FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
+FUNCTIONS: dict[str, Callable[[HloEmitter, Lowered], Lowered]] = {
     "exp2": exp2,
     "log1p": log1p,
     "log2": _to_base(2),

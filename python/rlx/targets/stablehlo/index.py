@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from rlx.ir.dtype import i64
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
-def clamped(emit: Emitter, indices: Lowered, size: int) -> Lowered:
+def clamped(emit: HloEmitter, indices: Lowered, size: int) -> Lowered:
     """Integers of any dtype as i64 in [0, size)."""
     return emit.clamp(emit.convert(indices, i64), 0, max(size - 1, 0))
 
 
 @lowers("gather")
-def gather(emit: Emitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
+def gather(emit: HloEmitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
     return _gather(emit, results[0], table, indices, axis, batch=0)
 
 
 @lowers("gather_batched")
-def gather_batched(emit: Emitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
+def gather_batched(emit: HloEmitter, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Lowered:
     return _gather(emit, results[0], table, indices, axis, batch=axis)
 
 
-def _gather(emit: Emitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Lowered:
+def _gather(emit: HloEmitter, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Lowered:
     """The leading `batch` axes of table and indices run together; the axes of the indices replace `axis`."""
     if result.num_elements == 0:
         return emit.full(result.static, result.dtype, 0)

@@ -8,20 +8,20 @@ import numpy as np
 
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("constant")
-def constant(emit: Emitter, results: list[Shape], *, value: np.ndarray) -> Lowered:
+def constant(emit: HloEmitter, results: list[Shape], *, value: np.ndarray) -> Lowered:
     return emit.constant(value)
 
 
 @lowers("iota")
-def iota(emit: Emitter, results: list[Shape], *, shape: tuple[int, ...], axis: int, dtype: DType) -> Lowered:
+def iota(emit: HloEmitter, results: list[Shape], *, shape: tuple[int, ...], axis: int, dtype: DType) -> Lowered:
     return emit.iota(results[0].static, axis, dtype)
 
 
 @lowers("dim_size")
-def dim_size(emit: Emitter, results: list[Shape], *, size: Any) -> Lowered:
+def dim_size(emit: HloEmitter, results: list[Shape], *, size: Any) -> Lowered:
     return emit.full((), results[0].dtype, size[0])

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
-def order_key(emit: Emitter, x: Lowered) -> Lowered:
+def order_key(emit: HloEmitter, x: Lowered) -> Lowered:
     """Integers that are ordered as the elements are; NaN is above all."""
     if not x.dtype.is_float:
         return x
@@ -26,7 +26,7 @@ def order_key(emit: Emitter, x: Lowered) -> Lowered:
     return emit.select(emit.compare("ne", x, x), kind.max, key)
 
 
-def _before(emit: Emitter, direction: str) -> Callable[..., Lowered]:
+def _before(emit: HloEmitter, direction: str) -> Callable[..., Lowered]:
     """The comparison by which a sort of rows orders their first entries."""
 
     def compare(a: Lowered, b: Lowered, *_: Lowered) -> Lowered:
@@ -36,12 +36,12 @@ def _before(emit: Emitter, direction: str) -> Callable[..., Lowered]:
 
 
 @lowers("argmax")
-def argmax(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
+def argmax(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
     return _position(emit, results[0], order_key(emit, x), axis)
 
 
 @lowers("argmin")
-def argmin(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
+def argmin(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Lowered:
     key = order_key(emit, x)
     opposite = emit.elementwise("not", key)
     if x.dtype.is_float:
@@ -49,7 +49,7 @@ def argmin(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, keep_d
     return _position(emit, results[0], opposite, axis)
 
 
-def _position(emit: Emitter, result: Shape, key: Lowered, axis: int) -> Lowered:
+def _position(emit: HloEmitter, result: Shape, key: Lowered, axis: int) -> Lowered:
     """Of the first of the largest keys."""
     largest = emit.reduce(key, "maximum", [axis], key.dtype.min)
     kept = [i for i in range(key.rank) if i != axis]
@@ -59,7 +59,7 @@ def _position(emit: Emitter, result: Shape, key: Lowered, axis: int) -> Lowered:
 
 
 @lowers("topk")
-def topk(emit: Emitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lowered, ...]:
+def topk(emit: HloEmitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lowered, ...]:
     axis = x.rank - 1
     if 0 in results[0].dims:
         return tuple(emit.full(r.static, r.dtype, 0) for r in results)
@@ -70,7 +70,7 @@ def topk(emit: Emitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lo
 
 
 @lowers("argsort")
-def argsort(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Lowered:
+def argsort(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Lowered:
     direction = "gt" if descending else "lt"
     rows = [order_key(emit, x), emit.iota(x.dims, axis, i32)]
     return emit.sort(rows, axis, _before(emit, direction))[1]

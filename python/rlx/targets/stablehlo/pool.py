@@ -8,14 +8,14 @@ from typing import Any
 from rlx.ir.shape import Shape
 from rlx.ops.convolution.pool import window_counts
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.reduce import neutral
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("pool")
 def pool(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     x: Lowered,
     *,
@@ -35,7 +35,7 @@ def pool(
 
 
 def _divisor(
-    emit: Emitter,
+    emit: HloEmitter,
     x: Lowered,
     total: Lowered,
     kernel: tuple[int, ...],

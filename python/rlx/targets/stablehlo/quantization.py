@@ -5,13 +5,13 @@ from __future__ import annotations
 from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.shape import Shape
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("requantize")
 def requantize(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     x: Lowered,
     multiplier: Lowered,
@@ -34,21 +34,21 @@ def requantize(
     return emit.convert(emit.clamp(emit.add(scaled, zero_point), int(dtype.min), int(dtype.max)), dtype)
 
 
-def _left(emit: Emitter, x: Lowered, by: Lowered) -> Lowered:
+def _left(emit: HloEmitter, x: Lowered, by: Lowered) -> Lowered:
     return emit.elementwise("shift_left", x, by)
 
 
-def _right(emit: Emitter, x: Lowered, by: Lowered) -> Lowered:
+def _right(emit: HloEmitter, x: Lowered, by: Lowered) -> Lowered:
     return emit.elementwise("shift_right_arithmetic", x, by)
 
 
-def _last_bits(emit: Emitter, x: Lowered, count: int) -> Lowered:
+def _last_bits(emit: HloEmitter, x: Lowered, count: int) -> Lowered:
     """The last bits of i64 as numbers with a sign."""
     unused = emit.like(x, 64 - count)
     return _right(emit, _left(emit, x, unused), unused)
 
 
-def _doubly(emit: Emitter, x: Lowered, multiplier: Lowered, shift: Lowered) -> Lowered:
+def _doubly(emit: HloEmitter, x: Lowered, multiplier: Lowered, shift: Lowered) -> Lowered:
     """`x·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
     one = emit.like(x, 1)
     right = emit.max(emit.neg(shift), 0)

@@ -7,14 +7,14 @@ import math
 from rlx.ir.dtype import i64, u32
 from rlx.ir.shape import Shape
 from rlx.ops.random import philox
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
-class _Words:
+class _TensorWords:
     """Words of 32 bits as tensors; see `rlx.ops.random.WordArithmetic`."""
 
-    def __init__(self, emit: Emitter):
+    def __init__(self, emit: HloEmitter):
         self.emit = emit
 
     def product(self, x: Lowered, factor: int) -> tuple[Lowered, Lowered]:
@@ -33,11 +33,11 @@ class _Words:
 
 
 @lowers("random_bits")
-def random_bits(emit: Emitter, results: list[Shape], seed: Lowered, *, shape: tuple[int, ...]) -> Lowered:
+def random_bits(emit: HloEmitter, results: list[Shape], seed: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     dims, count = results[0].static, math.prod(results[0].static)
     if not count:
         return emit.full(dims, u32, 0)
-    words, blocks = _Words(emit), -(-count // 4)
+    words, blocks = _TensorWords(emit), -(-count // 4)
     zero = emit.full((blocks,), u32, 0)
     key = [emit.broadcast(half, (blocks,)) for half in words.halves(emit.convert(seed, i64))]
     drawn = philox(words, (*words.halves(emit.iota((blocks,), 0, i64)), zero, zero), key)

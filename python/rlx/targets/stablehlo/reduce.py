@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter, Scalar
+from rlx.targets.stablehlo.emitter import HloEmitter, Scalar
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 # The op that joins two numbers.
@@ -29,7 +29,7 @@ def neutral(kind: str, dtype: DType) -> Scalar:
 
 @lowers("reduce")
 def reduce(
-    emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+    emit: HloEmitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
 ) -> Lowered:
     if x.dtype.is_complex and kind in ("sum", "mean"):
         # Part by part: XLA makes of the sum of a broadcast a product, and of a mean a division, for which inf is NaN.
@@ -41,7 +41,7 @@ def reduce(
     return emit.reshape(total, results[0].static)
 
 
-def _reduced(emit: Emitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+def _reduced(emit: HloEmitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
     if x.dtype.is_float and JOIN[kind] == "add" and _is_repeated(x):
         x = emit.kept(x)  # XLA would make of it a product, which is -0 for -0
     total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.targets.lowering.table import Lowered, Region, Table
+from rlx.targets.lowering.table import Lowered, LoweringTable, Region
 
-TABLE = Table("StableHLO")
+TABLE = LoweringTable("StableHLO")
 RULES = TABLE.rules
 lowers, claimed_ops = TABLE.lowers, TABLE.claimed
 

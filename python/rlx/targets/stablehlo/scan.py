@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter, Scalar
+from rlx.targets.stablehlo.emitter import HloEmitter, Scalar
 from rlx.targets.stablehlo.reduce import JOIN, neutral
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("cumsum")
-def cumsum(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Lowered:
+def cumsum(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Lowered:
     return _scan(emit, x, "sum", axis, exclusive)
 
 
 @lowers("cumprod")
-def cumprod(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Lowered:
+def cumprod(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Lowered:
     return _scan(emit, x, "prod", axis, exclusive)
 
 
 @lowers("cummax")
-def cummax(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int) -> Lowered:
+def cummax(emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int) -> Lowered:
     return _scan(emit, x, "max", axis, False)
 
 
-def _scan(emit: Emitter, x: Lowered, kind: str, axis: int, exclusive: bool) -> Lowered:
+def _scan(emit: HloEmitter, x: Lowered, kind: str, axis: int, exclusive: bool) -> Lowered:
     running = emit.convert(x, accumulator(x.dtype))
     start = neutral(kind, running.dtype)
     if exclusive:
@@ -37,7 +37,7 @@ def _scan(emit: Emitter, x: Lowered, kind: str, axis: int, exclusive: bool) -> L
     return emit.convert(running, x.dtype)
 
 
-def _shifted(emit: Emitter, x: Lowered, axis: int, distance: int, fill: Scalar) -> Lowered:
+def _shifted(emit: HloEmitter, x: Lowered, axis: int, distance: int, fill: Scalar) -> Lowered:
     """Moved towards the end; one number comes in."""
     if x.dims[axis] == 0:
         return x

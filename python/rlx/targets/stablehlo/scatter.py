@@ -7,7 +7,7 @@ from math import prod
 from rlx.ir.dtype import i32, i64
 from rlx.ir.shape import Shape
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.index import clamped
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
@@ -16,7 +16,7 @@ _JOIN = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 @lowers("scatter_nd")
 def scatter_nd(
-    emit: Emitter, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
+    emit: HloEmitter, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
 ) -> Lowered:
     if 0 in x.dims or 0 in updates.dims:
         return x
@@ -33,7 +33,7 @@ def scatter_nd(
     return emit.reshape(emit.convert(found, x.dtype), x.dims)
 
 
-def _targets(emit: Emitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lowered:
+def _targets(emit: HloEmitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lowered:
     """`[N, 1]` i64: the row of each of N tuples, -1 where any index of it is out of range."""
     number, count = tuples.dims
     row = emit.full((number, 1), i64, 0)
@@ -47,7 +47,7 @@ def _targets(emit: Emitter, tuples: Lowered, sizes: tuple[int, ...]) -> Lowered:
     return emit.select(outside, -1, row)
 
 
-def _last(emit: Emitter, table: Lowered, targets: Lowered, updates: Lowered) -> Lowered:
+def _last(emit: HloEmitter, table: Lowered, targets: Lowered, updates: Lowered) -> Lowered:
     """Rows replaced, each by the last of its updates: the one with the greatest number."""
     (rows, width), number = table.dims, updates.dims[0]
     numbers = emit.iota((number, 1), 0, i32)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import Emitter
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 
 @lowers("reshape")
-def reshape(emit: Emitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
+def reshape(emit: HloEmitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     return emit.reshape(x, results[0].static)
 
 
 @lowers("transpose")
-def transpose(emit: Emitter, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> Lowered:
+def transpose(emit: HloEmitter, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> Lowered:
     return emit.transpose(x, perm)
 
 
 @lowers("narrow")
 def narrow(
-    emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, start: tuple[int, ...], length: tuple[int, ...]
+    emit: HloEmitter, results: list[Shape], x: Lowered, *, axis: int, start: tuple[int, ...], length: tuple[int, ...]
 ) -> Lowered:
     return emit.slice_axis(x, axis, start[0], start[0] + length[0])
 
 
 @lowers("slice")
 def slice_(
-    emit: Emitter,
+    emit: HloEmitter,
     results: list[Shape],
     x: Lowered,
     *,
@@ -38,15 +38,15 @@ def slice_(
 
 
 @lowers("concat")
-def concat(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> Lowered:
+def concat(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> Lowered:
     return emit.concatenate([lhs, rhs], axis)
 
 
 @lowers("expand")
-def expand(emit: Emitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
+def expand(emit: HloEmitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     return emit.broadcast(x, results[0].static)
 
 
 @lowers("reverse")
-def reverse(emit: Emitter, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> Lowered:
+def reverse(emit: HloEmitter, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> Lowered:
     return emit.reverse(x, axes)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from rlx import mlir
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Mesh, Sharding, sharding_from_text
-from rlx.targets.stablehlo.emitter import Emitter, attribute
+from rlx.targets.stablehlo.emitter import HloEmitter, attribute
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 Form = Literal["sdy", "text"]
@@ -60,7 +60,7 @@ class Shardings:
         if any(entries):
             function.attributes[name] = mlir.ir.ArrayAttr.get([mlir.ir.DictAttr.get(e) for e in entries])
 
-    def constrained(self, emit: Emitter, x: Lowered, sharding: Sharding) -> Lowered:
+    def constrained(self, emit: HloEmitter, x: Lowered, sharding: Sharding) -> Lowered:
         """The same tensor, spread so."""
         if self.form == "text":
             noted = self._entry(f"#sdy.sharding_per_value<[<{self._body(sharding)}>]>")
@@ -84,7 +84,7 @@ def _notes(name: str, text: str) -> mlir.Attribute:
 
 
 @lowers("shard")
-def shard(emit: Emitter, results: list[Shape], x: Lowered, *, sharding: str) -> Lowered:
+def shard(emit: HloEmitter, results: list[Shape], x: Lowered, *, sharding: str) -> Lowered:
     if emit.shardings is None:
         return x
     return emit.shardings.constrained(emit, x, sharding_from_text(sharding, x.rank))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.targets.worker.process import Command, Reply, Worker, WorkerDied
-from rlx.targets.worker.shielded import Call
+from rlx.targets.worker.shielded import ThreadCall
 
 # Native code may not free all memory that it allocates. A process that has used more than this is ended after its request.
 _RETIRE_ABOVE_MIB = 2048
@@ -23,7 +23,7 @@ _SLICE_S = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _PoolSlot:
     """The place in the pool of a process that is being started.
 
     Attributes:
@@ -46,7 +46,7 @@ class WorkerPool:
         self._size = size
         self._workers: list[Worker] = []
         self._idle: list[Worker] = []
-        self._starting: list[_Place] = []
+        self._starting: list[_PoolSlot] = []
         self._changed = threading.Condition()
         weakref.finalize(self, _end_all, self._workers)  # this is called when Python exits as well
         _pools.add(self)
@@ -77,19 +77,19 @@ class WorkerPool:
             Error: No process can be started.
         """
 
-        def answer(call: Call[Reply]) -> Reply:
+        def answer(call: ThreadCall[Reply]) -> Reply:
             worker = self._acquire(command, affinity, call)
             try:
                 return worker.request(header, body, timeout_s=timeout_s, signals=call.signals)
             finally:
                 self._release(worker)
 
-        return Call(answer).result()
+        return ThreadCall(answer).result()
 
     def post(self, command: Command, header: Mapping[str, Any]) -> int:
         """Send a request without waiting for the reply; returns the id of the process."""
 
-        def send(call: Call[int]) -> int:
+        def send(call: ThreadCall[int]) -> int:
             worker = self._acquire(command, None, call)
             try:
                 worker.post(header)
@@ -97,13 +97,13 @@ class WorkerPool:
             finally:
                 self._release(worker)
 
-        return Call(send).result()
+        return ThreadCall(send).result()
 
     def prewarm(self, command: Command, header: Mapping[str, Any], affinity: Any = None) -> None:
         """Start a process and send it a request, without waiting. Does nothing if such a process runs or the pool is full."""
 
-        def start(_: Call[None]) -> None:
-            place = _Place(command, is_prewarmed=True)
+        def start(_: ThreadCall[None]) -> None:
+            place = _PoolSlot(command, is_prewarmed=True)
             with self._changed:
                 if self._has_process_for(command) or not self._has_room:
                     return
@@ -113,22 +113,22 @@ class WorkerPool:
             self._release(worker)
 
         if not self._has_process_for(command):
-            Call(start).start()
+            ThreadCall(start).start()
 
     def close(self) -> None:
         """End all processes, including busy ones (their callers get ``WorkerDied``). The pool can still be used."""
-        Call(lambda _: self._close()).result()
+        ThreadCall(lambda _: self._close()).result()
 
     @property
     def pids(self) -> list[int]:
         """The ids of the pool's processes."""
         return [worker.pid for worker in tuple(self._workers)]
 
-    # --- these run in threads of `Call` -----------------------------------------------------------
+    # --- these run in threads of `ThreadCall` -----------------------------------------------------------
 
     # Starting and ending a process takes time. Both are done without the lock, and the process has its place meanwhile.
 
-    def _acquire(self, command: Command, affinity: Any, call: Call[Any]) -> Worker:
+    def _acquire(self, command: Command, affinity: Any, call: ThreadCall[Any]) -> Worker:
         chosen = None
         while chosen is None:
             if call.cancelled:
@@ -139,12 +139,12 @@ class WorkerPool:
                     self._changed.wait(_SLICE_S)
             if leaving is not None:
                 self._end(leaving)
-        worker = self._start(chosen, affinity) if isinstance(chosen, _Place) else chosen
+        worker = self._start(chosen, affinity) if isinstance(chosen, _PoolSlot) else chosen
         if affinity is not None:
             worker.affinity = affinity
         return worker
 
-    def _choose(self, command: Command, affinity: Any) -> tuple[Worker | _Place | None, Worker | None]:
+    def _choose(self, command: Command, affinity: Any) -> tuple[Worker | _PoolSlot | None, Worker | None]:
         """An idle process, or a place for a new one; else an idle process that is to be ended first. The lock is held."""
         idle = self._idle
         fitting = [w for w in idle if w.command == command]
@@ -156,7 +156,7 @@ class WorkerPool:
         if leaving is None and self._is_prewarming(command):
             return None, None
         if leaving is None and self._has_room:
-            self._starting.append(_Place(command, is_prewarmed=False))
+            self._starting.append(_PoolSlot(command, is_prewarmed=False))
             return self._starting[-1], None
         if leaving is None and idle:
             leaving = idle[0]
@@ -203,7 +203,7 @@ class WorkerPool:
     def _has_process_for(self, command: Command) -> bool:
         return self._is_prewarming(command) or any(worker.command == command for worker in tuple(self._workers))
 
-    def _start(self, place: _Place, affinity: Any) -> Worker:
+    def _start(self, place: _PoolSlot, affinity: Any) -> Worker:
         """A new process. If the pool is closed meanwhile, the process does not belong to it: `_release` ends it."""
         started: list[Worker] = []
         try:

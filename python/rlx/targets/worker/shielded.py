@@ -19,7 +19,7 @@ T = TypeVar("T")
 _SLICE_S = 1.0
 
 
-class Call(Generic[T]):
+class ThreadCall(Generic[T]):
     """One call of a function in a separate thread.
 
     Args:
@@ -30,7 +30,7 @@ class Call(Generic[T]):
         signals: An item is put into this queue when the call is cancelled.
     """
 
-    def __init__(self, function: Callable[[Call[T]], T]) -> None:
+    def __init__(self, function: Callable[[ThreadCall[T]], T]) -> None:
         self.cancelled = False
         self.signals: SimpleQueue[str] = SimpleQueue()
         self._function = function

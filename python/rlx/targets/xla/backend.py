@@ -33,7 +33,7 @@ from rlx.targets.protocol import Compiled, DeviceInfo, Measurement
 from rlx.targets.stablehlo import lower_module
 from rlx.targets.stablehlo.sharding import Form
 from rlx.targets.xla import client
-from rlx.targets.xla.client import Executable
+from rlx.targets.xla.client import XlaExecutable
 from rlx.targets.xla.options import option, with_threads
 from rlx.targets.xla.portable import VERSION, to_portable, version_for
 from rlx.targets.xla.targets import PORTABLE, Target, device_names, target, target_names
@@ -207,7 +207,7 @@ def _described_graph(artifact: Artifact) -> Graph:
 Types = list[tuple[tuple[int, ...], np.dtype]]
 
 
-def _check_weights(executable: Executable, taken: Sequence[Argument]) -> Types:
+def _check_weights(executable: XlaExecutable, taken: Sequence[Argument]) -> Types:
     """Check that the part of a program that runs once takes these parameters; the types of its results.
 
     Raises:
@@ -219,7 +219,7 @@ def _check_weights(executable: Executable, taken: Sequence[Argument]) -> Types:
 
 
 def _check_types(
-    executable: Executable,
+    executable: XlaExecutable,
     arguments: Sequence[Argument],
     prepared: Types,
     signature: Signature,
@@ -252,7 +252,7 @@ class Program:
         self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
         self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
         self._graph: Graph | None = None
-        self._executable: Executable | None = None
+        self._executable: XlaExecutable | None = None
         weights, taken = self._load(artifact)
         # The client may use the memory of these arrays, so parameters must not be changed.
         kept = {a.name for a in self._arguments}
@@ -264,7 +264,7 @@ class Program:
         self._prepared = [value.block_until_ready() for value in results]
         self._on_device: dict[str, Any] = {n: value for n, value in on_device.items() if n in kept}
 
-    def _load(self, artifact: Artifact) -> tuple[Executable | None, Sequence[str]]:
+    def _load(self, artifact: Artifact) -> tuple[XlaExecutable | None, Sequence[str]]:
         """Load what is called. What runs once before, if there is anything, and the parameters that it takes."""
         if artifact.info["form"] == "rlx":
             return self._load_graph(_described_graph(artifact))
@@ -282,7 +282,7 @@ class Program:
         _check_types(self._executable, self._arguments, prepared, self.signature, self._updates)
         return weights, taken
 
-    def _load_graph(self, graph: Graph) -> tuple[Executable | None, Sequence[str]]:
+    def _load_graph(self, graph: Graph) -> tuple[XlaExecutable | None, Sequence[str]]:
         """The same for a program that is compiled for each set of sizes."""
         self._graph, weights = outlined(graph)
         given = {a.name for a in graph.arguments}
@@ -321,10 +321,10 @@ class Program:
         shapes += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
         return tuple(sorted(bind_symbols(shapes).items()))
 
-    def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> Executable:
+    def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> XlaExecutable:
         assert self._graph is not None
         bound = stages.prepared(self._graph, {name: size for name, size in sizes if name in self._graph.symbols})
-        return Executable(portable(bound), self._options)
+        return XlaExecutable(portable(bound), self._options)
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of the current value of a state."""

@@ -99,7 +99,7 @@ def _once(make: Callable[[], Any]) -> Any:
     return holding(_lock, make)
 
 
-class Executable:
+class XlaExecutable:
     """A compiled function of arrays on the device. It may be called from several threads.
 
     Args:
@@ -191,9 +191,9 @@ def _sound_options() -> Options:
 
 
 @lru_cache(_KEPT_EXECUTABLES)
-def compiled(program: bytes, options: Options = ()) -> Executable:
+def compiled(program: bytes, options: Options = ()) -> XlaExecutable:
     """The executable of a program."""
-    return Executable(program, options)
+    return XlaExecutable(program, options)
 
 
 def to_device(arrays: Sequence[Any]) -> list[Any]:

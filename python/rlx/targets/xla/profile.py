@@ -55,9 +55,9 @@ def profile(
     )
     options = with_threads(target.options, threads)
     if weights is not None:
-        computed = client.Executable(portable(weights), options)(_on_device(weights, values))
+        computed = client.XlaExecutable(portable(weights), options)(_on_device(weights, values))
         values |= zip([o.name for o in weights.results], computed, strict=True)
-    executable, on_device = client.Executable(portable(main), options), _on_device(main, values)
+    executable, on_device = client.XlaExecutable(portable(main), options), _on_device(main, values)
     with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:
         jax = client.jax()
         tracing = jax.profiler.ProfileOptions()

@@ -5,8 +5,8 @@ the readable form, `rlx.matmul(%x, %w) : …`, into the generic one, and `write`
 text stays as it is. docs/assembly.md has the grammar.
 """
 
-from rlx.ir.text.assembly.positions import Source
+from rlx.ir.text.assembly.positions import GenericText
 from rlx.ir.text.assembly.printer import write
 from rlx.ir.text.assembly.reader import read
 
-__all__ = ["Source", "read", "write"]
+__all__ = ["GenericText", "read", "write"]

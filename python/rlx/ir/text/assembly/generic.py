@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rlx.ir.text.assembly.grammar import STRING, Layout
-from rlx.ir.text.assembly.positions import Source
+from rlx.ir.text.assembly.grammar import STRING, OpForm
+from rlx.ir.text.assembly.positions import GenericText
 from rlx.ir.text.assembly.scanner import Scanner, Span
 
 # What may follow an op in its line so that no later op gets another column than in the user's text.
@@ -29,7 +29,7 @@ class Op:
 
     name: str
     start: int
-    form: Layout
+    form: OpForm
     count: int = 0  # number of operands
     end: int = 0  # where the operands end
     attributes: Span | None = None
@@ -49,10 +49,10 @@ class Generic:
         self.copied = 0  # the text before this place has been handled
         self.moved = False
 
-    def source(self) -> Source:
+    def source(self) -> GenericText:
         """The complete text."""
         self.copy(len(self.text))
-        return Source(self.text, self.scanner.name, self.pieces, self.origins, self.moved)
+        return GenericText(self.text, self.scanner.name, self.pieces, self.origins, self.moved)
 
     def copy(self, end: int) -> None:
         """Copy the text up to a place unchanged."""

@@ -44,7 +44,7 @@ LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class OpForm:
     """The form of an op.
 
     Attributes:
@@ -71,7 +71,7 @@ class Layout:
 
 
 @cache
-def layout(name: str) -> Layout | None:
+def layout(name: str) -> OpForm | None:
     """The layout of an op, without the prefix `rlx.`; None when there is no such op."""
     spec = SPECS.get(name)
     if spec is None:
@@ -79,7 +79,7 @@ def layout(name: str) -> Layout | None:
     segmented, open_results = is_segmented(spec.operands), is_segmented(spec.results)
     most = None if any(v.arity == "variadic" for v in spec.operands) else len(spec.operands)
     plain = not (segmented or open_results or spec.regions)
-    return Layout(
+    return OpForm(
         operands=spec.operands if segmented else None,
         brackets=segmented and len(spec.operands) > 1,
         results=open_results,

@@ -15,7 +15,7 @@ _FILE = re.compile(r'loc\("((?:[^"\\]|\\.)*+)":(\d+):(\d+)\)')
 _BARE_OP = re.compile(rf"{STRING}|//[^\n]*+|(?<![\w.$#!@%^-])rlx\.([\w$.]++)", re.ASCII)
 
 
-class Source:
+class GenericText:
     """Text for MLIR's parser, and for each part of it the place in the user's text.
 
     Lines and columns count from 1, columns in bytes, as MLIR's do.

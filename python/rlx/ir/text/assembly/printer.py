@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlx.dialect.spec import RUNS, ValueSpec
 from rlx.ir.op.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS
-from rlx.ir.text.assembly.grammar import STRING, Layout, layout, run_sizes, segments, split_types
+from rlx.ir.text.assembly.grammar import STRING, OpForm, layout, run_sizes, segments, split_types
 
 
 def _dictionary(levels: int) -> str:
@@ -122,7 +122,7 @@ def _op(name: str, operands: str, attributes: str | None, types: str, results: s
     return f"{text} : {results}" if one_type and results[0] != "(" else f"{text} : ({types}) -> {results}"
 
 
-def _without_segments(form: Layout, operands: str, attributes: str, types: str, results: str) -> tuple[str, str, bool]:
+def _without_segments(form: OpForm, operands: str, attributes: str, types: str, results: str) -> tuple[str, str, bool]:
     """Operands and attributes without the sizes of segments, where `read` derives the same ones.
 
     The last of the results says whether the sizes for operands were left out.

@@ -14,13 +14,13 @@ from rlx.ir.text.assembly.grammar import (
     PRINTED,
     SPACES,
     STRING,
-    Layout,
+    OpForm,
     layout,
     run_sizes,
     runs,
     segments,
 )
-from rlx.ir.text.assembly.positions import Source
+from rlx.ir.text.assembly.positions import GenericText
 from rlx.ir.text.assembly.scanner import CLOSING, Scanner, Span
 from rlx.support.suggestions import suggestion
 
@@ -40,7 +40,7 @@ _RESOURCES = re.compile(rf'(?:[^"#]++|{STRING}|"|#(?!-\}}))*+#-\}}')  # after th
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)[ \t\r\n]*+\{", re.ASCII)
 
 
-def read(text: str, name: str = "<text>") -> Source:
+def read(text: str, name: str = "<text>") -> GenericText:
     """Text for MLIR's parser, from text whose rlx ops are in the readable form, the generic one, or both.
 
     Args:
@@ -51,7 +51,7 @@ def read(text: str, name: str = "<text>") -> Source:
         ParseError: An rlx op is not written as docs/assembly.md says, with line and column.
     """
     # A path that the locale cannot decode holds lone surrogates, which are no UTF-8.
-    return _Reader(text, name.encode(errors="backslashreplace").decode()).read()
+    return _AssemblyReader(text, name.encode(errors="backslashreplace").decode()).read()
 
 
 def _hint_for_unknown(name: str) -> str:
@@ -63,7 +63,7 @@ def _hint_for_unknown(name: str) -> str:
     return f' (write {choices} with {{kind = "{name}"}})' if choices else suggestion(name, SPECS)
 
 
-class _Reader(Scanner):
+class _AssemblyReader(Scanner):
     """Reads the text once. All text that is not an rlx op in the readable form is copied."""
 
     def __init__(self, text: str, name: str):
@@ -73,7 +73,7 @@ class _Reader(Scanner):
         self.comment = (-1, -1)
         self.has_resources = True
 
-    def read(self) -> Source:
+    def read(self) -> GenericText:
         text, position = self.text, 0
         while match := _TOKEN.match(text, position := self._printed(position)):
             kind, position = match.lastindex, match.end()
@@ -156,7 +156,7 @@ class _Reader(Scanner):
         self.out.head(op, end, operands, has_parentheses, groups)
         return self.out.note_moved(self._regions(op, position) if form.regions else self.out.tail(op, position))
 
-    def _is_op(self, start: int, end: int, form: Layout | None) -> bool:
+    def _is_op(self, start: int, end: int, form: OpForm | None) -> bool:
         """Whether a name is at a place where an op may be, and is not the name of an attribute."""
         text = self.text
         if self.opened and self.opened[-1] in ("(", "["):

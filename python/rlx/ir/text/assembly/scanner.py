@@ -6,7 +6,7 @@ import re
 from typing import NoReturn
 
 from rlx.ir.text.assembly.grammar import COMMENT, SPACE, STRING, TYPE, TYPE_NAME, TYPES, split_types
-from rlx.ir.text.assembly.positions import Source
+from rlx.ir.text.assembly.positions import GenericText
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import ParseError
 
@@ -27,7 +27,7 @@ class Scanner:
         self.name = name
 
     def fail(self, place: int, message: str, hint: str | None = None) -> NoReturn:
-        line, column = Source(self.text, self.name, [self.text], [0], False).place_of(place)
+        line, column = GenericText(self.text, self.name, [self.text], [0], False).place_of(place)
         raise ParseError(message, location=f"{self.name}:{line}:{column}", hint=hint)
 
     def space(self, position: int) -> int:

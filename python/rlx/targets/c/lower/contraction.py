@@ -15,7 +15,7 @@ from rlx.ir.dtype import DType, f32, i8, i32, u32
 from rlx.ir.shape import Shape, shape_of
 from rlx.targets.c.lower.elementwise import bounds_of, within
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.kernel import Body, Kernel
+from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
 from rlx.targets.c.lower.reduce import taps
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import Affine, Index, Scalar, broadcast, computed_in, limits, scalar, stored_type
@@ -33,7 +33,7 @@ class Products:
         start: What it begins with.
     """
 
-    def __init__(self, body: Body, dtype: DType, bounds: tuple[int, int], start: Scalar | None = None):
+    def __init__(self, body: IndexBody, dtype: DType, bounds: tuple[int, int], start: Scalar | None = None):
         self.dtype, self.bounds = dtype, bounds
         self.fits = dtype is f32 or within(bounds, computed_in(dtype))
         self.variable = body.fresh("sum")
@@ -44,14 +44,14 @@ class Products:
             first = f"({self.kind}){start.term}"
         body.writer.line(f"{self.kind} {self.variable} = {first};")
 
-    def add(self, body: Body, a: Scalar, b: Scalar) -> None:
+    def add(self, body: IndexBody, a: Scalar, b: Scalar) -> None:
         """Add a product."""
         if self.fits or self.dtype is u32:
             body.writer.line(f"{self.variable} += {a.term} * {b.term};")
         else:
             body.writer.line(f"{self.variable} += ({self.kind}){a.term} * ({self.kind}){b.term};")
 
-    def result(self, body: Body) -> Scalar:
+    def result(self, body: IndexBody) -> Scalar:
         """The sum, in the dtype."""
         if self.dtype in (f32, u32):
             return scalar(self.variable, self.dtype)
@@ -76,12 +76,12 @@ def minus(x: Scalar, zero_point: int) -> Scalar:
 
 
 @loops("matmul")
-def matmul(kernel: Kernel, result: Shape, lhs: mlir.Value, rhs: mlir.Value) -> None:
+def matmul(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.Value) -> None:
     left, right = shape_of(lhs), shape_of(rhs)
     depth = left.static[-1]
     bounds = product_bounds(kernel.bounds(lhs), kernel.bounds(rhs), depth)
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         # A vector has no rows, or no columns, and the result has none either.
         batch_rank = result.rank - (left.rank > 1) - (right.rank > 1)
         batch = index[:batch_rank]
@@ -89,7 +89,7 @@ def matmul(kernel: Kernel, result: Shape, lhs: mlir.Value, rhs: mlir.Value) -> N
         column = index[batch_rank + (left.rank > 1) :]
         total = Products(body, result.dtype, bounds)
 
-        def inner(inside: Body, k: Index) -> None:
+        def inner(inside: IndexBody, k: Index) -> None:
             a = inside.element(lhs, (*_of_batch(batch, left.static[:-2]), *row, k[0]))
             b = inside.element(rhs, (*_of_batch(batch, right.static[:-2]), k[0], *column))
             total.add(inside, a, b)
@@ -105,7 +105,7 @@ def _of_batch(batch: Index, dims: Any) -> Index:
     return broadcast(batch, dims) if len(dims) else ()
 
 
-def _noted(body: Body, inside: Body) -> None:
+def _noted(body: IndexBody, inside: IndexBody) -> None:
     """Places that are used inside of a loop count for the loops around it."""
     body.places += inside.places
     body.read |= inside.read
@@ -113,7 +113,7 @@ def _noted(body: Body, inside: Body) -> None:
 
 @loops("dot_general")
 def dot_general(
-    kernel: Kernel,
+    kernel: KernelWriter,
     result: Shape,
     lhs: mlir.Value,
     rhs: mlir.Value,
@@ -131,12 +131,12 @@ def dot_general(
         for s, contracting, batch in ((left, lhs_contracting, lhs_batch), (right, rhs_contracting, rhs_batch))
     ]
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         batch, rest = index[: len(lhs_batch)], index[len(lhs_batch) :]
         rows, columns = rest[: len(free[0])], rest[len(free[0]) :]
         total = Products(body, result.dtype, bounds)
 
-        def inner(inside: Body, k: Index) -> None:
+        def inner(inside: IndexBody, k: Index) -> None:
             places: list[Index] = []
             sides = (
                 (left, lhs_contracting, lhs_batch, free[0], rows),
@@ -155,10 +155,10 @@ def dot_general(
 
 
 @loops("conv")
-def conv(kernel: Kernel, result: Shape, x: mlir.Value, w: mlir.Value, **geometry: Any) -> None:
+def conv(kernel: KernelWriter, result: Shape, x: mlir.Value, w: mlir.Value, **geometry: Any) -> None:
     bounds = product_bounds(kernel.bounds(x), kernel.bounds(w), prod(shape_of(w).static[1:]))
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         total = Products(body, result.dtype, bounds)
         _windows(kernel, body, index, total, x, w, (0, 0), **geometry)
         kernel.finish(body, index, total.result(body))
@@ -176,8 +176,8 @@ def conv_names(rank: int) -> list[str]:
 
 
 def _windows(
-    kernel: Kernel,
-    body: Body,
+    kernel: KernelWriter,
+    body: IndexBody,
     index: Index,
     total: Products,
     x: mlir.Value,
@@ -205,12 +205,12 @@ def _windows(
         if per_group > 1:
             stack.enter_context(out.loop("c", per_group))
             at = Affine.of("c")
-        outer = Body(kernel, out, around=body)
+        outer = IndexBody(kernel, out, around=body)
         place = taps(outer, index[2:], shape.static[2:], weights.static[2:], stride, padding, dilation, stack)
         sizes = weights.static[2:]
         names = ["kx"] if len(sizes) == 1 else ["ky", "kx"] if len(sizes) == 2 else ["kz", "ky", "kx"]
         window = tuple(Affine.of(n) if d > 1 else Affine() for n, d in zip(names, sizes, strict=True))
-        inside = Body(kernel, out, around=outer)
+        inside = IndexBody(kernel, out, around=outer)
         a = inside.element(x, (index[0], first + at, *place))
         b = inside.element(w, (channel, at, *window))
         total.add(inside, minus(a, zero_points[0]), minus(b, zero_points[1]))
@@ -221,7 +221,7 @@ def _windows(
 # --- products of 8-bit integers ---------------------------------------------------------------------------
 
 
-def scaled(body: Body, sum_: Scalar, multiplier: Scalar | None, zero_point: int, dtype: DType) -> Scalar:
+def scaled(body: IndexBody, sum_: Scalar, multiplier: Scalar | None, zero_point: int, dtype: DType) -> Scalar:
     """A sum in i32 as the result wants it: as it is, or times a float."""
     if multiplier is None:
         return sum_
@@ -235,7 +235,7 @@ def scaled(body: Body, sum_: Scalar, multiplier: Scalar | None, zero_point: int,
 
 
 def sum_bounds(
-    kernel: Kernel, x: mlir.Value, w: mlir.Value, bias: mlir.Value | None, zeros: tuple[int, int], axis: int
+    kernel: KernelWriter, x: mlir.Value, w: mlir.Value, bias: mlir.Value | None, zeros: tuple[int, int], axis: int
 ) -> Any:
     """The least and greatest sum on the way to any result, with the bias."""
     (x_low, x_high), (x_zero, w_zero) = kernel.bounds(x), zeros
@@ -259,7 +259,7 @@ def _ends(array: np.ndarray) -> tuple[int, int]:
 
 
 def plain_conv(
-    kernel: Kernel,
+    kernel: KernelWriter,
     result: Shape,
     x: mlir.Value,
     w: mlir.Value,
@@ -274,7 +274,7 @@ def plain_conv(
     kernel.constants |= {w: "weights", bias: "bias", multiplier: "multiplier"}
     bounds = sum_bounds(kernel, x, w, bias, zeros, 0)
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         start = None if bias is None else body.element(bias, (index[1],))
         total = Products(body, i32, bounds, start)
         _windows(kernel, body, index, total, x, w, zeros, **geometry)
@@ -285,7 +285,7 @@ def plain_conv(
 
 
 def plain_matmul(
-    kernel: Kernel,
+    kernel: KernelWriter,
     result: Shape,
     x: mlir.Value,
     w: mlir.Value,
@@ -299,11 +299,11 @@ def plain_matmul(
     kernel.constants |= {w: "weights", bias: "bias", multiplier: "multiplier"}
     bounds = sum_bounds(kernel, x, w, bias, zeros, 1)
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         start = None if bias is None else body.element(bias, index[-1:])
         total = Products(body, i32, bounds, start)
 
-        def inner(inside: Body, k: Index) -> None:
+        def inner(inside: IndexBody, k: Index) -> None:
             a, b = inside.element(x, (*index[:-1], k[0])), inside.element(w, (k[0], index[-1]))
             total.add(inside, minus(a, zeros[0]), minus(b, zeros[1]))
             _noted(body, inside)

@@ -10,7 +10,7 @@ from rlx.ir.shape import Shape, shape_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower import integers
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.kernel import Body
+from rlx.targets.c.lower.kernel import IndexBody
 from rlx.targets.c.lower.rules import elementwise, looks_up, moves
 from rlx.targets.c.lower.values import (
     STORED,
@@ -49,7 +49,7 @@ def within(bounds: tuple[int, int], dtype: DType) -> bool:
 
 
 @elementwise("binary")
-def binary(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Scalar:
+def binary(body: IndexBody, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Scalar:
     dtype = result.dtype
     if dtype.is_bool:
         return scalar(f"{a.term} {'|' if kind in ('add', 'max') else '&'} {b.term}", dtype, simple=False)
@@ -82,7 +82,7 @@ def binary(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Sca
 _MATH = {"pow": "powf", "rem": "fmodf", "atan2": "atan2f"}
 
 
-def _binary_float(body: Body, a: Scalar, b: Scalar, kind: str) -> Scalar:
+def _binary_float(body: IndexBody, a: Scalar, b: Scalar, kind: str) -> Scalar:
     if kind in _SIGNS:
         return scalar(f"{a.term} {_SIGNS[kind]} {b.term}", f32, simple=False)
     if kind in _MATH:
@@ -112,21 +112,21 @@ def _known(kind: str, a: Scalar, b: Scalar) -> bool | None:
 
 
 @elementwise("compare")
-def compare(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Scalar:
+def compare(body: IndexBody, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Scalar:
     if a.dtype is not f32 and (known := _known(kind, a, b)) is not None:
         return literal(known, result.dtype)
     return scalar(f"{a.term} {_COMPARED[kind]} {b.term}", result.dtype, simple=False)
 
 
 @elementwise("where")
-def where(body: Body, result: Shape, condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
+def where(body: IndexBody, result: Shape, condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
     bounds = min(a.low, b.low), max(a.high, b.high)
     test = condition.term if condition.simple and not condition.text.endswith("]") else f"({condition.text} != 0)"
     return scalar(f"{test} ? {a.term} : {b.term}", result.dtype, bounds, simple=False)
 
 
 @elementwise("cast")
-def cast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
+def cast(body: IndexBody, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     if dtype is x.dtype:
         return x
     if dtype.is_bool:
@@ -151,7 +151,7 @@ def cast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
 
 
 @elementwise("bitcast")
-def bitcast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
+def bitcast(body: IndexBody, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     if x.dtype is dtype or f32 not in (x.dtype, dtype):
         return cast(body, result, x, dtype=dtype)  # integers of one size wrap
     if dtype is f32:
@@ -172,7 +172,7 @@ _OWN_FUNCTIONS = ("sigmoid", "silu", "gelu", "gelu_approx", "rsqrt")
 
 
 @elementwise("activation")
-def activation(body: Body, result: Shape, x: Scalar, *, kind: str) -> Scalar:
+def activation(body: IndexBody, result: Shape, x: Scalar, *, kind: str) -> Scalar:
     dtype = result.dtype
     zero = literal(0, dtype)
     if kind == "relu":
@@ -195,12 +195,14 @@ def activation(body: Body, result: Shape, x: Scalar, *, kind: str) -> Scalar:
 
 
 @elementwise("popcount")
-def popcount(body: Body, result: Shape, x: Scalar) -> Scalar:
+def popcount(body: IndexBody, result: Shape, x: Scalar) -> Scalar:
     return integers.popcount(body, x, result.dtype)
 
 
 @looks_up("gather")
-def gather(body: Body, index: Index, result: Shape, table: mlir.Value, indices: mlir.Value, *, axis: int) -> Scalar:
+def gather(
+    body: IndexBody, index: Index, result: Shape, table: mlir.Value, indices: mlir.Value, *, axis: int
+) -> Scalar:
     """A part of a table at positions that are clamped to it; of a table with one axis, this is a function of its index."""
     shape, rank = shape_of(table), shape_of(indices).rank
     chosen = body.element(indices, index[axis : axis + rank])
@@ -210,7 +212,7 @@ def gather(body: Body, index: Index, result: Shape, table: mlir.Value, indices: 
     return body.load(table, at) if array is None else body.lookup(array, at, shape.dtype, "table")
 
 
-def _clamped(body: Body, chosen: Scalar, size: int) -> Affine:
+def _clamped(body: IndexBody, chosen: Scalar, size: int) -> Affine:
     """An index in [0, size) as a place."""
     if chosen.fixed:
         return Affine((), min(max(chosen.low, 0), size - 1))
@@ -229,12 +231,12 @@ def _clamped(body: Body, chosen: Scalar, size: int) -> Affine:
 
 
 @moves("reshape")
-def reshape(body: Body, index: Index, result: Shape, x: Shape, **_: Any) -> Index:
+def reshape(body: IndexBody, index: Index, result: Shape, x: Shape, **_: Any) -> Index:
     raise AssertionError("a reshape is a view")
 
 
 @moves("transpose")
-def transpose(body: Body, index: Index, result: Shape, x: Shape, *, perm: tuple[int, ...]) -> Index:
+def transpose(body: IndexBody, index: Index, result: Shape, x: Shape, *, perm: tuple[int, ...]) -> Index:
     at = [Affine()] * len(perm)
     for axis, of in zip(index, perm, strict=True):
         at[of] = axis
@@ -242,20 +244,20 @@ def transpose(body: Body, index: Index, result: Shape, x: Shape, *, perm: tuple[
 
 
 @moves("narrow")
-def narrow(body: Body, index: Index, result: Shape, x: Shape, *, axis: int, start: Any, length: Any) -> Index:
+def narrow(body: IndexBody, index: Index, result: Shape, x: Shape, *, axis: int, start: Any, length: Any) -> Index:
     return tuple(at + start[0] if i == axis else at for i, at in enumerate(index))
 
 
 @moves("slice")
-def slice_(body: Body, index: Index, result: Shape, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Index:
+def slice_(body: IndexBody, index: Index, result: Shape, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Index:
     return tuple(at * step + start for at, start, step in zip(index, starts, strides, strict=True))
 
 
 @moves("expand")
-def expand(body: Body, index: Index, result: Shape, x: Shape, *, shape: Any) -> Index:
+def expand(body: IndexBody, index: Index, result: Shape, x: Shape, *, shape: Any) -> Index:
     return broadcast(index, x.static)
 
 
 @moves("reverse")
-def reverse(body: Body, index: Index, result: Shape, x: Shape, *, axes: tuple[int, ...]) -> Index:
+def reverse(body: IndexBody, index: Index, result: Shape, x: Shape, *, axes: tuple[int, ...]) -> Index:
     return tuple(at * -1 + (d - 1) if i in axes else at for i, (at, d) in enumerate(zip(index, x.static, strict=True)))

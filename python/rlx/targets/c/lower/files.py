@@ -12,9 +12,9 @@ from rlx.ir.interface import Argument, initial_value
 from rlx.ir.op.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.printable import printable
-from rlx.targets.c.lower.grouping import Group, constant_of, is_view
+from rlx.targets.c.lower.grouping import OpGroup, constant_of, is_view
 from rlx.targets.c.lower.helpers import HELPERS, ordered
-from rlx.targets.c.lower.program import Function, Program
+from rlx.targets.c.lower.program import CSource, KernelFunction
 from rlx.targets.c.lower.values import literal, stored_type
 from rlx.targets.c.lower.writer import Writer
 from rlx.version import __version__
@@ -23,11 +23,11 @@ HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "we
 _OF_MATH_H = {"NAN", "INFINITY"}  # numbers, as `float_text` writes them
 
 
-def files_of(program: Program) -> dict[str, str]:
+def files_of(program: CSource) -> dict[str, str]:
     """The text of each file of a program, by name."""
     return {
         HEADER: _Header(program).text(),
-        SOURCE: _Source(program).text(),
+        SOURCE: _ModelFile(program).text(),
         WEIGHTS_HEADER: _weights_header(program),
         WEIGHTS: _weights(program),
     }
@@ -49,10 +49,10 @@ def described(shape: Shape) -> str:
     return f"{shape.dtype.name}[{', '.join(map(str, shape.static))}]"
 
 
-class _Signature:
+class _CSignature:
     """The arguments of the function that runs the program."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: CSource):
         graph = program.graph
         entry = graph.function.entry_block
         self.program = program
@@ -84,9 +84,9 @@ def _call(head: str, parts: Sequence[str]) -> str:
 class _Header:
     """`model.h`: what callers need."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: CSource):
         self.program = program
-        self.signature = _Signature(program)
+        self.signature = _CSignature(program)
         self.writer = Writer()
 
     def text(self) -> str:
@@ -160,12 +160,12 @@ class _Header:
         w.line()
 
 
-class _Source:
+class _ModelFile:
     """`model.c`: the kernels, and the function that calls them."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: CSource):
         self.program = program
-        self.signature = _Signature(program)
+        self.signature = _CSignature(program)
         self.writer = Writer()
         self.uses_memory = False
 
@@ -232,7 +232,7 @@ class _Source:
 
     # --- kernels ----------------------------------------------------------------------------------
 
-    def _parameters(self, function: Function) -> list[tuple[str, str]]:
+    def _parameters(self, function: KernelFunction) -> list[tuple[str, str]]:
         """The arguments of a kernel: types and names."""
         p = self.program
         found = {p.names[v]: f"const {self.program.arena_type(shape_of(v).dtype)} *" for v in function.reads}
@@ -242,7 +242,7 @@ class _Source:
             found["scratch"] = "uint8_t *"
         return [(kind, name) for name, kind in found.items()]
 
-    def _function(self, w: Writer, function: Function) -> None:
+    def _function(self, w: Writer, function: KernelFunction) -> None:
         w.lines += function.before
         w.comment(_explained(function.group))
         parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
@@ -333,7 +333,7 @@ class _Source:
         name = self.program.names[value]
         return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(name, ""), name)
 
-    def _step(self, w: Writer, function: Function) -> None:
+    def _step(self, w: Writer, function: KernelFunction) -> None:
         p, result = self.program, function.group.result
         arguments = {p.names[v]: self._argument(v) for v in function.reads}
         arguments[p.names[result]] = p.names[result]
@@ -378,7 +378,7 @@ class _Source:
         w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
 
 
-def _explained(group: Group) -> str:
+def _explained(group: OpGroup) -> str:
     """What a kernel computes: its ops with the user's lines, and shapes."""
     lines: list[str] = []
     for op in group.ops:
@@ -389,7 +389,7 @@ def _explained(group: Group) -> str:
     return "\n".join(lines)
 
 
-def _weights_header(program: Program) -> str:
+def _weights_header(program: CSource) -> str:
     w, guard = Writer(), f"{program.name.upper()}_WEIGHTS_H"
     w.comment(f"{program.title}: its constants. For {SOURCE} only.")
     w.line(f"#ifndef {guard}")
@@ -418,7 +418,7 @@ def _weights_header(program: Program) -> str:
     return str(w)
 
 
-def _weights(program: Program) -> str:
+def _weights(program: CSource) -> str:
     w = Writer()
     w.comment(f"{program.title}: the constants of a network, written by RLX {__version__}.")
     w.line(f'#include "{WEIGHTS_HEADER}"')

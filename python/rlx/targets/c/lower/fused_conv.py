@@ -13,10 +13,10 @@ from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape, shape_of
 from rlx.targets.c.lower.contraction import plain_conv
-from rlx.targets.c.lower.grouping import Group, constant_of
-from rlx.targets.c.lower.kernel import Kernel
-from rlx.targets.c.lower.layer import Layer, bits_of, layer_of
-from rlx.targets.c.lower.nest import Loops
+from rlx.targets.c.lower.grouping import OpGroup, constant_of
+from rlx.targets.c.lower.kernel import KernelWriter
+from rlx.targets.c.lower.layer import ConstantProduct, bits_of, layer_of
+from rlx.targets.c.lower.nest import LoopNest
 from rlx.targets.c.lower.products import depth_of, quads_of
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import Affine, Index
@@ -24,7 +24,7 @@ from rlx.targets.c.lower.writer import Writer
 
 
 def _scratch(
-    group: Group,
+    group: OpGroup,
     result: Shape,
     x: mlir.Value,
     w: mlir.Value,
@@ -43,7 +43,7 @@ def _scratch(
 
 @loops("q_conv2d", scratch=_scratch)
 def q_conv2d(
-    kernel: Kernel,
+    kernel: KernelWriter,
     result: Shape,
     x: mlir.Value,
     w: mlir.Value,
@@ -64,7 +64,7 @@ def q_conv2d(
     if layer is None or 0 in result.static or not layer.prepare(index):
         plain_conv(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry)
         return
-    _Conv(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
+    _ConvWriter(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
 
 
 def _index(result: Shape) -> Index:
@@ -75,11 +75,20 @@ def _index(result: Shape) -> Index:
     return tuple(Affine.of(name) if d > 1 else Affine() for name, d in zip(names, sizes, strict=True))
 
 
-class _Conv:
+class _ConvWriter:
     """Writes a convolution."""
 
     def __init__(
-        self, layer: Layer, result: Shape, w: Shape, groups: int, zero: int, *, stride: Any, padding: Any, dilation: Any
+        self,
+        layer: ConstantProduct,
+        result: Shape,
+        w: Shape,
+        groups: int,
+        zero: int,
+        *,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
     ):
         self.layer, self.kernel, self.result = layer, layer.kernel, result
         self.w, self.groups, self.zero = w.static, groups, zero
@@ -100,7 +109,7 @@ class _Conv:
         positions, per_group = height * width, outputs // self.groups
         weights, channels = layer.paired_tables(self.groups) if self.is_packed else layer.tables(exchanged=True)
         w.line("int16_t *const columns = (int16_t *)(void *)scratch; /* the inputs of two positions */")
-        with Loops(w) as nest:
+        with LoopNest(w) as nest:
             nest.loop("n", images)
             nest.loop("group", self.groups)
             nest.pairs("position", positions)
@@ -168,7 +177,7 @@ class _Conv:
         loop = "o" if self.groups == 1 and per_group % 2 == 0 else "pair"
         return " + ".join(p for p in (first, f"{loop} / 2" if per_group > 2 else "") if p) or "0"
 
-    def _row(self, nest: Loops, w: Writer, per_group: int) -> str:
+    def _row(self, nest: LoopNest, w: Writer, per_group: int) -> str:
         """A loop over pairs of rows of weights; of an odd number, the last pair has one that was there before."""
         if per_group <= 2 and self.groups == 1:
             w.line("const int32_t o = 0;")
@@ -213,7 +222,7 @@ class _Conv:
         if is_paired:
             self._gather_pairs()
         w.line("int32_t k = 0;")
-        with Loops(w) as nest:
+        with LoopNest(w) as nest:
             nest.loop("c", self.w[1])
             nest.loop("ky", self.w[2])
             nest.loop("kx", self.w[3])
@@ -236,7 +245,7 @@ class _Conv:
         w.lines.append("#if defined(__ARM_FEATURE_DSP)")
         w.line("int32_t k = 0;")
         w.line("(void)b; /* follows a */")
-        with Loops(w) as nest:
+        with LoopNest(w) as nest:
             nest.loop("c", self.w[1], 2)
             c = "c" if self.w[1] > 2 else "0"
             w.line(f"const uint32_t four = halves_at(a + {plane} * {c}, a + {plane} * {c} + {plane});")
@@ -291,7 +300,7 @@ class _Conv:
             inside = f"(top >= 0) && (top <= {last[0]}) && (left >= 0) && (left <= {last[1]})"
             with w.block(f"if ({inside})"):
                 w.line(f"const int8_t *const window = x + top * {width} + left;")
-                with Loops(w) as nest:
+                with LoopNest(w) as nest:
                     nest.loop("c", self.w[1])
                     nest.loop("ky", self.w[2])
                     nest.loop("kx", self.w[3])
@@ -307,7 +316,7 @@ class _Conv:
     def _checked_taps(self, w: Writer) -> None:
         """Loops over a window that may reach beyond the image."""
         (_, _, height, width), (dy, dx) = self.x_dims, self.dilation
-        with Loops(w) as nest:
+        with LoopNest(w) as nest:
             nest.loop("c", self.w[1])
             nest.loop("ky", self.w[2])
             ky = ("ky" if dy == 1 else f"{dy} * ky") if self.w[2] > 1 else "0"

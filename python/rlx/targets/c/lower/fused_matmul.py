@@ -8,9 +8,9 @@ from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.targets.c.lower.contraction import plain_matmul
-from rlx.targets.c.lower.kernel import Kernel
-from rlx.targets.c.lower.layer import Layer, layer_of
-from rlx.targets.c.lower.nest import Loops
+from rlx.targets.c.lower.kernel import KernelWriter
+from rlx.targets.c.lower.layer import ConstantProduct, layer_of
+from rlx.targets.c.lower.nest import LoopNest
 from rlx.targets.c.lower.products import depth_of
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import Affine
@@ -18,7 +18,7 @@ from rlx.targets.c.lower.values import Affine
 
 @loops("q_matmul")
 def q_matmul(
-    kernel: Kernel,
+    kernel: KernelWriter,
     result: Shape,
     x: mlir.Value,
     w: mlir.Value,
@@ -45,7 +45,7 @@ def q_matmul(
     _write_matmul(layer, rows, result.static[-1])
 
 
-def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
+def _write_matmul(layer: ConstantProduct, rows: int, outputs: int) -> None:
     kernel, w = layer.kernel, layer.kernel.writer
     depth, is_packed = layer.rows.shape[1], layer.bits < 8
     weights, channels = layer.packed_tables() if is_packed else layer.tables(exchanged=False)
@@ -68,16 +68,16 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
             value = layer.finished(f"sums[{i}]", f"channel + {i}" if i else "channel", n="n", o=at)
             w.line(f"{y}[{base}{at}] = {value};")
 
-    with Loops(w) as nest:
+    with LoopNest(w) as nest:
         nest.loop("n", rows)
         if is_packed:
             whole = outputs // 4 * 4
             if whole:
-                with Loops(w) as blocks:
+                with LoopNest(w) as blocks:
                     blocks.loop("o", whole, 4) if whole > 4 else blocks.once("const int32_t o = 0;")
                     block(4, "o")
             if outputs > whole:
-                with Loops(w) as last:
+                with LoopNest(w) as last:
                     last.once(f"const int32_t o = {whole}; /* the last rows */")
                     block(outputs - whole, "o")
             return

@@ -22,7 +22,7 @@ _LABELS = {"q_conv2d": "conv", "q_matmul": "dense", "requantize": "scaled", "red
 
 
 @dataclass(eq=False)
-class Group:
+class OpGroup:
     """Ops that one function computes.
 
     Attributes:
@@ -110,17 +110,17 @@ def is_view(op: mlir.Operation) -> bool:
     return card.aliases(*shapes, opview.attributes_of(op))[0] is not None
 
 
-def groups_of(graph: Graph) -> list[Group]:
+def groups_of(graph: Graph) -> list[OpGroup]:
     """The kernels of a function, in the order in which they run."""
     *body, _ = (view.operation for view in graph.function.entry_block.operations)
-    group_of: dict[Any, Group] = {}
-    found: list[Group] = []
+    group_of: dict[Any, OpGroup] = {}
+    found: list[OpGroup] = []
     for op in reversed(body):
         if op.name == "rlx.constant" or is_view(op):
             continue
         group = _joined(op, group_of)
         if group is None:
-            group = Group(op, [])
+            group = OpGroup(op, [])
             found.append(group)
             if name_of(op) in ELEMENTWISE:
                 group.aligned.add(op.results[0])
@@ -133,7 +133,7 @@ def groups_of(graph: Graph) -> list[Group]:
     return list(reversed(found))
 
 
-def _add(op: mlir.Operation, group: Group) -> None:
+def _add(op: mlir.Operation, group: OpGroup) -> None:
     name = name_of(op)
     group.ops.insert(0, op)
     group.moved |= name in MOVES or name == "gather"
@@ -141,7 +141,7 @@ def _add(op: mlir.Operation, group: Group) -> None:
         group.root = op
 
 
-def _joined(op: mlir.Operation, group_of: dict[Any, Group]) -> Group | None:
+def _joined(op: mlir.Operation, group_of: dict[Any, OpGroup]) -> OpGroup | None:
     """The group of all readers of an op's result, if it may be computed there."""
     value = op.results[0]
     readers = list(_readers(value))
@@ -171,16 +171,16 @@ def _joined(op: mlir.Operation, group_of: dict[Any, Group]) -> Group | None:
     return group if fits else None
 
 
-def _is_aligned(readers: Sequence[tuple[mlir.Operation, int]], group: Group, shape: Shape) -> bool:
+def _is_aligned(readers: Sequence[tuple[mlir.Operation, int]], group: OpGroup, shape: Shape) -> bool:
     """Whether a value is read at the index of the group's result only."""
     return all(
         reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims for reader, _ in readers
     )
 
 
-def _source(op: mlir.Operation) -> _Source | None:
+def _source(op: mlir.Operation) -> _ChainStart | None:
     """The op with loops whose sums an elementwise op continues, as nothing else reads them: the last of several."""
-    found: list[_Source] = []
+    found: list[_ChainStart] = []
     for value in dict.fromkeys(op.operands):
         if isinstance(value, mlir.ir.BlockArgument) or len(list(value.uses)) > 1:
             continue
@@ -190,14 +190,14 @@ def _source(op: mlir.Operation) -> _Source | None:
         width = shape_of(value).dtype.itemsize
         if name_of(source) in ELEMENTWISE:
             behind = _source(source)
-            found += [] if behind is None else [_Source(behind.root, min(behind.narrowest, width))]
+            found += [] if behind is None else [_ChainStart(behind.root, min(behind.narrowest, width))]
         elif name_of(source) not in MOVES | {"concat"}:
-            found.append(_Source(value, width))
+            found.append(_ChainStart(value, width))
     return found[-1] if found else None
 
 
 @dataclass(frozen=True)
-class _Source:
+class _ChainStart:
     """Where a chain of elementwise ops begins.
 
     Attributes:

@@ -9,13 +9,13 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.shape import Shape, shape_of
-from rlx.targets.c.lower.kernel import Body, Kernel
+from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import Affine, Index, literal
 
 
 @loops("pad")
-def pad(kernel: Kernel, result: Shape, x: mlir.Value, *, low: Any, high: Any, mode: str, value: float) -> None:
+def pad(kernel: KernelWriter, result: Shape, x: mlir.Value, *, low: Any, high: Any, mode: str, value: float) -> None:
     dims = shape_of(x).static
     if mode == "constant":
         filler = literal(np.asarray(value).astype(result.dtype.numpy)[()], result.dtype)
@@ -29,7 +29,7 @@ def pad(kernel: Kernel, result: Shape, x: mlir.Value, *, low: Any, high: Any, mo
         )
         return
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         at = [
             i if not before and not after else _inside(body, i, before, d, mode)
             for i, before, after, d in zip(index, low, high, dims, strict=True)
@@ -39,7 +39,7 @@ def pad(kernel: Kernel, result: Shape, x: mlir.Value, *, low: Any, high: Any, mo
     kernel.nest(result.static, run)
 
 
-def _inside(body: Body, index: Affine, before: int, size: int, mode: str) -> Affine:
+def _inside(body: IndexBody, index: Affine, before: int, size: int, mode: str) -> Affine:
     """The place in the operand that an index of the padded result reads."""
     name = body.fresh("place")
     w = body.writer
@@ -57,7 +57,7 @@ def _inside(body: Body, index: Affine, before: int, size: int, mode: str) -> Aff
 
 
 @loops("concat")
-def concat(kernel: Kernel, result: Shape, lhs: mlir.Value, rhs: mlir.Value, *, axis: int) -> None:
+def concat(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.Value, *, axis: int) -> None:
     border = shape_of(lhs).static[axis]
     memory, into = kernel.program.memory, kernel.program.memory.live(kernel.group.result)
     card = opview.card_of(kernel.group.final)
@@ -66,7 +66,7 @@ def concat(kernel: Kernel, result: Shape, lhs: mlir.Value, rhs: mlir.Value, *, a
         if _is_there(memory, operand, into, part, result):
             continue
 
-        def run(body: Body, index: Index, operand: mlir.Value = operand, start: int = start) -> None:
+        def run(body: IndexBody, index: Index, operand: mlir.Value = operand, start: int = start) -> None:
             moved = tuple(at + start if i == axis else at for i, at in enumerate(index))
             kernel.finish(body, moved, body.element(operand, index))
 

@@ -15,19 +15,19 @@ from rlx.ir.op import opview
 from rlx.ir.op.opview import label_of, name_of
 from rlx.ir.op.rule_errors import calling
 from rlx.ir.shape import Shape, shape_of
-from rlx.targets.c.lower.grouping import Group, constant_of
+from rlx.targets.c.lower.grouping import OpGroup, constant_of
 from rlx.targets.c.lower.rules import ELEMENTWISE, LOOKS_UP, RULES
 from rlx.targets.c.lower.values import Affine, Index, Scalar, broadcast, computed_in, flat, literal, scalar, stored_type
 from rlx.targets.c.lower.writer import Writer
 
 if TYPE_CHECKING:
-    from rlx.targets.c.lower.program import Program
+    from rlx.targets.c.lower.program import CSource
 
 _VARIABLES = "ijklpq"  # others are taken: n, c and r
-Run = Callable[["Body", Index], None]
+Run = Callable[["IndexBody", Index], None]
 
 
-class Kernel:
+class KernelWriter:
     """The function that computes a group.
 
     Attributes:
@@ -40,7 +40,7 @@ class Kernel:
         constants: What constants are, for the names of their tables.
     """
 
-    def __init__(self, program: Program, group: Group, name: str):
+    def __init__(self, program: CSource, group: OpGroup, name: str):
         self.program = program
         self.group = group
         self.name = name
@@ -63,7 +63,7 @@ class Kernel:
         with calling(root, "lowering to C", rule):
             rule(self, shape_of(root.results[0]), *operands, **opview.attributes_of(root))
 
-    def finish(self, body: Body, index: Index, sum_: Scalar) -> None:
+    def finish(self, body: IndexBody, index: Index, sum_: Scalar) -> None:
         """Store the result at an index, where that of the op with loops is known."""
         root = self.group.root
         assert root is not None
@@ -73,7 +73,7 @@ class Kernel:
     def bounds(self, value: mlir.Value) -> tuple[int, int]:
         """The least and greatest element of a value that this function reads, as far as it is known."""
         rank = shape_of(value).rank
-        element = Body(self, Writer()).element(value, tuple(Affine.of(f"@any.{axis}") for axis in range(rank)))
+        element = IndexBody(self, Writer()).element(value, tuple(Affine.of(f"@any.{axis}") for axis in range(rank)))
         return element.low, element.high
 
     # --- names ----------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Kernel:
 
     # --- loops ----------------------------------------------------------------------------------------
 
-    def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), around: Body | None = None) -> None:
+    def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), around: IndexBody | None = None) -> None:
         """Loops over an index of these sizes. Neighbouring axes are one loop where all arrays lie so that they may be.
 
         Args:
@@ -107,7 +107,7 @@ class Kernel:
             return
         self._nests += 1
         marks = [f"@{self._nests}.{axis}" for axis in range(len(dims))]
-        probe = Body(self, Writer(), around=around)
+        probe = IndexBody(self, Writer(), around=around)
         probe.names = set(probe.names)
         run(probe, tuple(Affine.of(mark) if d > 1 else Affine() for mark, d in zip(marks, dims, strict=True)))
         joined = _joined(dims, marks, probe.places, probe.read)
@@ -118,7 +118,7 @@ class Kernel:
                 variable = names[axes[-1]] if names and (len(axes) == 1 or is_inner) else letter
                 at[axes[-1]] = Affine.of(variable)
                 stack.enter_context(writer.loop(variable, prod(dims[a] for a in axes)))
-            run(Body(self, writer, around=around), tuple(at))
+            run(IndexBody(self, writer, around=around), tuple(at))
 
 
 def _joined(dims: Sequence[int], marks: Sequence[str], places: Sequence[Affine], read: set[str]) -> list[list[int]]:
@@ -161,7 +161,7 @@ class Channels:
         return scalar(f"channel->{name}", dtype, (int(array.min()), int(array.max())))
 
 
-class Body:
+class IndexBody:
     """The statements at one index, where each element is computed once.
 
     Args:
@@ -180,7 +180,9 @@ class Body:
         channels: The table of what is known for each channel, where the kernel has one.
     """
 
-    def __init__(self, kernel: Kernel, writer: Writer, channels: Channels | None = None, around: Body | None = None):
+    def __init__(
+        self, kernel: KernelWriter, writer: Writer, channels: Channels | None = None, around: IndexBody | None = None
+    ):
         self.kernel = kernel
         self.writer = writer
         self.channels = channels

@@ -12,7 +12,7 @@ from rlx.ir.dtype import i8, i32
 from rlx.ir.shape import shape_of
 from rlx.targets.c.lower.contraction import sum_bounds
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.kernel import Body, Channels, Kernel, stored
+from rlx.targets.c.lower.kernel import Channels, IndexBody, KernelWriter, stored
 from rlx.targets.c.lower.products import RANGES, depth_of, quads_of
 from rlx.targets.c.lower.values import Affine, Index, Scalar, stored_type
 from rlx.targets.c.lower.writer import Writer
@@ -45,7 +45,7 @@ def in_pairs(pairs: np.ndarray, bits: int) -> np.ndarray:
     return (fields << shifts[None, :, None, :, None]).sum((1, 3)).reshape(count, -1).astype(np.uint8)
 
 
-class Layer:
+class ConstantProduct:
     """What is known of a product with constant weights.
 
     Attributes:
@@ -57,7 +57,9 @@ class Layer:
         channels: What is known for each output.
     """
 
-    def __init__(self, kernel: Kernel, x: mlir.Value, rows: np.ndarray, bias: np.ndarray, zero_point: int, bounds: Any):
+    def __init__(
+        self, kernel: KernelWriter, x: mlir.Value, rows: np.ndarray, bias: np.ndarray, zero_point: int, bounds: Any
+    ):
         self.kernel, self.x, self.rows, self.bounds = kernel, x, rows, bounds
         self.bits = bits_of(rows)
         self.depth = depth_of(rows.shape[1], self.bits)
@@ -85,7 +87,7 @@ class Layer:
         root = group.root
         assert root is not None
         writer = Writer(1)
-        body = Body(kernel, writer, self.channels)
+        body = IndexBody(kernel, writer, self.channels)
         body.known[root.results[0], index] = Scalar("sum", i32, *self.bounds)
         made = body.element(group.result, index)
         for place in body.places:
@@ -180,14 +182,14 @@ def bits_of(rows: np.ndarray) -> int:
 
 
 def layer_of(
-    kernel: Kernel,
+    kernel: KernelWriter,
     x: mlir.Value,
     w: mlir.Value,
     bias: mlir.Value | None,
     multiplier: mlir.Value | None,
     zeros: tuple[int, int],
     axis: int,
-) -> Layer | None:
+) -> ConstantProduct | None:
     """A product whose weights are constants and whose sums fit; None for any other."""
     weights = constant_of(w)
     known = None if bias is None else constant_of(bias)
@@ -202,4 +204,4 @@ def layer_of(
     if greatest >= 2**31 or np.abs(moved).max() >= 2**31:
         return None
     bounds = sum_bounds(kernel, x, w, bias, zeros, axis)
-    return Layer(kernel, x, rows, moved.astype(np.int32), zeros[0], bounds)
+    return ConstantProduct(kernel, x, rows, moved.astype(np.int32), zeros[0], bounds)

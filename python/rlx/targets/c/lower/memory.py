@@ -8,19 +8,19 @@ from typing import Any
 
 from rlx.ir.graph.graph import Graph
 from rlx.ir.shape import shape_of
-from rlx.plan.liveness import Live, Step, Storage
+from rlx.plan.liveness import Live, LiveStep, Storage
 from rlx.plan.memory import MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.placing import place
-from rlx.plan.sharing import Sharing
-from rlx.targets.c.lower.grouping import Group
+from rlx.plan.sharing import StorageSharing
+from rlx.targets.c.lower.grouping import OpGroup
 
 # A value that lies nowhere, as the group that reads it computes it; and one that lies with the caller.
 _NOWHERE, _OUTPUT = "computed", "output"
 
 
 @dataclass(frozen=True)
-class Memory:
+class CMemory:
     """A plan of memory for a program in C.
 
     Attributes:
@@ -32,14 +32,16 @@ class Memory:
 
     plan: MemoryPlan
     outputs: Mapping[Storage, int]
-    scratch: Mapping[Group, int]
+    scratch: Mapping[OpGroup, int]
     copies: Mapping[int, int]
 
     def live(self, value: Any) -> Live:
         return self.plan.layout.liveness.values[value]
 
 
-def plan_groups(graph: Graph, groups: Sequence[Group], scratch_bytes: Mapping[Group, int], alignment: int) -> Memory:
+def plan_groups(
+    graph: Graph, groups: Sequence[OpGroup], scratch_bytes: Mapping[OpGroup, int], alignment: int
+) -> CMemory:
     """Plan the memory of a program.
 
     Inputs, parameters and states lie with the caller, and so do outputs where they can be computed there.
@@ -54,8 +56,8 @@ def plan_groups(graph: Graph, groups: Sequence[Group], scratch_bytes: Mapping[Gr
     sharing = prepare(graph, options, {})
     liveness = sharing.liveness
     steps = {step.op.results[0]: step for step in liveness.steps if step is not None and len(step.op.results)}
-    extra: dict[tuple[Step, int], Storage] = {}
-    of_group: dict[Group, Storage] = {}
+    extra: dict[tuple[LiveStep, int], Storage] = {}
+    of_group: dict[OpGroup, Storage] = {}
     for group in groups:
         step = steps[group.result]
         _compute_together(group, step, liveness.values)
@@ -74,7 +76,7 @@ def plan_groups(graph: Graph, groups: Sequence[Group], scratch_bytes: Mapping[Gr
     scratch = {**sharing.scratch(), **extra}
     offsets = place(storages_in_arena(sharing, scratch, options), liveness.last, alignment)
     plan = complete(graph, options, sharing, scratch, offsets)
-    return Memory(
+    return CMemory(
         plan,
         outputs,
         {group: offsets[storage] for group, storage in of_group.items()},
@@ -82,7 +84,7 @@ def plan_groups(graph: Graph, groups: Sequence[Group], scratch_bytes: Mapping[Gr
     )
 
 
-def _compute_together(group: Group, step: Step, values: Mapping[Any, Live]) -> None:
+def _compute_together(group: OpGroup, step: LiveStep, values: Mapping[Any, Live]) -> None:
     """What a group reads lives until its last op; what it computes on the way lies nowhere."""
     for value in group.inner:
         values[value].storage.kind = _NOWHERE
@@ -100,7 +102,7 @@ def _compute_together(group: Group, step: Step, values: Mapping[Any, Live]) -> N
         step.reads = [live for live in inside if live.storage not in elsewhere]
 
 
-def _with_caller(graph: Graph, sharing: Sharing) -> dict[Storage, int]:
+def _with_caller(graph: Graph, sharing: StorageSharing) -> dict[Storage, int]:
     """Results that are computed in the caller's memory: whole values, each for one output."""
     end = sharing.liveness.steps[-1]
     assert end is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from rlx.targets.c.lower.writer import Writer
 
 
-class Loops:
+class LoopNest:
     """Loops in each other, which end together."""
 
     def __init__(self, writer: Writer):
         self.writer = writer
         self.open = 0
 
-    def __enter__(self) -> Loops:
+    def __enter__(self) -> LoopNest:
         return self
 
     def __exit__(self, *problem: object) -> None:

@@ -19,15 +19,15 @@ from rlx.ir.op.opview import name_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.errors import UnsupportedError
 from rlx.support.printable import printable
-from rlx.targets.c.lower.grouping import Group, constant_of, groups_of, is_view
+from rlx.targets.c.lower.grouping import OpGroup, constant_of, groups_of, is_view
 from rlx.targets.c.lower.helpers import HELPERS
-from rlx.targets.c.lower.kernel import Kernel
-from rlx.targets.c.lower.memory import Memory, plan_groups
+from rlx.targets.c.lower.kernel import KernelWriter
+from rlx.targets.c.lower.memory import CMemory, plan_groups
 from rlx.targets.c.lower.names import identifier
 from rlx.targets.c.lower.rules import SCRATCH, TABLE
-from rlx.targets.c.lower.tables import Table, record_table, table_of
+from rlx.targets.c.lower.tables import ConstantArray, record_table, table_of
 from rlx.targets.c.lower.values import stored_type
-from rlx.targets.lowering.names import Names
+from rlx.targets.lowering.names import UniqueNames
 
 # Places in arrays are `int32_t`.
 _MOST_ELEMENTS = 2**31 - 1
@@ -39,7 +39,7 @@ _OWN = (
 
 
 @dataclass(frozen=True)
-class Function:
+class KernelFunction:
     """A kernel as it stands in the program.
 
     Attributes:
@@ -52,14 +52,14 @@ class Function:
     """
 
     name: str
-    group: Group
+    group: OpGroup
     lines: list[str]
     before: list[str]
     reads: list[mlir.Value]
     scratch: bool
 
 
-class Program:
+class CSource:
     """All that is written to files.
 
     Args:
@@ -88,17 +88,17 @@ class Program:
         self.graph = graph
         self.name = identifier(graph.name, "model")
         self.title = printable(graph.name, keep="")
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, ConstantArray] = {}
         self.records: dict[tuple[str, ...], str] = {}
         self.helpers: set[str] = set()
         self.aliased: set[str] = set()
         self.names: dict[Any, str] = {}
-        self._taken = Names(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
+        self._taken = UniqueNames(identifier, (*HELPERS, *(f"{self.name}_{own}" for own in _OWN)))
         self._check_sizes()
         self.groups = groups_of(graph)
         with_scratch = {g: n for g in self.groups if (n := _scratch_bytes(g))}
         self.alignment = max(4, *(shape_of(v).dtype.itemsize for v in self._values()))
-        self.memory: Memory = plan_groups(graph, self.groups, with_scratch, self.alignment)
+        self.memory: CMemory = plan_groups(graph, self.groups, with_scratch, self.alignment)
         self._name_values()
         functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
         self.functions = [f for f in functions if f.lines]  # what the plan has in its place needs none
@@ -124,15 +124,17 @@ class Program:
         """The name of a constant array of structures."""
         return self._add(record_table(f"{self.name}_{name}", self.record_kind(fields), dict(fields), note))
 
-    def _add(self, table: Table) -> str:
+    def _add(self, table: ConstantArray) -> str:
         base, number = table.name, 2
         while self._is_another(table):
-            table = Table(f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size")))
+            table = ConstantArray(
+                f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size"))
+            )
             number += 1
         self.tables[table.name] = table
         return table.name
 
-    def _is_another(self, table: Table) -> bool:
+    def _is_another(self, table: ConstantArray) -> bool:
         """Whether another constant, or a buffer, has the name of a table."""
         found = self.tables.get(table.name)
         return table.name in self._taken if found is None else not found.holds(table)
@@ -193,16 +195,16 @@ class Program:
                 fresh = not same or moved
                 self.names[op.results[0]] = self._taken.take(name_of(op)) if fresh else self.names[base]
 
-    def _function(self, number: int, group: Group) -> Function:
+    def _function(self, number: int, group: OpGroup) -> KernelFunction:
         base = self.names[group.result]
-        kernel = Kernel(self, group, base)
+        kernel = KernelWriter(self, group, base)
         if 0 not in group.shape.static:
             kernel.run()
         kernel.writer.drop_unused()
         name = f"step_{number}_{identifier(group.label)}"
         words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
         reads = [v for v in group.leaves() if self.names[v] in words]
-        return Function(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
+        return KernelFunction(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
 
     # --- facts ------------------------------------------------------------------------------------
 
@@ -230,7 +232,7 @@ class Program:
         return shape_of(value)
 
 
-def _scratch_bytes(group: Group) -> int:
+def _scratch_bytes(group: OpGroup) -> int:
     """The scratch memory of a group's loops."""
     root = group.root
     if root is None or name_of(root) not in SCRATCH:

@@ -11,7 +11,7 @@ from rlx.ir.dtype import DType, f32, i32, u32
 from rlx.ir.shape import Shape, shape_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.c.lower.elementwise import within
-from rlx.targets.c.lower.kernel import Body, Kernel
+from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
 from rlx.targets.c.lower.rules import loops
 from rlx.targets.c.lower.values import (
     Affine,
@@ -39,7 +39,9 @@ class Total:
         never_empty: Whether there is one at least.
     """
 
-    def __init__(self, body: Body, kind: str, dtype: DType, count: int, bounds: tuple[int, int], *, never_empty: bool):
+    def __init__(
+        self, body: IndexBody, kind: str, dtype: DType, count: int, bounds: tuple[int, int], *, never_empty: bool
+    ):
         self.body, self.kind, self.dtype = body, kind, dtype
         self.is_extreme = kind in ("max", "min")
         low, high = min(0, count * bounds[0]), max(0, count * bounds[1])
@@ -68,7 +70,7 @@ class Total:
             return integer_text(low if self.kind == "max" else high, computed_in(self.dtype))
         return "1" if self.kind == "prod" else "0"
 
-    def add(self, body: Body, element: Scalar) -> None:
+    def add(self, body: IndexBody, element: Scalar) -> None:
         """Take one more element."""
         w, variable = body.writer, self.variable
         if self.is_extreme:
@@ -87,7 +89,7 @@ class Total:
             text = f"(double){element.term}"
         w.line(f"{variable} {sign}= {text};")
 
-    def result(self, body: Body, divisor: str | None = None) -> Scalar:
+    def result(self, body: IndexBody, divisor: str | None = None) -> Scalar:
         """What was collected, in the dtype."""
         if self.dtype is f32:
             divided = self.variable if divisor is None else f"({self.variable} / {divisor})"
@@ -100,16 +102,18 @@ class Total:
 
 
 @loops("reduce")
-def reduce(kernel: Kernel, result: Shape, x: mlir.Value, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> None:
+def reduce(
+    kernel: KernelWriter, result: Shape, x: mlir.Value, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+) -> None:
     shape = shape_of(x)
     count = prod(shape.static[a] for a in axes)
     order = [a for a in range(shape.rank) if a not in axes]
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         kept = [at for i, at in enumerate(index) if not (keep_dims and i in axes)]
         total = Total(body, kind, shape.dtype, count, kernel.bounds(x), never_empty=count > 0)
 
-        def inner(inside: Body, of_axes: Index) -> None:
+        def inner(inside: IndexBody, of_axes: Index) -> None:
             at = [Affine()] * shape.rank
             for axis, place in zip(order, kept, strict=True):
                 at[axis] = place
@@ -127,10 +131,10 @@ def reduce(kernel: Kernel, result: Shape, x: mlir.Value, *, kind: str, axes: tup
     kernel.nest(result.static, run)
 
 
-def _position(kernel: Kernel, result: Shape, x: mlir.Value, axis: int, keep_dims: bool, sign: str) -> None:
+def _position(kernel: KernelWriter, result: Shape, x: mlir.Value, axis: int, keep_dims: bool, sign: str) -> None:
     shape = shape_of(x)
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         others = [at for i, at in enumerate(index) if not (keep_dims and i == axis)]
         w, variable = body.writer, "r"
         first = (*others[:axis], Affine(), *others[axis:])
@@ -139,7 +143,7 @@ def _position(kernel: Kernel, result: Shape, x: mlir.Value, axis: int, keep_dims
         w.line(f"{kind} {found} = {body.element(x, first).text};")
         w.line(f"int32_t {position} = 0;")
         with w.loop(variable, shape.static[axis], 1):
-            inside = Body(kernel, w, around=body)
+            inside = IndexBody(kernel, w, around=body)
             element = inside.element(x, (*others[:axis], Affine.of(variable), *others[axis:]))
             element = element if element.text.isidentifier() else inside.local(element, "element")
             test = f"{element.text} {sign} {found}"
@@ -156,19 +160,19 @@ def _position(kernel: Kernel, result: Shape, x: mlir.Value, axis: int, keep_dims
 
 
 @loops("argmax")
-def argmax(kernel: Kernel, result: Shape, x: mlir.Value, *, axis: int, keep_dims: bool) -> None:
+def argmax(kernel: KernelWriter, result: Shape, x: mlir.Value, *, axis: int, keep_dims: bool) -> None:
     _position(kernel, result, x, axis, keep_dims, ">")
 
 
 @loops("argmin")
-def argmin(kernel: Kernel, result: Shape, x: mlir.Value, *, axis: int, keep_dims: bool) -> None:
+def argmin(kernel: KernelWriter, result: Shape, x: mlir.Value, *, axis: int, keep_dims: bool) -> None:
     if shape_of(x).dtype is f32:
         raise UnsupportedError("C has no argmin of f32", hint="take argmax of -x")
     _position(kernel, result, x, axis, keep_dims, "<")
 
 
 def taps(
-    body: Body, index: Index, dims: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, stack: ExitStack
+    body: IndexBody, index: Index, dims: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, stack: ExitStack
 ) -> Index:
     """Loops over a window, in which only places inside of the operand are reached; the place that a tap reads.
 
@@ -204,7 +208,7 @@ def taps(
 
 @loops("pool")
 def pool(
-    body_of: Kernel,
+    body_of: KernelWriter,
     result: Shape,
     x: mlir.Value,
     *,
@@ -218,14 +222,14 @@ def pool(
     size = prod(kernel)
     divided = kind == "mean" and not count_include_pad and any(padding)
 
-    def run(body: Body, index: Index) -> None:
+    def run(body: IndexBody, index: Index) -> None:
         kept, spatial = index[:2], index[2:]
         total = Total(body, kind, shape.dtype, size, body_of.bounds(x), never_empty=not any(padding))
         if divided:
             body.writer.line("int32_t count = 0;")
         with ExitStack() as stack:
             at = taps(body, spatial, shape.static[2:], kernel, stride, padding, (1,) * len(kernel), stack)
-            inside = Body(body_of, body.writer, around=body)
+            inside = IndexBody(body_of, body.writer, around=body)
             total.add(inside, inside.element(x, (*kept, *at)))
             if divided:
                 body.writer.line("count++;")

@@ -11,14 +11,14 @@ from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape, shape_of
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST
 from rlx.targets.c.lower.grouping import constant_of
-from rlx.targets.c.lower.kernel import Body
+from rlx.targets.c.lower.kernel import IndexBody
 from rlx.targets.c.lower.rules import looks_up
 from rlx.targets.c.lower.values import Index, Scalar, broadcast, limits, scalar
 
 
 @looks_up("requantize")
 def requantize(
-    body: Body,
+    body: IndexBody,
     index: Index,
     result: Shape,
     x: mlir.Value,
@@ -88,7 +88,7 @@ class Factors:
         return int(((rounding - high) >> right).min()), int(((rounding + high) >> right).max())
 
 
-def _short(body: Body, index: Index, sum_: Scalar, factors: Factors, dtype: DType) -> Scalar:
+def _short(body: IndexBody, index: Index, sum_: Scalar, factors: Factors, dtype: DType) -> Scalar:
     """The short form for known factors."""
     at = broadcast(index, factors.multiplier.shape)
     arrays = {"multiplier": factors.multiplier, "rounding": factors.rounding, "shift": factors.right}
@@ -110,7 +110,7 @@ def _short(body: Body, index: Index, sum_: Scalar, factors: Factors, dtype: DTyp
     return saturated(body, text, factors.bounds, dtype)
 
 
-def saturated(body: Body, text: str, bounds: tuple[int, int], dtype: DType) -> Scalar:
+def saturated(body: IndexBody, text: str, bounds: tuple[int, int], dtype: DType) -> Scalar:
     """An i32 expression, cut off at the ends of a dtype."""
     low, high = limits(dtype)
     if low <= bounds[0] and bounds[1] <= high:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx.targets.lowering.table import Rule, Table
+from rlx.targets.lowering.table import LoweringTable, Rule
 
-TABLE = Table("C")
+TABLE = LoweringTable("C")
 RULES = TABLE.rules
 claimed_ops = TABLE.claimed
 

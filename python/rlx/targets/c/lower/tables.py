@@ -12,7 +12,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Table:
+class ConstantArray:
     """A constant array.
 
     Attributes:
@@ -36,12 +36,12 @@ class Table:
         """Its name with its sizes."""
         return self.name + "".join(f"[{d}]" for d in self.dims)
 
-    def holds(self, other: Table) -> bool:
+    def holds(self, other: ConstantArray) -> bool:
         """Whether it has the elements of another one, in the same type: the same text may be of bytes and of words."""
         return (self.kind, self.dims, self.body) == (other.kind, other.dims, other.body)
 
 
-def table_of(name: str, array: np.ndarray, kind: str, note: str) -> Table:
+def table_of(name: str, array: np.ndarray, kind: str, note: str) -> ConstantArray:
     """An array of numbers; of two axes if it is a matrix."""
     rows = array.reshape(array.shape if array.ndim == 2 else (1, -1))
     lines: list[str] = []
@@ -54,14 +54,14 @@ def table_of(name: str, array: np.ndarray, kind: str, note: str) -> Table:
         else:
             lines += [f"{text}," for text in texts]
     dims = array.shape if array.ndim == 2 else (array.size,)
-    return Table(name, kind, dims, lines, note, array.nbytes)
+    return ConstantArray(name, kind, dims, lines, note, array.nbytes)
 
 
-def record_table(name: str, kind: str, fields: dict[str, np.ndarray], note: str) -> Table:
+def record_table(name: str, kind: str, fields: dict[str, np.ndarray], note: str) -> ConstantArray:
     """An array of structures of i32."""
     columns = [values.tolist() for values in fields.values()]
     lines = [f"{{{', '.join(map(_text, row))}}}," for row in zip(*columns, strict=True)]
-    return Table(name, kind, (len(lines),), lines, note, 4 * len(columns) * len(lines))
+    return ConstantArray(name, kind, (len(lines),), lines, note, 4 * len(columns) * len(lines))
 
 
 def _text(value: object) -> str:

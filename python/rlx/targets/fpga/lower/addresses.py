@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx.targets.fpga.lower.geometry import Geometry
-from rlx.targets.fpga.lower.hdl import Module, Value, bits_for, index_bits
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Ends:
         last_row: Whether this row is the last one.
     """
 
-    step: Value
-    tap: Value
-    line: Value
-    sum: Value
-    group: Value
-    pixel: Value
-    row: Value
-    last_row: Value
+    step: Wire
+    tap: Wire
+    line: Wire
+    sum: Wire
+    group: Wire
+    pixel: Wire
+    row: Wire
+    last_row: Wire
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Addresses:
         groups: The groups.
     """
 
-    m: Module
+    m: HdlModule
     geometry: Geometry
     ends: Ends
     rows_kept: int
@@ -63,13 +63,13 @@ class Addresses:
     def _width(self) -> int:
         return index_bits(self.rows_kept * self._row_words)
 
-    def write(self) -> tuple[Value, Value | None]:
+    def write(self) -> tuple[Wire, Wire | None]:
         """The address of the word of a step, and whether it lies in the image (None if it always does)."""
         width, word = self._width, self._column()
         address = self.m.add(self._line(), self.m.fit(word, width))
         return address, self._inside() if self.geometry.pads else None
 
-    def _line(self) -> Value:
+    def _line(self) -> Wire:
         """The address of the row of a step: that of the first line of a window may lie before the image."""
         g, ends = self.geometry, self.ends
         start = -g.padding[0] % self.rows_kept * self._row_words
@@ -80,13 +80,13 @@ class Addresses:
         return line
 
     def _ring(
-        self, name: str, start: int, moves: list[tuple[Value, int]], load: tuple[Value, Value] | None
-    ) -> tuple[Value, Value]:
+        self, name: str, start: int, moves: list[tuple[Wire, int]], load: tuple[Wire, Wire] | None
+    ) -> tuple[Wire, Wire]:
         """An address of a row, and its next value; it moves by rows in the ring, and the last move that applies counts."""
         m, width, words = self.m, self._width, self.rows_kept * self._row_words
         register = m.register(name, width)
         following = register.value
-        enable: list[Value] = []
+        enable: list[Wire] = []
         for condition, rows in moves:
             by = rows % self.rows_kept * self._row_words
             moved = m.add(m.zext(register.value, width + 1), m.const(by, width + 1))
@@ -100,7 +100,7 @@ class Addresses:
         register.set(following, m.any(*enable), reset=start % words)
         return register.value, following
 
-    def _column(self) -> Value:
+    def _column(self) -> Wire:
         """The word of a step, relative to its row; it may lie before or after it."""
         m, g, ends, pixel = self.m, self.geometry, self.ends, self.pixel_words
         stride, dilation, left = g.stride[1], g.dilation[1], -g.padding[1] * pixel
@@ -121,10 +121,10 @@ class Addresses:
         word.set(m.mux(ends.line, after, on), ends.step, reset=left)
         return word.value
 
-    def _inside(self) -> Value:
+    def _inside(self) -> Wire:
         """Whether the place of a step lies in the image."""
         m, g, ends = self.m, self.geometry, self.ends
-        bits: list[Value] = []
+        bits: list[Wire] = []
         turns = ((ends.line, ends.sum, ends.row, ends.last_row), (ends.tap, ends.line, ends.pixel, ends.row))
         for axis, (name, (inner, outer, on, back)) in enumerate(zip(("y", "x"), turns, strict=True)):
             size, stride, pad = g.image[axis], g.stride[axis], g.padding[axis]

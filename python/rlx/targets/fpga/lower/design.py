@@ -9,12 +9,12 @@ import numpy as np
 
 from rlx.ir.dtype import DType
 from rlx.support.cached_property import cached_property
-from rlx.targets.fpga.lower.hdl import Memory, Module, Value, index_bits
-from rlx.targets.fpga.lower.layer import Layer, Stream
-from rlx.targets.fpga.lower.movement import Concat, Fifo, fork
+from rlx.targets.fpga.lower.hdl import HdlMemory, HdlModule, Wire, index_bits
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer
+from rlx.targets.fpga.lower.movement import ConcatLayer, Fifo, fork
 from rlx.targets.fpga.lower.names import identifier, is_keyword
-from rlx.targets.fpga.lower.state import State
-from rlx.targets.lowering.names import Names
+from rlx.targets.fpga.lower.state import StateLayer
+from rlx.targets.lowering.names import UniqueNames
 
 
 def port_bits(dtype: DType) -> int:
@@ -36,23 +36,25 @@ class Network:
     name: str
     inputs: dict[str, Stream]
     outputs: dict[str, Stream] = field(default_factory=dict[str, Stream])
-    layers: list[Layer] = field(default_factory=list[Layer])
+    layers: list[StreamLayer] = field(default_factory=list[StreamLayer])
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[StateLayer]:
         """Its states, which are layers that read what comes after them."""
-        return [layer for layer in self.layers if isinstance(layer, State)]
+        return [layer for layer in self.layers if isinstance(layer, StateLayer)]
 
     @property
     def ports(self) -> tuple[dict[str, str], dict[str, str]]:
         """What inputs and outputs are called in Verilog: names that differ only in what it does not take get numbers."""
-        ports = Names(identifier, ("clk", "rst"))
+        ports = UniqueNames(identifier, ("clk", "rst"))
         inputs, outputs = ({name: ports.take(name) for name in side} for side in (self.inputs, self.outputs))
         return inputs, outputs
 
-    def readers(self) -> dict[Layer | str, list[tuple[Layer, int] | str]]:
+    def readers(self) -> dict[StreamLayer | str, list[tuple[StreamLayer, int] | str]]:
         """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
-        result: dict[Layer | str, list[tuple[Layer, int] | str]] = {s: [] for s in [*self.inputs, *self.layers]}
+        result: dict[StreamLayer | str, list[tuple[StreamLayer, int] | str]] = {
+            s: [] for s in [*self.inputs, *self.layers]
+        }
         for layer in self.layers:
             for i, stream in enumerate(layer.inputs):
                 result[stream.source].append((layer, i))
@@ -62,9 +64,9 @@ class Network:
             result[stream.source].append(name)
         return result
 
-    def arrivals(self) -> dict[Layer | str, np.ndarray]:
+    def arrivals(self) -> dict[StreamLayer | str, np.ndarray]:
         """The cycles in which the elements of all streams leave what gives them, if inputs arrive one in a cycle."""
-        times: dict[Layer | str, np.ndarray] = {n: np.arange(s.count) for n, s in self.inputs.items()}
+        times: dict[StreamLayer | str, np.ndarray] = {n: np.arange(s.count) for n, s in self.inputs.items()}
         for layer in self.layers:
             times[layer] = layer.times([times[s.source] for s in layer.inputs])
         return times
@@ -126,9 +128,11 @@ def _without_queues(network: Network) -> Network:
     return Network(network.name, network.inputs, network.outputs, layers)
 
 
-def _waiting(joins: Sequence[Layer], after: Sequence[Mapping[Layer | str, np.ndarray]]) -> dict[tuple[Layer, int], int]:
+def _waiting(
+    joins: Sequence[StreamLayer], after: Sequence[Mapping[StreamLayer | str, np.ndarray]]
+) -> dict[tuple[StreamLayer, int], int]:
     """The elements that inputs have to hold while others wait for elements of the same stream."""
-    depths: dict[tuple[Layer, int], int] = {}
+    depths: dict[tuple[StreamLayer, int], int] = {}
     for needs in after:
         for layer in joins:
             found = [(i, needs[s.source], layer.consumed(i)) for i, s in enumerate(layer.inputs) if s.source in needs]
@@ -142,15 +146,15 @@ def _waiting(joins: Sequence[Layer], after: Sequence[Mapping[Layer | str, np.nda
     return depths
 
 
-def _early(network: Network, given: Mapping[Layer, Sequence[Stream]]) -> dict[tuple[Layer, int], int]:
+def _early(network: Network, given: Mapping[StreamLayer, Sequence[Stream]]) -> dict[tuple[StreamLayer, int], int]:
     """The elements of inputs that come early: those that are there, in front of a queue, when the last of all inputs comes."""
     times = network.arrivals()
-    depths: dict[tuple[Layer, int], int] = {}
+    depths: dict[tuple[StreamLayer, int], int] = {}
     for layer, before in given.items():
         taken = [layer.consumed(i) for i in range(len(before))]
         ends = [_at(times[s.source], c) for s, c in zip(layer.inputs, taken, strict=True)]
         at = np.maximum.accumulate(np.maximum.reduce(ends))
-        if isinstance(layer, Concat):
+        if isinstance(layer, ConcatLayer):
             # It takes from one input at a time: the other one may not stop what both come from.
             at = np.maximum(at, times[layer] - 1)
         for i, (stream, c) in enumerate(zip(before, taken, strict=True)):
@@ -163,10 +167,10 @@ def _at(values: np.ndarray, taken: np.ndarray) -> np.ndarray:
     return np.where(taken > 0, values[np.maximum(taken, 1) - 1], 0)
 
 
-def _needs(network: Network, source: Layer | str) -> dict[Layer | str, np.ndarray]:
+def _needs(network: Network, source: StreamLayer | str) -> dict[StreamLayer | str, np.ndarray]:
     """How many elements of a stream each element of the streams after it waits for."""
     count = network.inputs[source].count if isinstance(source, str) else source.output.count
-    found: dict[Layer | str, np.ndarray] = {source: np.arange(1, count + 1)}
+    found: dict[StreamLayer | str, np.ndarray] = {source: np.arange(1, count + 1)}
     for layer in network.layers:
         if any(s.source in found for s in layer.inputs):
             zeros = [np.zeros(s.count, np.int64) for s in layer.inputs]
@@ -175,9 +179,9 @@ def _needs(network: Network, source: Layer | str) -> dict[Layer | str, np.ndarra
 
 
 def _with_fifos(
-    network: Network, depths: Mapping[tuple[Layer, int], int], given: Mapping[Layer, Sequence[Stream]]
+    network: Network, depths: Mapping[tuple[StreamLayer, int], int], given: Mapping[StreamLayer, Sequence[Stream]]
 ) -> Network:
-    layers: list[Layer] = []
+    layers: list[StreamLayer] = []
     for layer in network.layers:
         for i, x in enumerate(given.get(layer, ())):
             layer.inputs[i] = x
@@ -211,14 +215,14 @@ class Design:
         return f"{name}_top" if taken or is_keyword(name) else name
 
     @cached_property
-    def modules(self) -> list[Module]:
+    def modules(self) -> list[HdlModule]:
         """All modules but memories: layers and forks first, the top one last."""
-        forks: list[Module] = []
+        forks: list[HdlModule] = []
         top = self._write_top(forks)
         return [*(layer.module for layer in self.network.layers), *forks, top]
 
     @cached_property
-    def memories(self) -> list[Memory]:
+    def memories(self) -> list[HdlMemory]:
         """All memories."""
         return [memory for module in self.modules for memory in module.memories]
 
@@ -235,17 +239,17 @@ class Design:
             texts.append(f"hw.module {private}@{module.name}{module}")
         return "".join(texts)
 
-    def _write_top(self, forks: list[Module]) -> Module:
+    def _write_top(self, forks: list[HdlModule]) -> HdlModule:
         network = self.network
-        m = Module(self.top)
-        names = Names(lambda name, _: name, (self.top, *(layer.name for layer in network.layers)))
+        m = HdlModule(self.top)
+        names = UniqueNames(lambda name, _: name, (self.top, *(layer.name for layer in network.layers)))
         readers = network.readers()
         self._ports = inputs, outputs = network.ports
         m.reserve(*(f"{port}_{end}" for port in inputs.values() for end in ("valid", "data")))
         m.reserve(*(f"{port}_ready" for port in outputs.values()))
         wires = {layer: _wires(m, layer) for layer in network.layers}
         given: dict[
-            Layer | str, tuple[Value, Value, Value]
+            StreamLayer | str, tuple[Wire, Wire, Wire]
         ] = {}  # valid, data and the ready that is still to be defined
         for name, stream in network.inputs.items():
             port = inputs[name]
@@ -288,25 +292,25 @@ class Design:
         return m
 
     def _reader_ready(
-        self, m: Module, wires: Mapping[Layer, Mapping[str, Value]], reader: tuple[Layer, int] | str
-    ) -> Value:
+        self, m: HdlModule, wires: Mapping[StreamLayer, Mapping[str, Wire]], reader: tuple[StreamLayer, int] | str
+    ) -> Wire:
         if isinstance(reader, str):
             return m.input(f"{self._ports[1][reader]}_ready", 1)
         return wires[reader[0]][f"in{reader[1]}_ready"]
 
 
-def _wires(m: Module, layer: Layer) -> dict[str, Value]:
+def _wires(m: HdlModule, layer: StreamLayer) -> dict[str, Wire]:
     """The wires of what a layer gives, and of whether it is read."""
     names = {n: w for d, n, w in layer.module.ports if d == "out"} | {"out_ready": 1}
     return {n: m.wire(f"{layer.name}_{n}", w) for n, w in names.items()}
 
 
-def _memory_ports(memory: Memory) -> str:
+def _memory_ports(memory: HdlMemory) -> str:
     ports = [f"in %{n} : i{w}" if d == "in" else f"out {n} : i{w}" for d, n, w in memory.ports]
     return ", ".join(["in %clk : !seq.clock", *ports])
 
 
-def _memory_body(memory: Memory) -> str:
+def _memory_body(memory: HdlMemory) -> str:
     """What a memory does: it reads before it writes, and keeps the last word while nothing is read."""
     width, depth = memory.width, memory.depth
     if memory.words is not None:

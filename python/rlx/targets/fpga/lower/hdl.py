@@ -1,7 +1,7 @@
 """Writes modules of CIRCT's hw, comb and seq dialects as text, so that building a design needs no CIRCT.
 
 All values are integers in two's complement; what reads a value says whether it has a sign. A module is a graph: a register may
-be read before its next value is known (`Module.register` gives it, `Register.set` closes the loop).
+be read before its next value is known (`HdlModule.register` gives it, `Register.set` closes the loop).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def index_bits(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Value:
+class Wire:
     """A wire of a module.
 
     Attributes:
@@ -41,7 +41,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Memory:
+class HdlMemory:
     """A memory, which is a module of its own: one write port at most, one read port that gives the word a cycle later.
 
     Attributes:
@@ -74,11 +74,11 @@ class Memory:
 class Register:
     """A register whose next value is given later."""
 
-    def __init__(self, module: Module, name: str, width: int):
+    def __init__(self, module: HdlModule, name: str, width: int):
         self._module = module
-        self.value = Value(module.fresh(name), width)
+        self.value = Wire(module.fresh(name), width)
 
-    def set(self, following: Value, enable: Value | None = None, reset: int | None = None) -> None:
+    def set(self, following: Wire, enable: Wire | None = None, reset: int | None = None) -> None:
         """Say what it is after the next edge of the clock.
 
         Args:
@@ -112,7 +112,7 @@ class Tally:
     logic: float = 0.0
 
 
-class Module:
+class HdlModule:
     """A module that is being written. It has a clock `clk` and a synchronous reset `rst`.
 
     Attributes:
@@ -125,14 +125,14 @@ class Module:
     def __init__(self, name: str, clock_enable: bool = False):
         self.name = name
         self.clock_enable = clock_enable
-        self.memories: list[Memory] = []
+        self.memories: list[HdlMemory] = []
         self.tally = Tally()
         self._inputs: list[tuple[str, int]] = []
-        self._outputs: list[tuple[str, Value]] = []
+        self._outputs: list[tuple[str, Wire]] = []
         self._lines: list[str] = []
         self._names = {"%clk", "%rst"}
-        self._constants: dict[tuple[int, int], Value] = {}
-        self._numbers: dict[Value, int] = {}
+        self._constants: dict[tuple[int, int], Wire] = {}
+        self._numbers: dict[Wire, int] = {}
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -154,9 +154,9 @@ class Module:
         """Add a line as it is."""
         self._lines.append(text)
 
-    def op(self, text: str, width: int, name: str = "") -> Value:
+    def op(self, text: str, width: int, name: str = "") -> Wire:
         """Add an op that gives one value."""
-        value = Value(self.fresh(name), width)
+        value = Wire(self.fresh(name), width)
         self._lines.append(f"{value.text} = {text}")
         return value
 
@@ -172,13 +172,13 @@ class Module:
 
     # --- ports ----------------------------------------------------------------------------------------
 
-    def input(self, name: str, width: int) -> Value:
+    def input(self, name: str, width: int) -> Wire:
         """A new input port."""
         self._inputs.append((name, width))
         self._names.add(f"%{name}")
-        return Value(f"%{name}", width)
+        return Wire(f"%{name}", width)
 
-    def output(self, name: str, value: Value) -> None:
+    def output(self, name: str, value: Wire) -> None:
         """A new output port."""
         self._outputs.append((name, value))
 
@@ -189,7 +189,7 @@ class Module:
 
     # --- combinational logic ----------------------------------------------------------------------------
 
-    def const(self, value: int, width: int) -> Value:
+    def const(self, value: int, width: int) -> Wire:
         """A constant, taken modulo `2**width`."""
         value &= (1 << width) - 1
         if (value, width) not in self._constants:
@@ -199,7 +199,7 @@ class Module:
             self._numbers[made] = value
         return self._constants[value, width]
 
-    def named(self, value: Value, name: str) -> Value:
+    def named(self, value: Wire, name: str) -> Wire:
         """The value, which is to have a name in Verilog too: for what readers look for."""
         for i in range(len(self._lines) - 1, -1, -1):
             if self._lines[i].startswith(f"{value.text} = comb."):
@@ -209,18 +209,18 @@ class Module:
                 break
         return value
 
-    def define(self, wire: Value, value: Value) -> None:
+    def define(self, wire: Wire, value: Wire) -> None:
         """Say what a wire is that has been read already."""
         assert wire.width == value.width, (wire, value)
         name = wire.text.removeprefix("%")
         self.named(value, name)
         self._lines.append(f'{wire.text} = comb.or {value.text} {{sv.namehint = "{name}"}} : {value.type}')
 
-    def is_constant(self, value: Value) -> bool:
+    def is_constant(self, value: Wire) -> bool:
         """Whether a value came from `const`."""
         return value in self._numbers
 
-    def _variadic(self, op: str, values: Sequence[Value]) -> Value:
+    def _variadic(self, op: str, values: Sequence[Wire]) -> Wire:
         assert len({v.width for v in values}) == 1, (op, values)
         if len(values) == 1:
             return values[0]
@@ -231,15 +231,15 @@ class Module:
             self.tally.logic += 0.4 * bits
         return self.op(f"comb.{op} {', '.join(v.text for v in values)} : {values[0].type}", values[0].width)
 
-    def add(self, *values: Value) -> Value:
+    def add(self, *values: Wire) -> Wire:
         """A sum, modulo the width."""
         return self._variadic("add", values)
 
-    def sub(self, left: Value, right: Value) -> Value:
+    def sub(self, left: Wire, right: Wire) -> Wire:
         """A difference, modulo the width."""
         return self._variadic("sub", (left, right))
 
-    def mul(self, left: Value, right: Value) -> Value:
+    def mul(self, left: Wire, right: Wire) -> Wire:
         """The whole product of two signed numbers."""
         width = left.width + right.width
         constant = self.is_constant(left) or self.is_constant(right)
@@ -247,23 +247,23 @@ class Module:
         a, b = self.sext(left, width), self.sext(right, width)
         return self.op(f"comb.mul {a.text}, {b.text} : i{width}", width)
 
-    def bitwise(self, kind: str, left: Value, right: Value) -> Value:
+    def bitwise(self, kind: str, left: Wire, right: Wire) -> Wire:
         """`and`, `or` or `xor` of each place of two words."""
         return self._variadic(kind, (left, right))
 
-    def all(self, *values: Value) -> Value:
+    def all(self, *values: Wire) -> Wire:
         """The conjunction of bits, or of each place of words."""
         return self._variadic("and", values)
 
-    def any(self, *values: Value) -> Value:
+    def any(self, *values: Wire) -> Wire:
         """The disjunction of bits."""
         return self._variadic("or", values)
 
-    def invert(self, value: Value) -> Value:
+    def invert(self, value: Wire) -> Wire:
         """Each bit inverted."""
         return self.op(f"comb.xor {value.text}, {self.const(-1, value.width).text} : {value.type}", value.width)
 
-    def compare(self, predicate: str, left: Value, right: Value | int) -> Value:
+    def compare(self, predicate: str, left: Wire, right: Wire | int) -> Wire:
         """A comparison: `eq`, `ne`, `slt` … for signed, `ult` … for unsigned numbers."""
         assert predicate in _PREDICATES
         right = self.const(right, left.width) if isinstance(right, int) else right
@@ -274,18 +274,18 @@ class Module:
             self.tally.sums += left.width
         return self.op(f"comb.icmp {predicate} {left.text}, {right.text} : {left.type}", 1)
 
-    def mux(self, condition: Value, yes: Value, no: Value) -> Value:
+    def mux(self, condition: Wire, yes: Wire, no: Wire) -> Wire:
         """One of two values."""
         assert condition.width == 1 and yes.width == no.width, (condition, yes, no)
         self.tally.logic += yes.width * 0.5
         return self.op(f"comb.mux {condition.text}, {yes.text}, {no.text} : {yes.type}", yes.width)
 
-    def rows(self, left: Value, right: Value) -> list[Value]:
+    def rows(self, left: Wire, right: Wire) -> list[Wire]:
         """Numbers whose sum is the product of two signed numbers: one for each bit of the second, without multipliers."""
         width = left.width + right.width
         zero = self.const(0, width)
         wide = self.sext(left, width)
-        rows: list[Value] = []
+        rows: list[Wire] = []
         for bit in range(right.width):
             row = self.shift_left(wide, bit, width)
             if bit == right.width - 1:
@@ -293,7 +293,7 @@ class Module:
             rows.append(self.mux(self.extract(right, bit, 1), row, zero))
         return rows
 
-    def extract(self, value: Value, low: int, width: int) -> Value:
+    def extract(self, value: Wire, low: int, width: int) -> Wire:
         """Some bits, from bit `low` on."""
         if low == 0 and width == value.width:
             return value
@@ -302,7 +302,7 @@ class Module:
         assert low >= 0 and low + width <= value.width, (value, low, width)
         return self.op(f"comb.extract {value.text} from {low} : ({value.type}) -> i{width}", width)
 
-    def concat(self, *high_to_low: Value) -> Value:
+    def concat(self, *high_to_low: Wire) -> Wire:
         """Values side by side."""
         if len(high_to_low) == 1:
             return high_to_low[0]
@@ -310,13 +310,13 @@ class Module:
         width = sum(v.width for v in high_to_low)
         return self.op(f"comb.concat {', '.join(v.text for v in high_to_low)} : {types}", width)
 
-    def zext(self, value: Value, width: int) -> Value:
+    def zext(self, value: Wire, width: int) -> Wire:
         """A value with zeros in front."""
         if value in self._numbers:
             return self.const(self._numbers[value], width)
         return value if width == value.width else self.concat(self.const(0, width - value.width), value)
 
-    def sext(self, value: Value, width: int) -> Value:
+    def sext(self, value: Wire, width: int) -> Wire:
         """A signed number in more bits."""
         if width == value.width:
             return value
@@ -325,11 +325,11 @@ class Module:
         signs = self.op(f"comb.replicate {sign.text} : (i1) -> i{count}", count) if count > 1 else sign
         return self.concat(signs, value)
 
-    def fit(self, value: Value, width: int) -> Value:
+    def fit(self, value: Wire, width: int) -> Wire:
         """A signed number in another width, modulo that width."""
         return self.sext(value, width) if width >= value.width else self.extract(value, 0, width)
 
-    def shift_left(self, value: Value, count: int, width: int) -> Value:
+    def shift_left(self, value: Wire, count: int, width: int) -> Wire:
         """A value times `2**count`, modulo the width."""
         if count == 0:
             return self.fit(value, width)
@@ -337,7 +337,7 @@ class Module:
             return self.const(0, width)
         return self.concat(self.fit(value, width - count), self.const(0, count))
 
-    def shift_right(self, value: Value, count: int) -> Value:
+    def shift_right(self, value: Wire, count: int) -> Wire:
         """A signed number divided by `2**count`, rounded down; it is as much narrower, but has one bit at least."""
         low = min(count, value.width - 1)
         return self.extract(value, low, value.width - low)
@@ -349,13 +349,13 @@ class Module:
         self.tally.registers += width
         return Register(self, name, width)
 
-    def delayed(self, value: Value, name: str, enable: Value | None = None, reset: int | None = None) -> Value:
+    def delayed(self, value: Wire, name: str, enable: Wire | None = None, reset: int | None = None) -> Wire:
         """A value as it was before the last edge of the clock at which the register was enabled."""
         register = self.register(name, value.width)
         register.set(value, enable, reset)
         return register.value
 
-    def counter(self, name: str, count: int, step: Value) -> tuple[Value, Value]:
+    def counter(self, name: str, count: int, step: Wire) -> tuple[Wire, Wire]:
         """A counter from 0 to `count - 1` that goes round, and whether it is at its end."""
         if count == 1:
             return self.const(0, 1), self.const(1, 1)
@@ -365,7 +365,7 @@ class Module:
         register.set(self.mux(last, self.const(0, register.value.width), following), step, reset=0)
         return register.value, last
 
-    def lookup(self, index: Value, values: Sequence[int], width: int) -> Value:
+    def lookup(self, index: Wire, values: Sequence[int], width: int) -> Wire:
         """A constant for each value of an index: the commonest one, and a choice for each other."""
         common = max(set(values), key=list(values).count)
         result = self.const(common, width)
@@ -376,16 +376,16 @@ class Module:
 
     # --- other modules ------------------------------------------------------------------------------------
 
-    def read_only(self, name: str, words: Sequence[int], width: int, address: Value, enable: Value) -> Value:
+    def read_only(self, name: str, words: Sequence[int], width: int, address: Wire, enable: Wire) -> Wire:
         """A read-only memory; gives the word that was asked for at the last enabled edge."""
         mask = (1 << width) - 1
         words = [*words, 0] if len(words) == 1 else words  # a memory of one word has no address
-        memory = Memory(f"{self.name}_{name}", width, len(words), tuple(int(w) & mask for w in words))
+        memory = HdlMemory(f"{self.name}_{name}", width, len(words), tuple(int(w) & mask for w in words))
         return self._memory(memory, name, [enable, address])
 
     def memory(
-        self, name: str, depth: int, width: int, read: tuple[Value, Value], write: tuple[Value, Value, Value]
-    ) -> Value:
+        self, name: str, depth: int, width: int, read: tuple[Wire, Wire], write: tuple[Wire, Wire, Wire]
+    ) -> Wire:
         """A memory; gives the word that was asked for at the last enabled edge.
 
         Args:
@@ -395,9 +395,9 @@ class Module:
             read: Whether to read, and where.
             write: Whether to write, where, and what.
         """
-        return self._memory(Memory(f"{self.name}_{name}", width, depth), name, [*read, *write])
+        return self._memory(HdlMemory(f"{self.name}_{name}", width, depth), name, [*read, *write])
 
-    def _memory(self, memory: Memory, name: str, operands: list[Value]) -> Value:
+    def _memory(self, memory: HdlMemory, name: str, operands: list[Wire]) -> Wire:
         self.memories.append(memory)
         given = [p for p in memory.ports if p[0] == "in"]
         assert [w for _, _, w in given] == [v.width for v in operands], (memory.name, given, operands)
@@ -405,7 +405,7 @@ class Module:
         text = f'hw.instance "{name}" @{memory.name}(clk: %clk: !seq.clock, {ports}) -> (data: i{memory.width})'
         return self.op(text, memory.width, f"{name}_data")
 
-    def instance(self, name: str, module: str, ports: Sequence[tuple[str, str, int]], wires: dict[str, Value]) -> None:
+    def instance(self, name: str, module: str, ports: Sequence[tuple[str, str, int]], wires: dict[str, Wire]) -> None:
         """An instance of a module. The wires of its inputs are there or will be, those of its outputs are defined here."""
         given = "".join(f", {n}: {wires[n].text}: i{w}" for d, n, w in ports if d == "in")
         results = [(n, w) for d, n, w in ports if d == "out"]
@@ -414,6 +414,6 @@ class Module:
         call = f'hw.instance "{name}" @{module}(clk: %clk: !seq.clock, rst: %rst: i1{given}) -> ({types})'
         self.line(f"{values} = {call}" if values else call)
 
-    def wire(self, name: str, width: int) -> Value:
+    def wire(self, name: str, width: int) -> Wire:
         """A value that an op gives which is added later."""
-        return Value(self.fresh(name), width)
+        return Wire(self.fresh(name), width)

@@ -15,7 +15,7 @@ import numpy as np
 from rlx.ir.dtype import DType
 from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable
-from rlx.targets.fpga.lower.hdl import Module, Value, bits_for
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Stream:
     order: np.ndarray
     low: int
     high: int
-    source: Layer | str
+    source: StreamLayer | str
 
     def __repr__(self) -> str:
         source = self.source if isinstance(self.source, str) else self.source.name
@@ -63,7 +63,7 @@ def dtype_range(dtype: DType) -> tuple[int, int]:
 
 
 @dataclass(eq=False, repr=False)
-class Layer:
+class StreamLayer:
     """One module of a design, with one stream out.
 
     Attributes:
@@ -90,13 +90,13 @@ class Layer:
         self.__dict__.pop("module", None)
 
     @cached_property
-    def module(self) -> Module:
+    def module(self) -> HdlModule:
         """The module."""
-        module = Module(self.name, self.clock_enable)
+        module = HdlModule(self.name, self.clock_enable)
         self.write(module)
         return module
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         """Write the module: ports `in0_valid`, `in0_data`, `in0_ready`, …, `out_valid`, `out_data`, `out_ready`."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class Layer:
     @property
     def description(self) -> str:
         """What it is, for a report."""
-        return type(self).__name__.lower()
+        return type(self).__name__.removesuffix("Layer").lower()
 
 
 class Pipe:
@@ -132,13 +132,13 @@ class Pipe:
         depth: The number of stages so far.
     """
 
-    def __init__(self, m: Module):
+    def __init__(self, m: HdlModule):
         self.m = m
         self.advance = m.wire("advance", 1)
         self.depth = 0
-        self._valid: Value | None = None
+        self._valid: Wire | None = None
 
-    def join(self, streams: Sequence[Stream]) -> list[Value]:
+    def join(self, streams: Sequence[Stream]) -> list[Wire]:
         """The inputs, of which one element each is taken at a time."""
         m = self.m
         valids = [m.input(f"in{i}_valid", 1) for i in range(len(streams))]
@@ -149,22 +149,22 @@ class Pipe:
         self.take = m.named(m.all(self.advance, self._valid), "take")
         return data
 
-    def start(self, valid: Value) -> None:
+    def start(self, valid: Wire) -> None:
         """Begin with something that is not an input."""
         self._valid = valid
 
     @property
-    def valid(self) -> Value:
+    def valid(self) -> Wire:
         """Whether the last stage so far holds something."""
         assert self._valid is not None
         return self._valid
 
     @property
-    def reads(self) -> Value:
+    def reads(self) -> Wire:
         """Whether a memory is read whose word belongs to the next stage."""
         return self.m.all(self.advance, self.valid) if self.m.clock_enable else self.advance
 
-    def stage(self, *values: Value, name: str = "stage") -> list[Value]:
+    def stage(self, *values: Wire, name: str = "stage") -> list[Wire]:
         """The values, a cycle later."""
         self.next_stage()
         return [self.m.delayed(v, f"{name}{self.depth}", self.advance) for v in values]
@@ -174,12 +174,12 @@ class Pipe:
         self.depth += 1
         self._valid = self.m.delayed(self.valid, f"valid{self.depth}", self.advance, reset=0)
 
-    def close(self, ready: Value) -> None:
+    def close(self, ready: Wire) -> None:
         """Say when the last stage is read."""
         m = self.m
         m.define(self.advance, m.any(ready, m.invert(self.valid)))
 
-    def finish(self, data: Value) -> None:
+    def finish(self, data: Wire) -> None:
         """Give a value of the last stage, which has to be a register, as the output."""
         m = self.m
         self.close(m.input("out_ready", 1))
@@ -196,7 +196,7 @@ def period_of(values: np.ndarray) -> int:
     return count
 
 
-class Constants:
+class ConstantStream:
     """Constants that go along with a stream, by position in it: read from a memory that goes round.
 
     Args:
@@ -213,7 +213,7 @@ class Constants:
         """Whether they are the same for all elements."""
         return len(self.rows) == 1
 
-    def values(self, pipe: Pipe, name: str = "constants") -> list[Value]:
+    def values(self, pipe: Pipe, name: str = "constants") -> list[Wire]:
         """Their values at the next stage of a pipeline, whose first stage this is."""
         m = pipe.m
         if self.are_scalar:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlx.support.cached_property import cached_property
-from rlx.targets.fpga.lower.hdl import Module, index_bits
-from rlx.targets.fpga.lower.layer import Layer, Pipe, Stream
+from rlx.targets.fpga.lower.hdl import HdlModule, index_bits
+from rlx.targets.fpga.lower.layer import Pipe, Stream, StreamLayer
 
 
 def spaced(times: np.ndarray) -> np.ndarray:
@@ -19,7 +19,7 @@ def spaced(times: np.ndarray) -> np.ndarray:
 
 
 @dataclass(eq=False, repr=False)
-class Reorder(Layer):
+class Reorder(StreamLayer):
     """A tensor in another order, with elements left out, repeated or put in: it is stored as a whole, twice.
 
     Attributes:
@@ -50,7 +50,7 @@ class Reorder(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return int(arrivals[0].max()) + 5 + np.arange(self.output.count)
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         x = self.inputs[0]
         pipe = Pipe(m)
         valid, data = m.input("in0_valid", 1), m.input("in0_data", x.width)
@@ -96,7 +96,7 @@ class Reorder(Layer):
 
 
 @dataclass(eq=False, repr=False)
-class Concat(Layer):
+class ConcatLayer(StreamLayer):
     """Two tensors that take turns: so many elements of the first, then so many of the second.
 
     Attributes:
@@ -132,7 +132,7 @@ class Concat(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return spaced(self._merged(arrivals)) + 1
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)
         valids = [m.input(f"in{i}_valid", 1) for i in (0, 1)]
         data = [m.input(f"in{i}_data", s.width) for i, s in enumerate(self.inputs)]
@@ -149,7 +149,7 @@ class Concat(Layer):
 
 
 @dataclass(eq=False, repr=False)
-class Fifo(Layer):
+class Fifo(StreamLayer):
     """A queue: it holds what another way from the same place needs longer for.
 
     Attributes:
@@ -169,7 +169,7 @@ class Fifo(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return arrivals[0] + 2
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         width, bits = self.inputs[0].width, index_bits(self.depth + 1)
         valid, data, out_ready = m.input("in0_valid", 1), m.input("in0_data", width), m.input("out_ready", 1)
         stored, shown = m.register("stored", bits), m.register("shown", 1)
@@ -188,9 +188,9 @@ class Fifo(Layer):
         m.output("out_data", word)
 
 
-def fork(name: str, readers: int, width: int) -> Module:
+def fork(name: str, readers: int, width: int) -> HdlModule:
     """A stream for several readers, each of which takes an element when it can: ports `in0_…`, `out0_…`, `out1_…`."""
-    m = Module(name)
+    m = HdlModule(name)
     valid, data = m.input("in0_valid", 1), m.input("in0_data", width)
     readies = [m.input(f"out{i}_ready", 1) for i in range(readers)]
     taken = [m.register(f"taken{i}", 1) for i in range(readers)]

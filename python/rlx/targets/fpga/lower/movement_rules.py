@@ -9,32 +9,32 @@ import numpy as np
 
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower.layer import Stream
-from rlx.targets.fpga.lower.movement import Concat
+from rlx.targets.fpga.lower.movement import ConcatLayer
 from rlx.targets.fpga.lower.orders import channels_of, inverse, row_major
-from rlx.targets.fpga.lower.reduction import PLACES, Reduce, rounds_of
-from rlx.targets.fpga.lower.site import Operand, Site, rule, stream
+from rlx.targets.fpga.lower.reduction import PLACES, ReduceLayer, rounds_of
+from rlx.targets.fpga.lower.site import LayerSite, Operand, rule, stream
 
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
 @rule("reduce")
-def _reduce(site: Site, x: Operand, *, kind: str, axes: Sequence[int], keep_dims: bool) -> Operand:
+def _reduce(site: LayerSite, x: Operand, *, kind: str, axes: Sequence[int], keep_dims: bool) -> Operand:
     if kind not in ("sum", "max", "min"):
         raise UnsupportedError(f"reduce {kind} has no layer")
     return _reduced(site, stream(x), kind, tuple(axes))
 
 
 @rule("argmax")
-def _argmax(site: Site, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
+def _argmax(site: LayerSite, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
     return _reduced(site, stream(x), "argmax", (axis,))
 
 
 @rule("argmin")
-def _argmin(site: Site, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
+def _argmin(site: LayerSite, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
     return _reduced(site, stream(x), "argmin", (axis,))
 
 
-def _reduced(site: Site, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
+def _reduced(site: LayerSite, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
     kept = [1 if i in axes else d for i, d in enumerate(x.shape)]
     results = np.array(np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), x.shape)).ravel()
     length = x.count // int(np.prod(kept))
@@ -47,7 +47,7 @@ def _reduced(site: Site, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
         rounds = rounds_of(results[x.order], length)
     assert rounds is not None
     order = results[x.order].reshape(-1, rounds.count, rounds.places)[:, 0].ravel()
-    layer = Reduce(
+    layer = ReduceLayer(
         site.named(kind),
         site.place,
         [x],
@@ -71,7 +71,7 @@ def _ascends(x: Stream, axis: int, results: np.ndarray) -> bool:
 
 
 @rule("reshape", "transpose", "slice", "narrow", "reverse", "expand")
-def movement(site: Site, x: Operand, *others: np.ndarray, **attributes: Any) -> Operand:
+def movement(site: LayerSite, x: Operand, *others: np.ndarray, **attributes: Any) -> Operand:
     """The rule of ops that take elements from places which do not depend on values."""
     x = stream(x)
     places = np.arange(x.count).reshape(x.shape)
@@ -79,7 +79,7 @@ def movement(site: Site, x: Operand, *others: np.ndarray, **attributes: Any) -> 
 
 
 @rule("pad")
-def _pad(site: Site, x: Operand, *, value: float, **attributes: Any) -> Operand:
+def _pad(site: LayerSite, x: Operand, *, value: float, **attributes: Any) -> Operand:
     x = stream(x)
     places = np.arange(1, x.count + 1).reshape(x.shape)
     fill = int(np.asarray(value).astype(x.dtype.numpy))
@@ -87,7 +87,7 @@ def _pad(site: Site, x: Operand, *, value: float, **attributes: Any) -> Operand:
 
 
 @rule("concat")
-def _concat(site: Site, left: Operand, right: Operand, *, axis: int) -> Operand:
+def _concat(site: LayerSite, left: Operand, right: Operand, *, axis: int) -> Operand:
     if not (isinstance(left, Stream) and isinstance(right, Stream)):
         return _with_constant(site, left, right, axis)
     sides = [left, right]
@@ -99,10 +99,10 @@ def _concat(site: Site, left: Operand, right: Operand, *, axis: int) -> Operand:
     turns = _turns(sides, axis)
     rows = [w.reshape(-1, t) for w, t in zip(where, turns, strict=True)]
     order = np.concatenate(rows, 1).ravel()
-    return site.add(Concat(site.named("concat"), site.place, sides, turns=turns, shape=site.dims, order=order))
+    return site.add(ConcatLayer(site.named("concat"), site.place, sides, turns=turns, shape=site.dims, order=order))
 
 
-def _with_constant(site: Site, left: Operand, right: Operand, axis: int) -> Stream:
+def _with_constant(site: LayerSite, left: Operand, right: Operand, axis: int) -> Stream:
     """A concat of a stream and a constant: the stream with zeros at its side, which are replaced."""
     x = stream(left if isinstance(left, Stream) else right)
     here = np.arange(x.count).reshape(x.shape)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.targets.fpga.lower.hdl import Module, Value, bits_for, index_bits
-from rlx.targets.fpga.lower.layer import Constants, Layer, Pipe, Stream, dtype_range
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
+from rlx.targets.fpga.lower.layer import ConstantStream, Pipe, Stream, StreamLayer, dtype_range
 
 # What each op makes of numbers, in Python's integers: it says which values its result may have.
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -56,7 +56,7 @@ def interval_of(kind: str, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
 
 
 @dataclass(eq=False, repr=False)
-class Pointwise(Layer):
+class Pointwise(StreamLayer):
     """An op on elements at the same place of its operands, with integers that wrap as those of its dtype do.
 
     Attributes:
@@ -96,14 +96,14 @@ class Pointwise(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return np.maximum.reduce(arrivals) + self._depth
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)
         data = pipe.join(self.inputs)
-        operands: list[Value] = []
+        operands: list[Wire] = []
         if self.constants:
             columns = np.stack([self.constants[i] for i in sorted(self.constants)], 1)
             widths = [bits_for(*self._interval(i)) for i in sorted(self.constants)]
-            constants = Constants(columns, widths)
+            constants = ConstantStream(columns, widths)
             values = iter(constants.values(pipe))
             if not constants.are_scalar:
                 data = pipe.stage(*data, name="operand")
@@ -131,7 +131,7 @@ class Pointwise(Layer):
         self.module  # noqa: B018 - which knows its stages once it is written
         return self.__dict__["_stages"]
 
-    def _result(self, m: Module, operands: Sequence[Value]) -> Value:
+    def _result(self, m: HdlModule, operands: Sequence[Wire]) -> Wire:
         intervals = [self._interval(i) for i in range(len(operands))]
         if self.kind == "mul":
             return m.mul(*operands)
@@ -170,14 +170,14 @@ class Pointwise(Layer):
         return m.mux(negative, zero, x) if self.kind == "relu" else x
 
 
-def _alike(m: Module, values: Sequence[Value]) -> list[Value]:
+def _alike(m: HdlModule, values: Sequence[Wire]) -> list[Wire]:
     """Signed numbers in one width."""
     width = max(v.width for v in values)
     return [m.sext(v, width) for v in values]
 
 
 @dataclass(eq=False, repr=False)
-class Table(Layer):
+class TableLayer(StreamLayer):
     """`table[clamp(x)]`, from a read-only memory.
 
     Attributes:
@@ -202,7 +202,7 @@ class Table(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return arrivals[0] + 2
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         x = self.inputs[0]
         pipe = Pipe(m)
         (data,) = pipe.join(self.inputs)

@@ -13,12 +13,12 @@ from math import prod
 
 import numpy as np
 
-from rlx.targets.fpga.lower.hdl import Module, Value, index_bits
-from rlx.targets.fpga.lower.window import Window
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, index_bits
+from rlx.targets.fpga.lower.window import WindowLayer
 
 
 @dataclass(eq=False, repr=False)
-class Product(Window):
+class Product(WindowLayer):
     """`[images, rows, channels] @ [images, channels, results]`: the second input is the matrix that is stored.
 
     Attributes:
@@ -72,14 +72,14 @@ class Product(Window):
 
     # --- hardware -----------------------------------------------------------------------------------------------
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         self._filled, self._used = m.register("matrices_filled", 2), m.register("matrices_used", 2)
         super().write(m)
 
-    def _may_begin(self, m: Module, enough: Value) -> Value:
+    def _may_begin(self, m: HdlModule, enough: Wire) -> Wire:
         return m.all(enough, m.compare("ne", self._filled.value, 0))
 
-    def _weights(self, m: Module, step: Value, pixel_end: Value) -> list[Value]:
+    def _weights(self, m: HdlModule, step: Wire, pixel_end: Wire) -> list[Wire]:
         bits = index_bits(self._elements // self._banks)
         image_end = m.named(m.all(pixel_end, self._last_row), "image_end")
         bank = m.register("read_bank", 1)
@@ -103,7 +103,7 @@ class Product(Window):
     def _banks(self) -> int:
         return self.parallel * self.lanes
 
-    def _matrix_writer(self, m: Module, bits: int, image_end: Value, over: Value) -> tuple[Value, Value, list[Value]]:
+    def _matrix_writer(self, m: HdlModule, bits: int, image_end: Wire, over: Wire) -> tuple[Wire, Wire, list[Wire]]:
         """What fills the memories: the element that came, its address, and for each memory whether it goes there."""
         w = self.inputs[1]
         valid, data = m.input("in1_valid", 1), m.input("in1_data", w.width)
@@ -113,8 +113,8 @@ class Product(Window):
         _, results, words = self.group_sizes
         channels = [("lane", self.lanes), ("word_of_column", words)]
         columns = [("result_at_once", self.parallel), ("column_batch", results)]
-        at: dict[str, Value] = {}
-        event: dict[str, Value] = {}
+        at: dict[str, Wire] = {}
+        event: dict[str, Wire] = {}
         going = take
         for name, count in [*channels, *columns] if self.by_columns else [*columns, *channels]:
             at[name], last = m.counter(f"write_{name}", count, going)

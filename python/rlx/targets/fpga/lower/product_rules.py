@@ -14,13 +14,13 @@ from rlx.targets.fpga.lower.layer import Stream
 from rlx.targets.fpga.lower.orders import columns_of, row_major
 from rlx.targets.fpga.lower.product import Product, is_by_columns
 from rlx.targets.fpga.lower.rules import fitted, with_offset
-from rlx.targets.fpga.lower.site import Operand, Site, constant, rule, stream
-from rlx.targets.fpga.lower.window import Window
+from rlx.targets.fpga.lower.site import LayerSite, Operand, constant, rule, stream
+from rlx.targets.fpga.lower.window import WindowLayer
 
 
 @rule("q_matmul")
 def _q_matmul(
-    site: Site, x: Operand, w: Operand, bias: Operand | None, multiplier: Operand | None, *,
+    site: LayerSite, x: Operand, w: Operand, bias: Operand | None, multiplier: Operand | None, *,
     x_zero_point: int, w_zero_point: int, out_zero_point: int, dtype: DType,
 ) -> Operand:  # fmt: skip
     if multiplier is not None or dtype != i32:
@@ -33,7 +33,7 @@ def _q_matmul(
     return sums if bias is None else site.pointwise("add", [sums, bias], "bias")
 
 
-def _centred(site: Site, x: Operand, zero_point: int) -> Operand:
+def _centred(site: LayerSite, x: Operand, zero_point: int) -> Operand:
     """A tensor without its zero point."""
     if isinstance(x, np.ndarray):
         return x.astype(np.int64) - zero_point
@@ -41,13 +41,13 @@ def _centred(site: Site, x: Operand, zero_point: int) -> Operand:
 
 
 @rule("matmul")
-def _matmul(site: Site, left: Operand, right: Operand) -> Operand:
+def _matmul(site: LayerSite, left: Operand, right: Operand) -> Operand:
     return fitted(site, _multiplied(site, left, right))
 
 
 @rule("dot_general")
 def _dot_general(
-    site: Site, left: Operand, right: Operand, *,
+    site: LayerSite, left: Operand, right: Operand, *,
     lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int], rhs_batch: Sequence[int],
 ) -> Operand:  # fmt: skip
     free = [
@@ -62,14 +62,14 @@ def _dot_general(
     return fitted(site, _multiplied(site, a, b))
 
 
-def _arranged(site: Site, x: Operand, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
+def _arranged(site: LayerSite, x: Operand, axes: Sequence[int], shape: tuple[int, ...]) -> Operand:
     """A tensor with its axes in another order, and then in another shape."""
     if isinstance(x, np.ndarray):
         return x.transpose(axes).reshape(shape)
     return site.moved(x, row_major(x.shape).reshape(x.shape).transpose(axes).reshape(shape))
 
 
-def _multiplied(site: Site, left: Operand, right: Operand) -> Stream:
+def _multiplied(site: LayerSite, left: Operand, right: Operand) -> Stream:
     """`left @ right` in i32: `[…, rows, channels] @ […, channels, results]`."""
     if isinstance(right, np.ndarray) and prod(right.shape[:-2]) == 1:
         return _dense(site, stream(left), right.astype(np.int64).reshape(right.shape[-2:]))
@@ -103,13 +103,13 @@ def _batch(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
     return np.broadcast_shapes(left[:-2], right[:-2])
 
 
-def _expanded(site: Site, x: Stream, whole: tuple[int, ...], shape: tuple[int, ...]) -> Stream:
+def _expanded(site: LayerSite, x: Stream, whole: tuple[int, ...], shape: tuple[int, ...]) -> Stream:
     """A tensor repeated along its batch, with one axis for all of it."""
     places = np.array(np.broadcast_to(row_major(x.shape).reshape(x.shape), whole)).reshape(shape)
     return site.moved(x, places, order=None if places.size == x.count else row_major(shape))
 
 
-def _dense(site: Site, x: Stream, weights: np.ndarray, shape: tuple[int, ...] | None = None) -> Stream:
+def _dense(site: LayerSite, x: Stream, weights: np.ndarray, shape: tuple[int, ...] | None = None) -> Stream:
     """`x @ weights`, for constants in the form `[channels, results]`."""
     length, results = int(weights.shape[0]), int(weights.shape[1])
     found = columns_of(x.order, length)
@@ -120,14 +120,14 @@ def _dense(site: Site, x: Stream, weights: np.ndarray, shape: tuple[int, ...] | 
     one = (1, 1)
     geometry = Geometry((rows, 1), length, one, one, (0, 0), one, (rows, 1))
     shape = site.dims if shape is None else shape
-    layer = Window(
+    layer = WindowLayer(
         site.named("dense"), site.place, [x], kind="conv", geometry=geometry, fill=0, dtype=i32,
         weights=weights.T[None, :, columns].reshape(1, results, 1, 1, length), order=row_major(shape), shape=shape,
     )  # fmt: skip
     return site.add(layer)
 
 
-def _dense_of_columns(site: Site, weights: np.ndarray, x: Stream) -> Stream:
+def _dense_of_columns(site: LayerSite, weights: np.ndarray, x: Stream) -> Stream:
     """`weights @ x`: each column of x is a row of what is multiplied with the transposed constants."""
     turned = site.moved(x, row_major(x.shape).reshape(x.shape).swapaxes(-1, -2))
     shape = (*turned.shape[:-1], len(weights))

@@ -16,10 +16,10 @@ from rlx.ir.shape import shape_of
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower import movement_rules, pointwise, product_rules, rules
 from rlx.targets.fpga.lower.design import Network
-from rlx.targets.fpga.lower.layer import Layer, Stream, dtype_range
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer, dtype_range
 from rlx.targets.fpga.lower.orders import usual
-from rlx.targets.fpga.lower.site import RULES, Operand, Site
-from rlx.targets.fpga.lower.state import State
+from rlx.targets.fpga.lower.site import RULES, LayerSite, Operand
+from rlx.targets.fpga.lower.state import StateLayer
 
 # Importing the rules registers them.
 _REGISTERED = (rules, product_rules, movement_rules)
@@ -55,12 +55,12 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
     _check_arguments(graph)
     values: dict[Any, Operand] = {}
     inputs: dict[str, Stream] = {}
-    layers: list[Layer] = []
-    states: dict[str, State] = {}
+    layers: list[StreamLayer] = []
+    states: dict[str, StateLayer] = {}
     for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
         shape, kind, title = argument.shape.static, argument.shape.dtype, argument.name
         if argument.kind == "state" and not states_as_ports:
-            made = State(
+            made = StateLayer(
                 f"state{len(states) + 1}", "", [], title=title, init=int(argument.init), shape=shape, dtype=kind,
                 order=usual(shape),
             )  # fmt: skip
@@ -93,7 +93,7 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
             raise UnsupportedError(f"{what} is a constant", hint="leave it out of the graph")
         if output.updates in states:
             state = states[output.updates]
-            site = Site("state", "", output.shape, np.asarray, layers, counts)
+            site = LayerSite("state", "", output.shape, np.asarray, layers, counts)
             state.update = site.ordered(made, state.order)
         else:
             network.outputs[output.name] = made
@@ -104,7 +104,7 @@ def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
     return _without_unused(network)
 
 
-def _made(op: Any, values: dict[Any, Operand], layers: list[Layer], counts: dict[str, int]) -> Operand:
+def _made(op: Any, values: dict[Any, Operand], layers: list[StreamLayer], counts: dict[str, int]) -> Operand:
     name, card = opview.name_of(op), opview.card_of(op)
     operands = opview.operands_of(op, [values[v] for v in op.operands])
     attributes = opview.attributes_of(op)
@@ -117,7 +117,7 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[Layer], counts: dict
         readers = [use.owner.operation for v in names for use in v.uses]
         return all(r == op or (len(r.results) > 0 and r.results[0] in names) for r in readers)
 
-    site = Site(name, opview.place_of(op), shape_of(op.results[0]), card.evaluate, layers, counts, sole)
+    site = LayerSite(name, opview.place_of(op), shape_of(op.results[0]), card.evaluate, layers, counts, sole)
     return RULES[name](site, *operands, **attributes)
 
 
@@ -137,8 +137,8 @@ def _without_unused(network: Network) -> Network:
     waiting = list(read)
     while waiting:
         source = waiting.pop()
-        if isinstance(source, Layer):
-            inputs = [source.update] if isinstance(source, State) else source.inputs
+        if isinstance(source, StreamLayer):
+            inputs = [source.update] if isinstance(source, StateLayer) else source.inputs
             found = {s.source for s in inputs} - read
             read |= found
             waiting += found

@@ -9,8 +9,8 @@ import numpy as np
 
 from rlx.ir.dtype import DType
 from rlx.support.cached_property import cached_property
-from rlx.targets.fpga.lower.hdl import Module, Value, index_bits
-from rlx.targets.fpga.lower.layer import Layer, Pipe, Stream, dtype_range
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, index_bits
+from rlx.targets.fpga.lower.layer import Pipe, Stream, StreamLayer, dtype_range
 from rlx.targets.fpga.lower.movement import spaced
 
 KINDS = ("sum", "max", "min", "argmax", "argmin")
@@ -46,7 +46,7 @@ def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
 
 
 @dataclass(eq=False, repr=False)
-class Reduce(Layer):
+class ReduceLayer(StreamLayer):
     """The sum, the largest or the smallest of elements, or its place (that of the first of several).
 
     Attributes:
@@ -90,7 +90,7 @@ class Reduce(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return spaced(arrivals[0][self._last] + 3)
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)
         (x,) = pipe.join(self.inputs)
         place, place_end = m.counter("place", self.rounds.places, pipe.take)
@@ -131,7 +131,7 @@ class Reduce(Layer):
         m.output("out_valid", shown.value)
         m.output("out_data", m.delayed(m.extract(folded, 0, width), "result", give))
 
-    def _folded(self, m: Module, x: Value, first: Value, index: Value, before: Value) -> Value:
+    def _folded(self, m: HdlModule, x: Wire, first: Wire, index: Wire, before: Wire) -> Wire:
         """What stands for the elements so far, with one more. For a place: the element, then its place."""
         width = self.output.width
         if self.kind in PLACES:

@@ -9,14 +9,14 @@ import numpy as np
 
 from rlx.ir.dtype import DType
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST, Requantize
-from rlx.targets.fpga.lower.hdl import Module, Value, bits_for
-from rlx.targets.fpga.lower.layer import Constants, Layer, Pipe, Stream
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for
+from rlx.targets.fpga.lower.layer import ConstantStream, Pipe, Stream, StreamLayer
 
 _I32 = (-(1 << 31), (1 << 31) - 1)
 
 
 @dataclass(eq=False, repr=False)
-class Requantiser(Layer):
+class Requantiser(StreamLayer):
     """The op `requantize`, with a narrower range of results where a ReLU or another clamp comes after it.
 
     Multiplier and shift are constants, or inputs after the first one, in this order.
@@ -127,7 +127,7 @@ class Requantiser(Layer):
 
     # --- hardware -----------------------------------------------------------------------------------------
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         pipe = Pipe(m)
         x, *streams = pipe.join(self.inputs)
         low, high = self.inputs[0].low, self.inputs[0].high
@@ -152,11 +152,11 @@ class Requantiser(Layer):
         pipe.finish(self._saturated(pipe, shifted, low, high))
         self._depth = pipe.depth
 
-    def _scales(self, pipe: Pipe, x: Value, streams: Iterator[Value]) -> tuple[Value, Value, Value]:
+    def _scales(self, pipe: Pipe, x: Wire, streams: Iterator[Wire]) -> tuple[Wire, Wire, Wire]:
         """The multiplier, which of the shifts it goes with, and the number itself, a stage later."""
         m = pipe.m
         widths = (bits_for(*self._factors), max((len(self._shifts) - 1).bit_length(), 1))
-        given: list[Value | None] = [None, None]
+        given: list[Wire | None] = [None, None]
         if self.multiplier is None:
             given[0] = m.fit(next(streams), widths[0])
         if self.shift is None:
@@ -173,16 +173,16 @@ class Requantiser(Layer):
             known.append((1, np.searchsorted(self._shifts, self.shift)))
         if known:
             columns = np.stack([c for _, c in known], 1)
-            values = Constants(columns, [widths[i] for i, _ in known]).values(pipe, "scales")
+            values = ConstantStream(columns, [widths[i] for i, _ in known]).values(pipe, "scales")
         else:
-            values: list[Value] = []
+            values: list[Wire] = []
         computed = [v for v in given if v is not None]
         x, *computed = pipe.stage(x, *computed, name="operand")
         at, rest = dict(zip([i for i, _ in known], values, strict=True)), iter(computed)
         factor, code = (at[i] if i in at else next(rest) for i in (0, 1))
         return factor, code, x
 
-    def _chosen(self, m: Module, code: Value, choices: Sequence[Value]) -> Value:
+    def _chosen(self, m: HdlModule, code: Wire, choices: Sequence[Wire]) -> Wire:
         """The choice of a number, by halves."""
         if len(choices) == 1:
             return choices[0]
@@ -192,15 +192,15 @@ class Requantiser(Layer):
         return m.mux(m.extract(code, bit, 1), self._chosen(m, code, choices[half:]), no)
 
     def _staged(
-        self, pipe: Pipe, values: Sequence[Value], carried: Sequence[Value], name: str = "stage"
-    ) -> tuple[list[Value], list[Value]]:
+        self, pipe: Pipe, values: Sequence[Wire], carried: Sequence[Wire], name: str = "stage"
+    ) -> tuple[list[Wire], list[Wire]]:
         """Values, and what goes along with them, a stage later. Constants need no register."""
         moving = [v for v in carried if not pipe.m.is_constant(v)]
         staged = pipe.stage(*values, *moving, name=name)
         rest = iter(staged[len(values) :])
         return staged[: len(values)], [v if pipe.m.is_constant(v) else next(rest) for v in carried]
 
-    def _product(self, pipe: Pipe, x: Value, factor: Value, code: Value) -> tuple[Value, Value]:
+    def _product(self, pipe: Pipe, x: Wire, factor: Wire, code: Wire) -> tuple[Wire, Wire]:
         """The product, from pieces that fit hardware multipliers, added a stage at a time."""
         m = pipe.m
         width = x.width + factor.width
@@ -218,7 +218,7 @@ class Requantiser(Layer):
             terms, (code,) = self._staged(pipe, sums + terms[len(sums) * 2 :], [code], "sum")
         return terms[0], code
 
-    def _serial_product(self, pipe: Pipe, x: Value, factor: Value, code: Value) -> tuple[Pipe, Value, Value]:
+    def _serial_product(self, pipe: Pipe, x: Wire, factor: Wire, code: Wire) -> tuple[Pipe, Wire, Wire]:
         """The product, some bits of the factor in a cycle; a pipeline after it, the product and the code in it."""
         m, step, digits = pipe.m, self.serial, self._digits
         after = Pipe(m)
@@ -236,7 +236,7 @@ class Requantiser(Layer):
         total = m.register("partial", x.width + 1)
         # The digits that are done leave the factor at its lower end, and those of the product come in at the upper one.
         bits = m.register("factor", digits * step)
-        rows: list[Value] = []
+        rows: list[Wire] = []
         for bit in range(step):
             row = m.shift_left(held, bit, width)
             if bit == step - 1:
@@ -254,7 +254,7 @@ class Requantiser(Layer):
         product = m.fit(m.concat(total.value, bits.value), x.width + factor.width)
         return after, product, kept
 
-    def _high_half(self, pipe: Pipe, total: Value, code: Value, interval: tuple[int, int]) -> tuple[Value, Value]:
+    def _high_half(self, pipe: Pipe, total: Wire, code: Wire, interval: tuple[int, int]) -> tuple[Wire, Wire]:
         """`min((total + 2^30) >> 31, 2^31 - 1)`."""
         m = pipe.m
         width = max(total.width, 32) + 1
@@ -268,11 +268,11 @@ class Requantiser(Layer):
     def _rounded(
         self,
         pipe: Pipe,
-        total: Value,
-        code: Value,
+        total: Wire,
+        code: Wire,
         rights: Sequence[int],
         interval: tuple[int, int],
-    ) -> tuple[Value, int, int]:
+    ) -> tuple[Wire, int, int]:
         """`(total + half) >> right`; where `mode` is `double`, ties of negative numbers go down."""
         m = pipe.m
         low, high = interval
@@ -295,7 +295,7 @@ class Requantiser(Layer):
         (shifted,) = pipe.stage(m.fit(shifted, bits_for(low, high)), name="shifted")
         return shifted, low, high
 
-    def _saturated(self, pipe: Pipe, value: Value, low: int, high: int) -> Value:
+    def _saturated(self, pipe: Pipe, value: Wire, low: int, high: int) -> Wire:
         """The zero point added, and the result clamped."""
         m = pipe.m
         least, greatest = self.output.low, self.output.high
@@ -313,9 +313,9 @@ class Requantiser(Layer):
         return value
 
 
-def _pieces(m: Module, value: Value, most: int) -> list[tuple[Value, int]]:
+def _pieces(m: HdlModule, value: Wire, most: int) -> list[tuple[Wire, int]]:
     """A signed number as pieces that a hardware multiplier takes, and the place of the lowest bit of each."""
-    pieces: list[tuple[Value, int]] = []
+    pieces: list[tuple[Wire, int]] = []
     at, step = 0, most - 1
     while value.width - at > most:
         pieces.append((m.zext(m.extract(value, at, step), most), at))

@@ -18,10 +18,10 @@ from rlx.targets.fpga.lower.geometry import Geometry
 from rlx.targets.fpga.lower.layer import Stream, dtype_range
 from rlx.targets.fpga.lower.movement_rules import movement
 from rlx.targets.fpga.lower.orders import channels_of, row_major, usual
-from rlx.targets.fpga.lower.pointwise import Table
+from rlx.targets.fpga.lower.pointwise import TableLayer
 from rlx.targets.fpga.lower.requantiser import Requantiser
-from rlx.targets.fpga.lower.site import Operand, Site, constant, rule, stream
-from rlx.targets.fpga.lower.window import Window
+from rlx.targets.fpga.lower.site import LayerSite, Operand, constant, rule, stream
+from rlx.targets.fpga.lower.window import WindowLayer
 
 # --- convolutions, pools ----------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def _sums(operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> 
     return stream(x), weights, added
 
 
-def with_offset(site: Site, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
+def with_offset(site: LayerSite, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
     """Sums with a number added to each channel: biases, and what zero points come to. It wraps as i32 does."""
     if not offset.any():
         return sums
@@ -45,7 +45,7 @@ def with_offset(site: Site, sums: Stream, offset: np.ndarray, axis: int) -> Stre
 
 
 @rule("q_conv2d")
-def _q_conv2d(site: Site, *operands: Operand | None, **attributes: Any) -> Operand:
+def _q_conv2d(site: LayerSite, *operands: Operand | None, **attributes: Any) -> Operand:
     x, weights, bias = _sums(operands, attributes)
     groups, zero = attributes["groups"], attributes["x_zero_point"]
     images, channels = x.shape[:2]
@@ -59,7 +59,7 @@ def _q_conv2d(site: Site, *operands: Operand | None, **attributes: Any) -> Opera
     if depthwise:
         order = _pixel_order(site.dims, places)
         kernels = weights[places, 0]
-        layer = Window(
+        layer = WindowLayer(
             site.named("depthwise"), site.place, [x], kind="depthwise", weights=kernels, order=order, **common
         )
     else:
@@ -67,12 +67,12 @@ def _q_conv2d(site: Site, *operands: Operand | None, **attributes: Any) -> Opera
             weights = weights[:, places]
         shaped = weights.reshape(groups, results // groups, *weights.shape[1:]).transpose(0, 1, 3, 4, 2)
         name = site.named("conv")
-        layer = Window(name, site.place, [x], kind="conv", weights=shaped, order=usual(site.dims), **common)
+        layer = WindowLayer(name, site.place, [x], kind="conv", weights=shaped, order=usual(site.dims), **common)
     offset = bias - zero * weights.sum((1, 2, 3))
     return with_offset(site, site.add(layer), offset, 1)
 
 
-def _by_pixels(site: Site, x: Stream) -> tuple[Stream, np.ndarray]:
+def _by_pixels(site: LayerSite, x: Stream) -> tuple[Stream, np.ndarray]:
     """A stream that goes by pixels, and the order of its channels."""
     places = channels_of(x.order, x.shape)
     return (site.ordered(x, usual(x.shape)), np.arange(x.shape[1])) if places is None else (x, places)
@@ -98,12 +98,12 @@ def _geometry(
 
 
 @rule("pool")
-def _pool(site: Site, x: Operand, *, kind: str, kernel: Any, **attributes: Any) -> Operand:
+def _pool(site: LayerSite, x: Operand, *, kind: str, kernel: Any, **attributes: Any) -> Operand:
     x = stream(x)
     if kind not in ("max", "sum") or len(x.shape) == 5:
         raise UnsupportedError(f"a {kind} pool of rank {len(x.shape)} has no layer")
     x, places = _by_pixels(site, x)
-    layer = Window(
+    layer = WindowLayer(
         site.named("pool"), site.place, [x], kind=kind, geometry=_geometry(x.shape, site.dims, kernel, attributes),
         weights=None, fill=dtype_range(x.dtype)[0] if kind == "max" else 0, dtype=i32 if kind == "sum" else x.dtype,
         order=_pixel_order(site.dims, places), shape=site.dims, images=x.shape[0],
@@ -111,7 +111,7 @@ def _pool(site: Site, x: Operand, *, kind: str, kernel: Any, **attributes: Any) 
     return fitted(site, site.add(layer))
 
 
-def fitted(site: Site, x: Stream) -> Stream:
+def fitted(site: LayerSite, x: Stream) -> Stream:
     """A stream in the dtype of the result: numbers wrap where they do not fit."""
     low, high = dtype_range(site.result.dtype)
     if low <= x.low and x.high <= high:
@@ -124,7 +124,7 @@ def fitted(site: Site, x: Stream) -> Stream:
 
 @rule("requantize")
 def _requantize(
-    site: Site, x: Operand, multiplier: Operand, shift: Operand, *, zero_point: int, mode: str, dtype: DType
+    site: LayerSite, x: Operand, multiplier: Operand, shift: Operand, *, zero_point: int, mode: str, dtype: DType
 ) -> Operand:
     stream(x)
     streams, constants = site.broadcast([x, multiplier, shift])
@@ -137,7 +137,7 @@ def _requantize(
 
 
 @rule("binary")
-def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
+def _binary(site: LayerSite, left: Operand, right: Operand, *, kind: str) -> Operand:
     if site.result.dtype.is_bool:
         kind = {"add": "max", "mul": "min"}.get(kind, kind)
     if kind in pointwise.SHIFTS:
@@ -149,7 +149,7 @@ def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
     return site.pointwise(kind, [left, right])
 
 
-def _shift(site: Site, x: Stream, counts: Operand, kind: str) -> Stream:
+def _shift(site: LayerSite, x: Stream, counts: Operand, kind: str) -> Stream:
     """A shift by the same constant everywhere: wires. Counts that are no place of a number give 0, or its sign."""
     count = np.unique(constant(counts, "the count of a shift"))
     if count.size != 1:
@@ -163,7 +163,7 @@ def _shift(site: Site, x: Stream, counts: Operand, kind: str) -> Stream:
     return site.pointwise(kind, [x, np.array(places)])
 
 
-def _clamped(site: Site, left: Operand, right: Operand, kind: str) -> Stream | None:
+def _clamped(site: LayerSite, left: Operand, right: Operand, kind: str) -> Stream | None:
     """A clamp by one number, as part of the requantisation before it, or as nothing where it changes nothing."""
     x, limit = (left, right) if isinstance(left, Stream) else (right, left)
     if not isinstance(x, Stream) or not isinstance(limit, np.ndarray) or x.shape != site.dims:
@@ -183,17 +183,17 @@ def _clamped(site: Site, left: Operand, right: Operand, kind: str) -> Stream | N
 
 
 @rule("compare")
-def _compare(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
+def _compare(site: LayerSite, left: Operand, right: Operand, *, kind: str) -> Operand:
     return site.pointwise(kind, [left, right], "compare")
 
 
 @rule("where")
-def _where(site: Site, condition: Operand, yes: Operand, no: Operand) -> Operand:
+def _where(site: LayerSite, condition: Operand, yes: Operand, no: Operand) -> Operand:
     return site.pointwise("where", [condition, yes, no], "choose")
 
 
 @rule("activation")
-def _activation(site: Site, x: Operand, *, kind: str) -> Operand:
+def _activation(site: LayerSite, x: Operand, *, kind: str) -> Operand:
     if kind not in pointwise.UNARY:
         raise UnsupportedError(f"activation {kind} has no layer", hint=INSTEAD["activation"])
     if kind == "relu" and isinstance(x, Stream):
@@ -204,7 +204,7 @@ def _activation(site: Site, x: Operand, *, kind: str) -> Operand:
 
 
 @rule("cast")
-def _cast(site: Site, x: Operand, *, dtype: DType) -> Operand:
+def _cast(site: LayerSite, x: Operand, *, dtype: DType) -> Operand:
     x = stream(x)
     if dtype.is_bool and not x.dtype.is_bool:
         return site.pointwise("truth", [x])
@@ -212,7 +212,7 @@ def _cast(site: Site, x: Operand, *, dtype: DType) -> Operand:
 
 
 @rule("gather")
-def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Operand:
+def _gather(site: LayerSite, table: Operand, indices: Operand, *, axis: int) -> Operand:
     if isinstance(table, Stream):
         return movement(site, table, constant(indices, "indices of a computed table"), axis=axis)
     indices = stream(indices)
@@ -237,5 +237,5 @@ def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Opera
         starts = site.pointwise("mul", [spread, np.array(length)], to=i32)
         indices = site.pointwise("add", [starts, offsets], to=i32)
         entries = entries.ravel()
-    layer = Table(site.named("table"), site.place, [indices], table=entries, dtype=dtype(table.dtype))
+    layer = TableLayer(site.named("table"), site.place, [indices], table=entries, dtype=dtype(table.dtype))
     return site.add(layer)

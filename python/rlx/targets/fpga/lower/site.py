@@ -11,7 +11,7 @@ import numpy as np
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
-from rlx.targets.fpga.lower.layer import Layer, Stream
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer
 from rlx.targets.fpga.lower.movement import Reorder
 from rlx.targets.fpga.lower.orders import inverse, usual
 from rlx.targets.fpga.lower.pointwise import Pointwise
@@ -22,7 +22,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of some ops. It takes a `Site`, the operands and the attributes."""
+    """Register the rule of some ops. It takes a `LayerSite`, the operands and the attributes."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -32,7 +32,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 @dataclass
-class Site:
+class LayerSite:
     """An op that is being turned into layers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Site:
     place: str
     result: Shape
     evaluate: Callable[..., Any]
-    layers: list[Layer]
+    layers: list[StreamLayer]
     counts: dict[str, int] = field(default_factory=dict[str, int])
     sole: Callable[[Stream], bool] = lambda _: False
 
@@ -63,7 +63,7 @@ class Site:
         self.counts[base] = self.counts.get(base, 0) + 1
         return f"{base}{self.counts[base]}"
 
-    def add(self, layer: Layer) -> Stream:
+    def add(self, layer: StreamLayer) -> Stream:
         """Add a layer; gives its output."""
         self.layers.append(layer)
         return layer.output

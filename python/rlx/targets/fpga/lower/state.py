@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rlx.ir.dtype import DType
-from rlx.targets.fpga.lower.hdl import Module, bits_for, index_bits
-from rlx.targets.fpga.lower.layer import Layer, Stream, dtype_range
+from rlx.targets.fpga.lower.hdl import HdlModule, bits_for, index_bits
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer, dtype_range
 
 
 @dataclass(eq=False, repr=False)
-class State(Layer):
+class StateLayer(StreamLayer):
     """A tensor that is read with each tensor, and written for the next one: a queue that a reset fills with first values.
 
     What it gives comes in the order in which it is written, so a tensor waits for each element until the one before has written
@@ -49,7 +49,7 @@ class State(Layer):
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         return np.arange(self.output.count)
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         count, width = self.output.count, self.output.width
         depth = 2 * count
         bits, narrow = index_bits(depth + 1), self.update.width

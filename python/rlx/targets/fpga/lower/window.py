@@ -17,12 +17,12 @@ import numpy as np
 from rlx.ir.dtype import DType
 from rlx.targets.fpga.lower.addresses import Addresses, Ends
 from rlx.targets.fpga.lower.geometry import Geometry
-from rlx.targets.fpga.lower.hdl import Module, Value, bits_for, index_bits
-from rlx.targets.fpga.lower.layer import Layer, Stream, packed
+from rlx.targets.fpga.lower.hdl import HdlModule, Wire, bits_for, index_bits
+from rlx.targets.fpga.lower.layer import Stream, StreamLayer, packed
 
 
 @dataclass(eq=False, repr=False)
-class Window(Layer):
+class WindowLayer(StreamLayer):
     """A layer over windows.
 
     Attributes:
@@ -199,7 +199,7 @@ class Window(Layer):
 
     # --- hardware -----------------------------------------------------------------------------------------------
 
-    def write(self, m: Module) -> None:
+    def write(self, m: HdlModule) -> None:
         self._advance = m.wire("advance", 1)
         self._reads = m.wire("reads", 1)
         read_address = m.wire("read_address", index_bits(self._words))
@@ -216,7 +216,7 @@ class Window(Layer):
     def _row_bits(self) -> int:
         return index_bits(self.rows_kept + 1)
 
-    def _writer(self, m: Module, freed: Value, freed_rows: Value) -> tuple[Value, tuple[Value, Value, Value]]:
+    def _writer(self, m: HdlModule, freed: Wire, freed_rows: Wire) -> tuple[Wire, tuple[Wire, Wire, Wire]]:
         """What fills the rows: whether one is complete, and the write port."""
         x = self.inputs[0]
         valid, data = m.input("in0_valid", 1), m.input("in0_data", x.width)
@@ -241,7 +241,7 @@ class Window(Layer):
         return done, (filled, address, word)
 
     def _reader(
-        self, m: Module, row_done: Value, read_address: Value, row_freed: Value, freed_rows: Value, data: Value
+        self, m: HdlModule, row_done: Wire, read_address: Wire, row_freed: Wire, freed_rows: Wire, data: Wire
     ) -> None:
         g, advance = self.geometry, self._advance
         # Rows that are there for the reader; the writer may have those that are given up once the last read is done.
@@ -252,7 +252,7 @@ class Window(Layer):
         # From the innermost loop to the outermost.
         _, last_word = m.counter("word", words, step)
         ends = [last_word]
-        loops: list[tuple[Value, Value]] = []
+        loops: list[tuple[Wire, Wire]] = []
         for name, count in (("tap_x", g.kernel[1]), ("tap_y", g.kernel[0]), ("result", results), ("group", groups)):
             at, last = m.counter(name, count, m.all(step, *ends))
             loops.append((at, last))
@@ -299,14 +299,14 @@ class Window(Layer):
         sums, control = self._terms(m, values, weights, control)
         self._accumulate(m, sums, control)
 
-    def _may_begin(self, m: Module, enough: Value) -> Value:
+    def _may_begin(self, m: HdlModule, enough: Wire) -> Wire:
         """Whether a row of results may begin, if its rows of the image are there."""
         return enough
 
-    def _delayed(self, m: Module, control: dict[str, Value], stage: int) -> dict[str, Value]:
+    def _delayed(self, m: HdlModule, control: dict[str, Wire], stage: int) -> dict[str, Wire]:
         return {n: m.delayed(v, f"{n}{stage}", self._advance, reset=0) for n, v in control.items()}
 
-    def _first(self, m: Module, sum_end: Value, step: Value) -> Value:
+    def _first(self, m: HdlModule, sum_end: Wire, step: Wire) -> Wire:
         """Whether a step is the first one of a sum."""
         if self.steps == 1:
             return m.const(1, 1)
@@ -314,11 +314,11 @@ class Window(Layer):
         first.set(sum_end, step, reset=1)
         return first.value
 
-    def _operands(self, m: Module, data: Value, inside: Value | None) -> list[Value]:
+    def _operands(self, m: HdlModule, data: Wire, inside: Wire | None) -> list[Wire]:
         """The channels of the word that was read, with the padding in place."""
         x = self.inputs[0]
         width = bits_for(self._low, self._high)
-        values: list[Value] = []
+        values: list[Wire] = []
         for lane in range(self.lanes):
             value = m.sext(m.extract(data, lane * x.width, x.width), width)
             if inside is not None:
@@ -326,7 +326,7 @@ class Window(Layer):
             values.append(m.delayed(value, f"x{lane}", self._advance))
         return values
 
-    def _weights(self, m: Module, step: Value, pixel_end: Value) -> list[Value]:
+    def _weights(self, m: HdlModule, step: Wire, pixel_end: Wire) -> list[Wire]:
         """The weights of a step: for each result at once, one for each channel of the word."""
         if self.weights is None:
             return []
@@ -357,8 +357,8 @@ class Window(Layer):
         return [packed(row, [width] * len(row)) for row in rows.tolist()], width
 
     def _terms(
-        self, m: Module, values: list[Value], weights: list[Value], control: dict[str, Value]
-    ) -> tuple[list[Value], dict[str, Value]]:
+        self, m: HdlModule, values: list[Wire], weights: list[Wire], control: dict[str, Wire]
+    ) -> tuple[list[Wire], dict[str, Wire]]:
         """What is added in a step, for each result at once."""
         if not weights:
             return values, control
@@ -376,7 +376,7 @@ class Window(Layer):
             control = self._delayed(m, control, stage)
         return [row[0] for row in terms], control
 
-    def _product(self, m: Module, x: Value, weight: Value) -> Value:
+    def _product(self, m: HdlModule, x: Wire, weight: Wire) -> Wire:
         if not self.ternary:
             return m.add(*m.rows(x, weight)) if self.in_logic else m.mul(x, weight)
         width = x.width + 1
@@ -384,10 +384,10 @@ class Window(Layer):
         negative = m.extract(weight, weight.width - 1, 1)
         return m.mux(m.compare("eq", weight, 0), zero, m.mux(negative, m.sub(zero, x), x))
 
-    def _accumulate(self, m: Module, terms: list[Value], control: dict[str, Value]) -> None:
+    def _accumulate(self, m: HdlModule, terms: list[Wire], control: dict[str, Wire]) -> None:
         advance, width = self._advance, self.output.width
         valid = m.all(control["valid"], advance)
-        sums: list[Value] = []
+        sums: list[Wire] = []
         for p, term in enumerate(terms):
             total = m.register(f"total{p}", width)
             term = m.fit(term, width)
@@ -401,7 +401,7 @@ class Window(Layer):
         done = m.delayed(m.all(control["valid"], control["last"]), "done", advance, reset=0)
         self._drain(m, sums, done)
 
-    def _drain(self, m: Module, sums: list[Value], done: Value) -> None:
+    def _drain(self, m: HdlModule, sums: list[Wire], done: Wire) -> None:
         """Give results that were computed at once one after the other."""
         count, width = len(sums), self.output.width
         ready = m.input("out_ready", 1)
@@ -424,7 +424,7 @@ class Window(Layer):
         m.output("out_data", registers[0].value)
 
 
-def _paired(m: Module, values: list[Value]) -> list[Value]:
+def _paired(m: HdlModule, values: list[Wire]) -> list[Wire]:
     """Sums of pairs of signed numbers."""
     width = max(v.width for v in values) + 1
     values = [m.sext(v, width) for v in values]

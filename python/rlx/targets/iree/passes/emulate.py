@@ -50,7 +50,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
             rule = rules.get((op.name, str(op.operands[0].type), str(op.results[0].type)))
             if rule is not None:
                 with op.location, mlir.ir.InsertionPoint(op):
-                    op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
+                    op.results[0].replace_all_uses_with(rule(_ScalarEmitter(), *op.operands))
                 op.erase()
 
 
@@ -60,7 +60,7 @@ def is_free(op: Any) -> bool:
     return parent == "linalg.generic" or not parent.startswith("linalg.")
 
 
-class _Emitter:
+class _ScalarEmitter:
     """Emits operations on scalars."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class _Emitter:
         return self.arith.cmpi(self.arith.CmpIPredicate.ult, a, self.bits(self.i32, limit))
 
 
-def _narrowed(e: _Emitter, x: Any) -> Any:
+def _narrowed(e: _ScalarEmitter, x: Any) -> Any:
     """The f16 nearest to an f32."""
     arith = e.arith
     rounded = arith.addf(e.math.absf(x), e.number(e.f32, _HALF))
@@ -94,7 +94,7 @@ def _narrowed(e: _Emitter, x: Any) -> Any:
     return arith.select(e.below(x, _SMALLEST_NORMAL), small, arith.truncf(e.f16, x))
 
 
-def _rounded_to_bf16(e: _Emitter, x: Any) -> Any:
+def _rounded_to_bf16(e: _ScalarEmitter, x: Any) -> Any:
     """The bf16 nearest to an f32: its upper bits, after half a unit of them is added, and less than that for ties to even."""
     arith = e.arith
     bits = arith.bitcast(e.i32, x)
@@ -106,7 +106,7 @@ def _rounded_to_bf16(e: _Emitter, x: Any) -> Any:
     return arith.bitcast(e.bf16, arith.trunci(e.i16, result))
 
 
-def _widened(e: _Emitter, x: Any) -> Any:
+def _widened(e: _ScalarEmitter, x: Any) -> Any:
     """An f16 as an f32."""
     arith = e.arith
     bits = arith.extui(e.i32, arith.bitcast(e.i16, x))
@@ -122,7 +122,7 @@ def _widened(e: _Emitter, x: Any) -> Any:
     return arith.bitcast(e.f32, arith.ori(wide, sign))
 
 
-def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
+def _multiplied_and_added(e: _ScalarEmitter, a: Any, b: Any, c: Any) -> Any:
     """a·b + c in f64, rounded once.
 
     The product of split factors is that of T. J. Dekker, the sums are those of D. E. Knuth, each with its rounding error. The
@@ -144,7 +144,7 @@ def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
     return e.arith.select(is_rounded, add(product, c), exact)
 
 
-def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
+def _halves(e: _ScalarEmitter, x: Any) -> tuple[Any, Any]:
     """An f64 as the sum of two numbers whose fractions have half as many bits."""
     arith = e.arith
     bits = arith.addi(arith.bitcast(e.i64, x), e.bits(e.i64, _HALF_OF_LOWER_BITS))
@@ -152,7 +152,7 @@ def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
     return high, arith.subf(x, high)
 
 
-def _summed(e: _Emitter, a: Any, b: Any) -> tuple[Any, Any]:
+def _summed(e: _ScalarEmitter, a: Any, b: Any) -> tuple[Any, Any]:
     """A sum, and what its rounding error."""
     add, sub = e.arith.addf, e.arith.subf
     total = add(a, b)
@@ -160,7 +160,7 @@ def _summed(e: _Emitter, a: Any, b: Any) -> tuple[Any, Any]:
     return total, add(sub(a, sub(total, part)), sub(b, part))
 
 
-def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
+def _summed_to_odd(e: _ScalarEmitter, a: Any, b: Any) -> Any:
     """A sum that is exact, or that neighbour of the exact sum whose last bit is set."""
     arith = e.arith
     total, error = _summed(e, a, b)
@@ -173,7 +173,7 @@ def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
     return arith.bitcast(e.f64, arith.select(arith.andi(even, inexact), neighbour, bits))
 
 
-def _truncated(kind: str, width: int, e: _Emitter, x: Any) -> Any:
+def _truncated(kind: str, width: int, e: _ScalarEmitter, x: Any) -> Any:
     """An f32 as an integer, toward zero."""
     is_negative = e.arith.cmpf(e.arith.CmpFPredicate.OLT, x, e.number(e.f32, 0.0))
     whole = e.arith.select(is_negative, e.math.ceil(x), e.math.floor(x))

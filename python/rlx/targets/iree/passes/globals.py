@@ -39,13 +39,13 @@ class Globals(IreePass, name="rlx-iree-globals"):
     """
 
     def apply(self, module: Any) -> None:
-        globals_ = _Globals(module)
+        globals_ = _ModuleGlobals(module)
         for function in bodies(module):
             _rewrite(function, globals_)
         globals_.declare_accessors()
 
 
-class _Globals:
+class _ModuleGlobals:
     """The globals of a module."""
 
     def __init__(self, module: Any):
@@ -121,7 +121,7 @@ def _splat(value: float, type_: Any) -> Any:
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(value)))
 
 
-def _rewrite(function: Any, globals_: _Globals) -> None:
+def _rewrite(function: Any, globals_: _ModuleGlobals) -> None:
     """Let a function take inputs only, and return only the results that do not update a state."""
     ir, block = mlir.ir, function.entry_block
     arguments, updates = declared_arguments(function), declared_updates(function)

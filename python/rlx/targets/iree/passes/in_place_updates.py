@@ -64,7 +64,7 @@ class _Store:
         return self.op.operands[0]
 
 
-def _valid_kernels(functions: Sequence[Any]) -> list[_Kernel]:
+def _valid_kernels(functions: Sequence[Any]) -> list[_JoinedLoops]:
     """The kernels to make in functions, each of one block, that load states from globals and store them."""
     kernels, stored, leaked = [], set(), set()
     for function in functions:
@@ -126,7 +126,7 @@ def _filled(type_: Any, number: Any) -> Any:
     return create("flow.tensor.bitcast", [type_], [words], sizes).result
 
 
-def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
+def _kernels(ops: Sequence[Any]) -> tuple[list[_JoinedLoops], set[Any], set[str]]:
     """Possible kernels of a function, the ops that store states, and the states whose values are stored in other states."""
     position = {opview.key(op): i for i, op in enumerate(ops)}
     loads = {_global(op): op.results[0] for op in ops if op.name == "util.global.load"}
@@ -139,14 +139,16 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
             stores[new] = _Store(op, old)
     order = ExecutionOrder(ops, position)
 
-    def kernel(group: Sequence[Any]) -> _Kernel:
-        return _Kernel(ops, position, order, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
+    def kernel(group: Sequence[Any]) -> _JoinedLoops:
+        return _JoinedLoops(
+            ops, position, order, group, [stores[op.results[0]] for op in group if op.results[0] in stores]
+        )
 
     kernels = [k for k in map(kernel, _groups(_loops(ops, stores))) if k.last_before is not None]
     return _apart(kernels, kernel), store_ops, leaked
 
 
-def _apart(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -> list[_Kernel]:
+def _apart(kernels: list[_JoinedLoops], joined: Callable[[Sequence[Any]], _JoinedLoops]) -> list[_JoinedLoops]:
     """The kernels of which none overwrites a state that another one reads. Quirk: `kernels-overtaken`.
 
     Kernels that read each other's states become one, which reads each element of all their states before it writes any. Where
@@ -154,7 +156,7 @@ def _apart(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -
     """
     while True:
         made_by = {opview.key(op): kernel for kernel in kernels for op in kernel.group}
-        before: dict[_Kernel, dict[_Kernel, None]] = {}  # in an order that is the same in every run
+        before: dict[_JoinedLoops, dict[_JoinedLoops, None]] = {}  # in an order that is the same in every run
         for kernel in kernels:
             readers = (made_by.get(key) for state in kernel.states for key in _readers(state))
             before[kernel] = dict.fromkeys(r for r in readers if r is not None and r is not kernel)
@@ -167,7 +169,7 @@ def _apart(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -
             instead = cycle[1:] if together is None or together.last_before is None else [together]
             kernels = [*(kernel for kernel in kernels if kernel not in cycle), *instead]
             continue
-        kept: set[_Kernel] = set()
+        kept: set[_JoinedLoops] = set()
         for kernel in ordered:
             if kept.isdisjoint(before[kernel]):
                 kept.add(kernel)
@@ -281,7 +283,7 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-class _Kernel:
+class _JoinedLoops:
     """Some loops that become one kernel.
 
     Args:

@@ -38,7 +38,7 @@ class Scatter(IreePass, name="rlx-iree-scatter"):
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _ScatterLoop:
     """A loop that is a scatter.
 
     Attributes:
@@ -119,7 +119,7 @@ def _is_of_constants(value: Any) -> bool:
     return all(map(_is_of_constants, list(maker.operands)[:-1]))
 
 
-def _matched(op: Any) -> _Loop | None:
+def _matched(op: Any) -> _ScatterLoop | None:
     """A loop over all rows of a matrix, in order, each of which changes one row of another matrix; None for other loops."""
     body = op.regions[0].blocks[0]
     ops = [o.operation for o in body.operations]
@@ -148,7 +148,11 @@ def _matched(op: Any) -> _Loop | None:
         and _is_row(insert.opview, table, place_index.results[0], rows)
         and list(end.operands) == [insert.results[0]]
     )
-    return _Loop(op, rows, places, combine) if is_over_all_rows and is_scatter and _is_elementwise(combine) else None
+    return (
+        _ScatterLoop(op, rows, places, combine)
+        if is_over_all_rows and is_scatter and _is_elementwise(combine)
+        else None
+    )
 
 
 def _number(value: Any) -> int | None:
