@@ -7,6 +7,7 @@ into other ops. A method that a card does not have is derived: an op without `ev
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +18,7 @@ from rlx import mlir
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.dtype import dtype as dtype_of
+from rlx.ir.op.argument_groups import takes_flat
 from rlx.ir.op.dataflow import RegionFlow, wholes
 from rlx.ir.shape import DimLike, Shape
 from rlx.parts import EVALUATOR
@@ -103,11 +105,18 @@ def sample(
     return OpSample(tuple(map(operand, operands)), attributes, names, tolerance, build)
 
 
+# The methods that take an op's operands or attributes one by one.
+_RULES = frozenset(
+    ("infer", "requires", "evaluate", "decompose", "jvp", "vjp", "vmap", "pushforward", "pullback", "reversible")
+)
+
+
 class Card:
     """Base of all op cards. Subclass it with the op's name: `class Softmax(Card, op="softmax")`.
 
     `infer` is required, and one of `evaluate` and `decompose`. Operands arrive in the order of the record, an absent
-    optional one as None and a variadic one as a list; attributes by name, all of them.
+    optional one as None and a variadic one as a list; attributes by name, all of them. A rule may take some of them as one
+    object: see `rlx.ir.op.argument_groups`.
     """
 
     spec: ClassVar[OpSpec]
@@ -118,6 +127,9 @@ class Card:
 
     def __init_subclass__(cls, op: str | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        for name in _RULES & vars(cls).keys():
+            if inspect.isfunction(rule := vars(cls)[name]):
+                setattr(cls, name, takes_flat(rule))
         if op is not None:
             from rlx.ir.op import registry
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,29 @@ import numpy as np
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.dtype import NUMBERS
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.argument_groups import ArgumentGroup
 from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
 from rlx.support.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class DotDims(ArgumentGroup):
+    """The axes of a `dot_general`, by position in each operand."""
+
+    lhs_contracting: Sequence[int]
+    rhs_contracting: Sequence[int]
+    lhs_batch: Sequence[int] = ()
+    rhs_batch: Sequence[int] = ()
+
+    def free(self, lhs_rank: int, rhs_rank: int) -> tuple[list[int], list[int]]:
+        """The axes of both operands that are neither contracted nor batch, in order."""
+        return (
+            free_axes(lhs_rank, self.lhs_contracting, self.lhs_batch),
+            free_axes(rhs_rank, self.rhs_contracting, self.rhs_batch),
+        )
 
 
 def _exact(x: np.ndarray) -> np.ndarray:
@@ -50,8 +69,8 @@ class Matmul(Card, op="matmul"):
         if rhs.rank == 2:  # one product of all rows: nothing is summed up afterwards
             rows = tuple(range(lhs.rank - 1))
             return (
-                lambda: dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (1,)),
-                lambda: dots(b, adjoint(b, lhs), dy, rows, rows),
+                lambda: dots(b, dy, adjoint(b, rhs), DotDims((dy.rank - 1,), (1,))),
+                lambda: dots(b, adjoint(b, lhs), dy, DotDims(rows, rows)),
             )
         return (
             lambda: rules.unbroadcast(b, b.emit("matmul", (dy, adjoint(b, swapped(b, rhs)))), lhs.shape),
@@ -96,11 +115,10 @@ def _vector_matmul(b: Builder, lhs: Tensor, rhs: Tensor) -> Tensor:
 
 
 class DotGeneral(Card, op="dot_general"):
-    def infer(
-        self, lhs: Shape, rhs: Shape, *, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any, rhs_batch: Any
-    ) -> Shape:
+    def infer(self, lhs: Shape, rhs: Shape, *, dims: DotDims) -> Shape:
         shared = same_dtype(lhs, rhs)
-        for name, left, right in (("contracting", lhs_contracting, rhs_contracting), ("batch", lhs_batch, rhs_batch)):
+        contracting, batch = (dims.lhs_contracting, dims.rhs_contracting), (dims.lhs_batch, dims.rhs_batch)
+        for name, (left, right) in (("contracting", contracting), ("batch", batch)):
             if len(left) != len(right):
                 raise ShapeError(f"{len(left)} {name} axes of lhs against {len(right)} of rhs")
             for i, j in zip(left, right, strict=True):
@@ -110,30 +128,22 @@ class DotGeneral(Card, op="dot_general"):
                     raise ShapeError(
                         f"{name} axis {i} of {lhs} is {lhs.dims[i]}, but axis {j} of {rhs} is {rhs.dims[j]}"
                     )
-        for side, axes in (("lhs", (*lhs_contracting, *lhs_batch)), ("rhs", (*rhs_contracting, *rhs_batch))):
+        for side, summed, shared_axes in zip(("lhs", "rhs"), contracting, batch, strict=True):
+            axes = (*summed, *shared_axes)
             if len(set(axes)) != len(axes):
                 raise ShapeError(f"an axis of {side} is named twice: {axes}")
-        left, right = free_axes(lhs.rank, lhs_contracting, lhs_batch), free_axes(rhs.rank, rhs_contracting, rhs_batch)
-        dims = [lhs.dims[i] for i in (*lhs_batch, *left)] + [rhs.dims[i] for i in right]
-        return Shape(dims, shared)
+        left, right = dims.free(lhs.rank, rhs.rank)
+        sizes = [lhs.dims[i] for i in (*dims.lhs_batch, *left)] + [rhs.dims[i] for i in right]
+        return Shape(sizes, shared)
 
-    def evaluate(
-        self,
-        lhs: np.ndarray,
-        rhs: np.ndarray,
-        *,
-        lhs_contracting: Any,
-        rhs_contracting: Any,
-        lhs_batch: Any,
-        rhs_batch: Any,
-    ) -> np.ndarray:
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, dims: DotDims) -> np.ndarray:
+        left, right = dims.free(lhs.ndim, rhs.ndim)
         lhs_labels = list(range(lhs.ndim))
         rhs_labels = [lhs.ndim + i for i in range(rhs.ndim)]
-        for i, j in zip((*lhs_contracting, *lhs_batch), (*rhs_contracting, *rhs_batch), strict=True):
+        pairs = zip((*dims.lhs_contracting, *dims.lhs_batch), (*dims.rhs_contracting, *dims.rhs_batch), strict=True)
+        for i, j in pairs:
             rhs_labels[j] = lhs_labels[i]
-        result_labels = [lhs_labels[i] for i in lhs_batch]
-        result_labels += [lhs_labels[i] for i in free_axes(lhs.ndim, lhs_contracting, lhs_batch)]
-        result_labels += [rhs_labels[i] for i in free_axes(rhs.ndim, rhs_contracting, rhs_batch)]
+        result_labels = [*(lhs_labels[i] for i in (*dims.lhs_batch, *left)), *(rhs_labels[i] for i in right)]
         return np.einsum(_exact(lhs), lhs_labels, _exact(rhs), rhs_labels, result_labels).astype(lhs.dtype)
 
     def build(
@@ -158,52 +168,28 @@ class DotGeneral(Card, op="dot_general"):
 
     linear = ("lhs", "rhs")
 
-    def vjp(
-        self,
-        b: Builder,
-        operands: Any,
-        results: Any,
-        cotangents: Any,
-        *,
-        lhs_contracting: Any,
-        rhs_contracting: Any,
-        lhs_batch: Any,
-        rhs_batch: Any,
-    ) -> Any:
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dims: DotDims) -> Any:
         (lhs, rhs), (dy,) = operands, cotangents
-        of_lhs, of_rhs = (lhs, lhs_contracting, lhs_batch), (rhs, rhs_contracting, rhs_batch)
-        rhs_start = len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
+        of_lhs, of_rhs = (lhs, dims.lhs_contracting, dims.lhs_batch), (rhs, dims.rhs_contracting, dims.rhs_batch)
+        rhs_start = lhs.rank - len(dims.lhs_contracting)
         return (
             lambda: _dot_adjoint(b, dy, range(rhs_start, dy.rank), of_lhs, of_rhs),
-            lambda: _dot_adjoint(b, dy, range(len(lhs_batch), rhs_start), of_rhs, of_lhs),
+            lambda: _dot_adjoint(b, dy, range(len(dims.lhs_batch), rhs_start), of_rhs, of_lhs),
         )
 
-    def vmap(
-        self,
-        b: Builder,
-        operands: Any,
-        batched: Any,
-        *,
-        size: Dim,
-        lhs_contracting: Any,
-        rhs_contracting: Any,
-        lhs_batch: Any,
-        rhs_batch: Any,
-    ) -> Tensor:
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, dims: DotDims) -> Tensor:
         (lhs, rhs), (lhs_batched, rhs_batched) = operands, batched
 
         def moved(axes: Any, is_batched: bool) -> tuple[int, ...]:
             return tuple(a + is_batched for a in axes)
 
-        contracting = (moved(lhs_contracting, lhs_batched), moved(rhs_contracting, rhs_batched))
-        batch = (moved(lhs_batch, lhs_batched), moved(rhs_batch, rhs_batched))
+        contracting = (moved(dims.lhs_contracting, lhs_batched), moved(dims.rhs_contracting, rhs_batched))
+        batch = (moved(dims.lhs_batch, lhs_batched), moved(dims.rhs_batch, rhs_batched))
         if lhs_batched and rhs_batched:
-            return dots(b, lhs, rhs, *contracting, (0, *batch[0]), (0, *batch[1]))
-        result = dots(b, lhs, rhs, *contracting, *batch)
+            return dots(b, lhs, rhs, DotDims(*contracting, (0, *batch[0]), (0, *batch[1])))
+        result = dots(b, lhs, rhs, DotDims(*contracting, *batch))
         # The batch is a free axis now: the first one of its side.
-        position = (
-            len(lhs_batch) if lhs_batched else len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
-        )
+        position = len(dims.lhs_batch) if lhs_batched else lhs.rank - len(dims.lhs_contracting)
         order = (position, *(i for i in range(result.rank) if i != position))
         return result if position == 0 else b.emit("transpose", (result,), perm=order)
 
@@ -224,24 +210,9 @@ class DotGeneral(Card, op="dot_general"):
         yield _dots(("b", 4, "s", 6), ("b", 4, "t", 6), (3,), (3,), (0, 1), (0, 1), dtypes=("f32",))
 
 
-def dots(
-    b: Builder,
-    lhs: Tensor,
-    rhs: Tensor,
-    lhs_contracting: Sequence[int],
-    rhs_contracting: Sequence[int],
-    lhs_batch: Sequence[int] = (),
-    rhs_batch: Sequence[int] = (),
-) -> Tensor:
+def dots(b: Builder, lhs: Tensor, rhs: Tensor, dims: DotDims) -> Tensor:
     """`dot_general` with its axes in order of position: batch, free axes of lhs, free axes of rhs."""
-    return b.emit(
-        "dot_general",
-        (lhs, rhs),
-        lhs_contracting=tuple(lhs_contracting),
-        rhs_contracting=tuple(rhs_contracting),
-        lhs_batch=tuple(lhs_batch),
-        rhs_batch=tuple(rhs_batch),
-    )
+    return b.emit("dot_general", (lhs, rhs), **{name: tuple(axes) for name, axes in dims.named.items()})
 
 
 def adjoint(b: Builder, x: Tensor) -> Tensor:
@@ -266,7 +237,7 @@ def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other
     """
     (x, contracting, batch), (y, y_contracting, y_batch) = side, other_side
     y_free = free_axes(y.rank, y_contracting, y_batch)
-    result = dots(b, dy, adjoint(b, y), summed, y_free, range(len(batch)), y_batch)
+    result = dots(b, dy, adjoint(b, y), DotDims(summed, y_free, range(len(batch)), y_batch))
     # The result has the batch axes, the free axes of x, then the contracted axes in the order in which y has them.
     order = sorted(range(len(y_contracting)), key=lambda i: y_contracting[i])
     axes = [*batch, *free_axes(x.rank, contracting, batch), *(contracting[i] for i in order)]
@@ -274,8 +245,8 @@ def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other
     return result if perm == tuple(range(x.rank)) else b.emit("transpose", (result,), perm=perm)
 
 
-def _dots(lhs: Any, rhs: Any, lc: Any, rc: Any, lb: Any = (), rb: Any = (), *, dtypes: Any) -> Any:
-    return sample(lhs, rhs, lhs_contracting=lc, rhs_contracting=rc, lhs_batch=lb, rhs_batch=rb, dtypes=dtypes)
+def _dots(lhs: Any, rhs: Any, *axes: Any, dtypes: Any) -> Any:
+    return sample(lhs, rhs, **DotDims(*axes).named, dtypes=dtypes)
 
 
 def free_axes(rank: int, contracting: Any, batch: Any) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rlx.ir.dims.dim import Dim, product
 from rlx.ir.graph.builder import Builder, Tensor
-from rlx.ops.contraction.contraction import dots
+from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.lift import size_of
 from rlx.ops.rules import moved
 
@@ -136,7 +136,7 @@ def weight_product(
     elements = b.reshape(elements, (groups, channels // groups * prod(kernel), points))
     by_group = b.reshape(dy, (n, groups, out_channels // groups, product(counts)))
     cotangent = b.reshape(b.transpose(by_group, (1, 2, 0, 3)), (groups, out_channels // groups, points))
-    result = dots(b, cotangent, elements, (2,), (2,), (0,), (0,))
+    result = dots(b, cotangent, elements, DotDims((2,), (2,), (0,), (0,)))
     return b.reshape(result, (out_channels, channels // groups, *kernel))
 
 

@@ -16,7 +16,7 @@ from rlx.ir.op.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope
-from rlx.ops.contraction.contraction import dots
+from rlx.ops.contraction.contraction import DotDims, dots
 from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
@@ -243,7 +243,7 @@ def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> 
 
 def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
     """One axis of `dy` contracted with the rows of a matrix, whose columns take its place."""
-    return rules.moved(b, dots(b, dy, matrix, (axis,), (0,)), dy.rank - 1, axis)
+    return rules.moved(b, dots(b, dy, matrix, DotDims((axis,), (0,))), dy.rank - 1, axis)
 
 
 def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.numerics.scalars import Scalars, storage_type
-from rlx.ops.contraction.contraction import free_axes
+from rlx.ops.contraction.contraction import DotDims
 from rlx.targets.linalg.loops import PARALLEL, REDUCTION, Indexed, LoopEmitter, product_of
 from rlx.targets.linalg.rules import Lowered, lowers
 
@@ -135,19 +135,8 @@ def _broadcast_matmul(low: LoopEmitter, lhs: Lowered, rhs: Lowered, result: Shap
 
 
 @lowers("dot_general")
-def dot_general(
-    low: LoopEmitter,
-    results: list[Shape],
-    lhs: Lowered,
-    rhs: Lowered,
-    *,
-    lhs_contracting: tuple[int, ...],
-    rhs_contracting: tuple[int, ...],
-    lhs_batch: tuple[int, ...],
-    rhs_batch: tuple[int, ...],
-) -> mlir.Value:
-    left_free = free_axes(lhs.shape.rank, lhs_contracting, lhs_batch)
-    right_free = free_axes(rhs.shape.rank, rhs_contracting, rhs_batch)
+def dot_general(low: LoopEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, dims: DotDims) -> mlir.Value:
+    left_free, right_free = dims.free(lhs.rank, rhs.rank)
 
     def size(x: Lowered, axes: Sequence[int]) -> Dim:
         return product_of([x.shape.dims[a] for a in axes])
@@ -157,17 +146,15 @@ def dot_general(
         moved = low.transpose(x.value, x.shape.dims, perm)
         return low.reshape(moved, [x.shape.dims[p] for p in perm], [size(x, g) for g in groups])
 
-    batch, m, n = size(lhs, lhs_batch), size(lhs, left_free), size(rhs, right_free)
+    batch, m, n = size(lhs, dims.lhs_batch), size(lhs, left_free), size(rhs, right_free)
     dtype = lhs.shape.dtype
     if dtype.is_complex:
-        axes = {"lhs_contracting": lhs_contracting, "rhs_contracting": rhs_contracting}
-        axes |= {"lhs_batch": lhs_batch, "rhs_batch": rhs_batch}
-        real = partial(dot_general, low, [results[0].with_dtype(dtype.part)], **axes)
+        real = partial(dot_general, low, [results[0].with_dtype(dtype.part)], dims=dims)
         return _of_parts(low, results[0], lhs, rhs, real)
-    if lhs_batch:
-        left = arranged(lhs, lhs_batch, left_free, lhs_contracting)
-        right = arranged(rhs, rhs_batch, rhs_contracting, right_free)
-        product = batch_matmul(low, left, right, (batch, m, n), size(lhs, lhs_contracting), dtype)
+    if dims.lhs_batch:
+        left = arranged(lhs, dims.lhs_batch, left_free, dims.lhs_contracting)
+        right = arranged(rhs, dims.rhs_batch, dims.rhs_contracting, right_free)
+        product = batch_matmul(low, left, right, (batch, m, n), size(lhs, dims.lhs_contracting), dtype)
         return low.reshape(product, (batch, m, n), results[0].dims)
-    left, right = arranged(lhs, left_free, lhs_contracting), arranged(rhs, rhs_contracting, right_free)
+    left, right = arranged(lhs, left_free, dims.lhs_contracting), arranged(rhs, dims.rhs_contracting, right_free)
     return low.reshape(matmul_2d(low, left, right, m, n, dtype), (m, n), results[0].dims)

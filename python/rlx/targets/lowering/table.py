@@ -12,6 +12,7 @@ from rlx import mlir
 from rlx.ir.dtype import DType
 from rlx.ir.location import describe
 from rlx.ir.op import opview, registry
+from rlx.ir.op.argument_groups import takes_flat
 from rlx.ir.op.card import as_results
 from rlx.ir.op.rule_errors import calling
 from rlx.ir.op.signature import bodies
@@ -65,8 +66,8 @@ class LoweringTable:
         `build` emits ops, `results` are the result shapes; operands are `Lowered`, None, or lists of them. An op with
         regions has one more keyword argument, `regions`: for each region a function that takes what stands for its
         arguments, `Lowered` or bare values, emits its ops at the insertion point, and returns a list of what it yields;
-        None for an empty region. The rule returns an MLIR value or a `Lowered`, or a tuple of them, of which the number,
-        the types and the shapes are checked.
+        None for an empty region. Operands and attributes may be grouped (`rlx.ir.op.argument_groups`). The rule returns an
+        MLIR value or a `Lowered`, or a tuple of them. Their number, types and shapes are checked.
 
         Raises:
             Error: There is no such op, or it is one of the dialect and has a rule already.
@@ -75,7 +76,7 @@ class LoweringTable:
             raise Error(f"rlx.{op} has a lowering to {self.dialect} already", hint="rules are for custom ops")
 
         def register(rule: Rule) -> Rule:
-            self.rules[op] = rule
+            self.rules[op] = takes_flat(rule)
             return rule
 
         return register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
+from rlx.ops.contraction.contraction import DotDims
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
@@ -28,16 +29,7 @@ def matmul(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -
 
 
 @lowers("dot_general")
-def dot_general(
-    emit: HloEmitter,
-    results: list[Shape],
-    lhs: Lowered,
-    rhs: Lowered,
-    *,
-    lhs_contracting: tuple[int, ...],
-    rhs_contracting: tuple[int, ...],
-    lhs_batch: tuple[int, ...],
-    rhs_batch: tuple[int, ...],
-) -> Lowered:
-    product = emit.dot_general(lhs, rhs, (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))
+def dot_general(emit: HloEmitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, dims: DotDims) -> Lowered:
+    contracting, batch = (dims.lhs_contracting, dims.rhs_contracting), (dims.lhs_batch, dims.rhs_batch)
+    product = emit.dot_general(lhs, rhs, contracting, batch)
     return emit.convert(product, results[0].dtype)

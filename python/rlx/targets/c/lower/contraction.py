@@ -13,6 +13,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir.dtype import DType, f32, i8, i32, u32
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.contraction.contraction import DotDims
 from rlx.targets.c.lower.elementwise import bounds_of, within
 from rlx.targets.c.lower.grouping import constant_of
 from rlx.targets.c.lower.kernel import IndexBody, KernelWriter
@@ -112,35 +113,22 @@ def _noted(body: IndexBody, inside: IndexBody) -> None:
 
 
 @loops("dot_general")
-def dot_general(
-    kernel: KernelWriter,
-    result: Shape,
-    lhs: mlir.Value,
-    rhs: mlir.Value,
-    *,
-    lhs_contracting: Any,
-    rhs_contracting: Any,
-    lhs_batch: Any,
-    rhs_batch: Any,
-) -> None:
+def dot_general(kernel: KernelWriter, result: Shape, lhs: mlir.Value, rhs: mlir.Value, *, dims: DotDims) -> None:
     left, right = shape_of(lhs), shape_of(rhs)
-    depth: list[int] = [left.static[a] for a in lhs_contracting]
+    depth: list[int] = [left.static[a] for a in dims.lhs_contracting]
     bounds = product_bounds(kernel.bounds(lhs), kernel.bounds(rhs), prod(depth))
-    free = [
-        [a for a in range(s.rank) if a not in (*contracting, *batch)]
-        for s, contracting, batch in ((left, lhs_contracting, lhs_batch), (right, rhs_contracting, rhs_batch))
-    ]
+    free = dims.free(left.rank, right.rank)
 
     def run(body: IndexBody, index: Index) -> None:
-        batch, rest = index[: len(lhs_batch)], index[len(lhs_batch) :]
+        batch, rest = index[: len(dims.lhs_batch)], index[len(dims.lhs_batch) :]
         rows, columns = rest[: len(free[0])], rest[len(free[0]) :]
         total = Products(body, result.dtype, bounds)
 
         def inner(inside: IndexBody, k: Index) -> None:
             places: list[Index] = []
             sides = (
-                (left, lhs_contracting, lhs_batch, free[0], rows),
-                (right, rhs_contracting, rhs_batch, free[1], columns),
+                (left, dims.lhs_contracting, dims.lhs_batch, free[0], rows),
+                (right, dims.rhs_contracting, dims.rhs_batch, free[1], columns),
             )
             for shape, contracting, batches, others, at_others in sides:
                 at = dict(zip((*contracting, *batches, *others), (*k, *batch, *at_others), strict=True))

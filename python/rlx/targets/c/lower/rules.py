@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rlx.ir.op.argument_groups import takes_flat
 from rlx.targets.lowering.table import LoweringTable, Rule
 
 TABLE = LoweringTable("C")
@@ -47,7 +48,7 @@ def moves(op: str) -> Callable[[Rule], Rule]:
 def loops(op: str, scratch: Callable[..., int] | None = None) -> Callable[[Rule], Rule]:
     """Register the rule of an op with loops of its own, and the bytes of scratch memory that they need."""
     if scratch is not None:
-        SCRATCH[op] = scratch
+        SCRATCH[op] = takes_flat(scratch)
     return TABLE.lowers(op)
 
 

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from rlx.ir.dtype import DType, i32
+from rlx.ops.contraction.contraction import DotDims
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower.geometry import Geometry
 from rlx.targets.fpga.lower.layer import Stream
@@ -46,19 +47,13 @@ def _matmul(site: LayerSite, left: Operand, right: Operand) -> Operand:
 
 
 @rule("dot_general")
-def _dot_general(
-    site: LayerSite, left: Operand, right: Operand, *,
-    lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int], rhs_batch: Sequence[int],
-) -> Operand:  # fmt: skip
-    free = [
-        [i for i in range(len(x.shape)) if i not in (*summed, *batch)]
-        for x, summed, batch in ((left, lhs_contracting, lhs_batch), (right, rhs_contracting, rhs_batch))
-    ]
-    batch = [left.shape[i] for i in lhs_batch]
-    inner = prod(left.shape[i] for i in lhs_contracting)
+def _dot_general(site: LayerSite, left: Operand, right: Operand, *, dims: DotDims) -> Operand:
+    free = dims.free(len(left.shape), len(right.shape))
+    batch = [left.shape[i] for i in dims.lhs_batch]
+    inner = prod(left.shape[i] for i in dims.lhs_contracting)
     rows, columns = (prod(x.shape[i] for i in f) for x, f in zip((left, right), free, strict=True))
-    a = _arranged(site, left, (*lhs_batch, *free[0], *lhs_contracting), (*batch, rows, inner))
-    b = _arranged(site, right, (*rhs_batch, *rhs_contracting, *free[1]), (*batch, inner, columns))
+    a = _arranged(site, left, (*dims.lhs_batch, *free[0], *dims.lhs_contracting), (*batch, rows, inner))
+    b = _arranged(site, right, (*dims.rhs_batch, *dims.rhs_contracting, *free[1]), (*batch, inner, columns))
     return fitted(site, _multiplied(site, a, b))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.dtype import DType
+from rlx.ir.op.argument_groups import takes_flat
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 from rlx.targets.fpga.lower.layer import Stream, StreamLayer
@@ -25,7 +26,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     """Register the rule of some ops. It takes a `LayerSite`, the operands and the attributes."""
 
     def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
+        RULES.update(dict.fromkeys(names, takes_flat(function)))
         return function
 
     return register
