@@ -1,8 +1,8 @@
-"""Train a small transformer to continue English text, character by character, and have it write some.
+"""Train a small transformer to continue English text, character by character, and generate text with it.
 
     python examples/char_transformer.py
 
-The text is the language reference that comes with Python. It writes the weights and a picture of the loss to --output.
+The text is the language reference that comes with Python. The example writes the weights and a plot of the loss to --output.
 Needs `pip install 'rlx[examples]'`.
 """
 
@@ -21,9 +21,9 @@ from rlx.cli.display import Steps
 
 LAYERS, HEADS, HEAD_DIM, HIDDEN = 2, 4, 32, 256
 EMBED = HEADS * HEAD_DIM
-# Characters are ASCII codes, and others a question mark.
+# Characters are ASCII codes; all others become a question mark.
 CODES = 128
-# How many characters the model sees, and how many such pieces a batch has.
+# The context length in characters, and the number of sequences in a batch.
 SPAN, BATCH = 64, 16
 VALIDATION_SHARE = 0.1
 EVALUATIONS = 10
@@ -38,7 +38,7 @@ History = list[dict[str, Any]]
 
 
 def layers(g: rlx.Graph, characters: rlx.Tensor) -> rlx.Tensor:
-    """What decoder layers make of `[batch, SPAN]` characters: `[batch, SPAN, EMBED]`."""
+    """Apply the decoder layers to `[batch, SPAN]` characters; returns `[batch, SPAN, EMBED]`."""
     positions = np.arange(SPAN)[:, None] / 10000 ** (np.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     cos, sin = (g.constant(f(positions).astype(np.float32)) for f in (np.cos, np.sin))
     square, wide = (EMBED, EMBED), (EMBED, HIDDEN)
@@ -54,7 +54,7 @@ def layers(g: rlx.Graph, characters: rlx.Tensor) -> rlx.Tensor:
 
 
 def model() -> rlx.Graph:
-    """The loss of a batch, in bits per character."""
+    """Return the graph of the loss of a batch, in bits per character."""
     g = rlx.Graph("characters", stage="hir")
     characters, following = (g.input(name, ("batch", SPAN), "i32") for name in ("characters", "following"))
     logits = layers(g, characters) @ g.param("head", (EMBED, CODES))
@@ -64,7 +64,7 @@ def model() -> rlx.Graph:
 
 
 def generator() -> rlx.Graph:
-    """The character that follows the one at `position`; those behind it are not looked at."""
+    """Return the graph that predicts the character after `position`; later characters are ignored."""
     g = rlx.Graph("generator", stage="hir")
     characters = g.input("characters", (1, SPAN), "i32")
     position, seed = g.input("position", (1,), "i32"), g.input("seed", (), "i32")
@@ -74,7 +74,7 @@ def generator() -> rlx.Graph:
 
 
 def initial(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
-    """Weights to begin with: the layers at first add little to what they are given."""
+    """Return the initial weights: at first the layers add little to their inputs."""
     params = {}
     for a in graph.params:
         shape = a.shape.static
@@ -93,15 +93,15 @@ def initial(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
 
 
 def codes(text: str) -> np.ndarray:
-    """The characters of a text as numbers."""
+    """Return the characters of a text as integers."""
     return np.frombuffer(text.encode("ascii", "replace"), np.uint8).astype(np.int32)
 
 
 def reference() -> tuple[np.ndarray, np.ndarray]:
-    """Python's language reference, for training, and for validation."""
+    """Return Python's language reference, split into training and validation text."""
     from pydoc_data.topics import topics
 
-    # Some topics are sections of others: a paragraph counts once, so that none is in both parts.
+    # Some topics are sections of others. Each paragraph is used once, so that none is in both parts.
     paragraphs = {p.strip(): p for name in sorted(topics) for p in topics[name].split("\n\n")}
     text = codes("\n\n".join(paragraphs.values()))
     training, validation = np.split(text, [round((1 - VALIDATION_SHARE) * len(text))])
@@ -109,13 +109,13 @@ def reference() -> tuple[np.ndarray, np.ndarray]:
 
 
 def pieces(text: np.ndarray, starts: np.ndarray) -> Arrays:
-    """Pieces of a text, and the characters that follow each of theirs."""
+    """Return sequences of a text, and for each of their characters the next one."""
     indices = starts[:, None] + np.arange(SPAN)
     return {"characters": text[indices], "following": text[indices + 1]}
 
 
 def batches(text: np.ndarray, random: np.random.Generator) -> Iterator[Arrays]:
-    """Pieces from anywhere, without end."""
+    """Yield batches of random sequences, endlessly."""
     while True:
         yield pieces(text, random.integers(0, len(text) - SPAN, BATCH))
 
@@ -124,7 +124,7 @@ def batches(text: np.ndarray, random: np.random.Generator) -> Iterator[Arrays]:
 
 
 def write(program: rlx.CompiledGraph, prompt: str, length: int) -> str:
-    """Continue a text, drawing one character after the other."""
+    """Continue a text, sampling one character at a time."""
     text = list(codes(prompt))
     for seed in range(length):
         seen = text[-SPAN:]
@@ -137,7 +137,7 @@ def write(program: rlx.CompiledGraph, prompt: str, length: int) -> str:
 
 
 def new_figure() -> Any:
-    """An empty figure; made before the training, which would be in vain without."""
+    """Return an empty figure. It is made before the training, so that a missing package fails early."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -146,7 +146,7 @@ def new_figure() -> Any:
 
 
 def plot(figure: Any, history: History, title: str, path: Path) -> None:
-    """The loss against steps."""
+    """Plot the loss over the steps."""
     panel = figure.subplots()
     tested = [entry for entry in history if "validation_bits" in entry]
     panel.plot(*curve(history, "loss"), color="tab:blue", alpha=0.5, linewidth=0.8, label="training, each batch")
@@ -158,7 +158,7 @@ def plot(figure: Any, history: History, title: str, path: Path) -> None:
 
 
 def curve(entries: History, name: str) -> tuple[list[int], list[float]]:
-    """Steps, and what they gave."""
+    """Return the steps and their values."""
     return [entry["step"] for entry in entries], [entry[name] for entry in entries]
 
 
@@ -166,7 +166,7 @@ def train(device: str, steps: int, output: Path, length: int) -> tuple[History, 
     """Run the example.
 
     Returns:
-        The history, whose last step has `validation_bits`, and a text of so many characters behind the prompt.
+        The history, whose last step has `validation_bits`, and a text with this number of characters after the prompt.
     """
     figure = new_figure()
     output.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a small transformer to continue English text.")
     parser.add_argument("--steps", type=int, default=1000, help="training steps (1000)")
     parser.add_argument("--device", default="cpu", help="cpu, xla, cuda, … (cpu)")
-    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
+    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="output folder")
     parser.add_argument("--length", type=int, default=500, help="characters to write (500)")
     options = parser.parse_args()
     try:

@@ -1,10 +1,10 @@
-"""An op of one's own, in one file outside the package: Swish, and a smooth maximum with a lowering and rules of its own.
+"""Custom ops in one file outside the package: Swish, and a smooth maximum with its own lowering and rules.
 
     python examples/custom_op.py
     rlx-opt --load=examples/custom_op.py model.mlir --rlx-decompose
     rlx compile --load=examples/custom_op.py model.mlir -o model.rlxa
 
-The signature of `infer` is the op's record: positional parameters are operands, keyword-only ones attributes.
+The signature of `infer` declares the op: positional parameters are operands, keyword-only parameters are attributes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Swish(rlx.CustomOp, name="example.swish"):
 
 
 class SoftMaximum(rlx.CustomOp, name="example.soft_maximum"):
-    """log(exp(lhs) + exp(rhs)), elementwise. A primitive: it has no decomposition, but a lowering, and rules for derivatives
-    and batches.
+    """log(exp(lhs) + exp(rhs)), elementwise. It is a primitive: it has a lowering instead of a decomposition, and
+    rules for derivatives and batches.
     """
 
     dtypes = ("f32",)
@@ -51,13 +51,13 @@ class SoftMaximum(rlx.CustomOp, name="example.soft_maximum"):
         return np.logaddexp(lhs, rhs)
 
     def vjp(self, b: Any, operands: Any, results: Any, cotangents: Any) -> Any:
-        """The slopes are the softmax of the two. Forward mode is this, transposed."""
+        """The derivatives are the softmax of the operands. Forward mode is the transpose of this rule."""
         (cotangent,) = cotangents
         share = b.sigmoid(operands[0] - operands[1])
         return cotangent * share, cotangent * (1.0 - share)
 
     def vmap(self, b: Any, operands: Any, batched: Any, *, size: Any) -> Any:
-        """The op itself: it takes any shape, if both operands have it."""
+        """The op itself: it accepts any shape that both operands have."""
         lhs, rhs = (rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True))
         return b.custom(SoftMaximum, lhs, rhs)
 
@@ -84,7 +84,7 @@ def main() -> None:
     (expected,) = rlx.evaluate(g, inputs)
     (result,) = rlx.Session(rlx.Device.CPU).compile(g).run(inputs)
     print(f"largest difference to the evaluator: {np.abs(result - expected).max():.1e}")
-    # Swish is differentiated by its decomposition, the maximum by its rule; vjp takes the cotangent of the result.
+    # Swish is differentiated through its decomposition, the maximum by its rule; vjp takes the cotangent of the result.
     pulled = rlx.vjp(g, ["x", "y"])
     inputs["cotangent_result"] = np.ones((4, 3), np.float32)
     _, by_x, by_y = rlx.Session(rlx.Device.CPU).compile(pulled).run(inputs)
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def swish_alone() -> rlx.Graph:
-    """The sum of Swish."""
+    """Return the graph of the sum of Swish."""
     g = rlx.Graph("swish")
     g.set_outputs([g.sum(g.custom(Swish, g.input("x", ("n", 3)), beta=2.0))])
     return g

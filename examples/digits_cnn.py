@@ -1,9 +1,9 @@
-"""Train a convolutional network on scikit-learn's handwritten digits, and again with weights and activations of a few bits.
+"""Train a convolutional network on scikit-learn's handwritten digits, optionally with weights and activations of few bits.
 
     python examples/digits_cnn.py
     python examples/digits_cnn.py --quantise lsq --bits 4
 
-It writes the weights and a picture of the loss to --output. Needs `pip install 'rlx[examples]'`.
+The example writes the weights and a plot of the loss to --output. Needs `pip install 'rlx[examples]'`.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ History = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Rounding:
-    """How the weights and the inputs of a layer are rounded; here, not at all.
+    """Rounding of the weights and the inputs of a layer. This base class does not round.
 
     Attributes:
-        bits: Of a number, its sign included.
-        scales: The scale of each layer's input to begin with, by the layer's name.
+        bits: The bits of a number, including the sign.
+        scales: The initial scale of each layer's input, by the layer's name.
     """
 
     bits: int = 8
     scales: dict[str, float] = field(default_factory=dict)
 
     def weight(self, g: rlx.Graph, w: rlx.Tensor, name: str, axis: int) -> rlx.Tensor:
-        """A weight with a scale for each position of `axis`, the layer's outputs."""
+        """Declare a weight with one scale for each position of `axis`, the layer's outputs."""
         return w
 
     def activation(self, g: rlx.Graph, x: rlx.Tensor, name: str) -> rlx.Tensor:
-        """The input of a layer, with one scale."""
+        """Round the input of a layer, with one scale."""
         return x
 
 
 class StraightThrough(Rounding):
-    """Scales follow what is rounded: weights' by their maximum, activations' by a running mean of theirs."""
+    """Straight-through rounding. Scales are the maximum of weights, and a running mean of the maximum of activations."""
 
     def weight(self, g: rlx.Graph, w: rlx.Tensor, name: str, axis: int) -> rlx.Tensor:
         return g.fake_quantize(w, bits=self.bits, axis=axis)
@@ -68,14 +68,14 @@ class StraightThrough(Rounding):
 
 
 class FixedScales(StraightThrough):
-    """What `StraightThrough` has learned, for inference: the running means are weights."""
+    """`StraightThrough` for inference: the learned running means are weights."""
 
     def activation(self, g: rlx.Graph, x: rlx.Tensor, name: str) -> rlx.Tensor:
         return g.fake_quantize(x, g.param(f"{name}_scale", ()), bits=self.bits, scale_mode="fixed")
 
 
 class LearnedScales(Rounding):
-    """All scales are trained by their gradients (Esser et al., Learned step size quantization)."""
+    """Rounding with scales that are trained by their gradients (Esser et al., Learned step size quantization)."""
 
     def weight(self, g: rlx.Graph, w: rlx.Tensor, name: str, axis: int) -> rlx.Tensor:
         return g.fake_quantize_lsq(w, g.param(f"{name}_w_scale", (w.shape.dims[axis],)), bits=self.bits, axis=axis)
@@ -85,7 +85,7 @@ class LearnedScales(Rounding):
 
 
 def model(rounding: Rounding | None = None, *, calibrate: bool = False) -> rlx.Graph:
-    """The loss and the accuracy of a batch, or with `calibrate` the largest input of each layer."""
+    """Return the graph of the loss and the accuracy of a batch, or with `calibrate` of the largest input of each layer."""
     rounding = rounding or Rounding()
     g = rlx.Graph("digits", stage="hir")
     images, labels = g.input("images", ("batch", 1, 8, 8)), g.input("labels", ("batch",), "i32")
@@ -93,7 +93,7 @@ def model(rounding: Rounding | None = None, *, calibrate: bool = False) -> rlx.G
 
     def rounded(x: rlx.Tensor, name: str, shape: tuple[int, ...], axis: int) -> tuple[rlx.Tensor, rlx.Tensor]:
         w = rounding.weight(g, g.param(f"{name}_w", shape), name, axis)
-        if x is images:  # which are integers from 0 to 16 as they come
+        if x is images:  # the raw images are integers from 0 to 16
             return x, w
         largest[name] = g.max(g.abs(x))
         return rounding.activation(g, x, name), w
@@ -116,7 +116,7 @@ def model(rounding: Rounding | None = None, *, calibrate: bool = False) -> rlx.G
 
 
 def initial(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
-    """Weights to begin with (He et al., Delving deep into rectifiers, 2015), and biases of 0."""
+    """Return the initial weights (He et al., Delving deep into rectifiers, 2015), and biases of 0."""
     params = {}
     for a in graph.params:
         shape = a.shape.static
@@ -130,7 +130,7 @@ def initial(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
 
 
 def digits(random: np.random.Generator) -> tuple[Arrays, Arrays]:
-    """Images in [0, 1] with their labels: for training, and for testing."""
+    """Return images in [0, 1] with their labels, for training and for testing."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -143,7 +143,7 @@ def digits(random: np.random.Generator) -> tuple[Arrays, Arrays]:
 
 
 def batches(data: Arrays, random: np.random.Generator) -> Iterator[Arrays]:
-    """One epoch in random order; what does not fill a batch is left out."""
+    """Yield one epoch in random order, without an incomplete last batch."""
     order = random.permutation(len(data["labels"]))
     for start in range(0, len(order) - BATCH + 1, BATCH):
         chosen = order[start : start + BATCH]
@@ -152,7 +152,7 @@ def batches(data: Arrays, random: np.random.Generator) -> Iterator[Arrays]:
 
 @dataclass
 class Trainer:
-    """What the runs share."""
+    """Data and settings shared by all runs."""
 
     device: str
     train: Arrays
@@ -161,7 +161,7 @@ class Trainer:
     show: Steps = field(default_factory=Steps)
 
     def evaluator(self, graph: rlx.Graph, known: Arrays) -> rlx.CompiledGraph:
-        """A program for all test images at once, with parameters from those that are known."""
+        """Return a program for all test images at once, with its parameters selected from the known ones."""
         with self.show("compile the test"):
             params = {a.name: known[a.name] for a in graph.params}
             return rlx.Session(self.device).compile(graph, params=params, bind={"batch": len(self.test["labels"])})
@@ -169,7 +169,7 @@ class Trainer:
     def fit(
         self, graph: rlx.Graph, inference: rlx.Graph, params: Arrays, rate: float, steps: int, checkpoint: Path
     ) -> tuple[Arrays, History]:
-        """Train a graph, and test it as `inference` now and then: the parameters, and the history."""
+        """Train a graph, and test it with `inference` at intervals. Return the parameters and the history."""
         optimizer = rlx.train.AdamW(rlx.train.cosine(rate, steps, warmup_steps=steps // 20), weight_decay=0.01)
         with self.show(f"compile the training step for {self.device}"):
             step = rlx.train.TrainStep(graph, optimizer, params=params, device=self.device, bind={"batch": BATCH})
@@ -192,7 +192,7 @@ class Trainer:
 def quantised(
     trainer: Trainer, method: str, bits: int, params: Arrays, steps: int, checkpoint: Path
 ) -> tuple[float, History]:
-    """Train weights further with rounding in place: the test accuracy of nothing but rounding, and the history."""
+    """Continue training with rounding. Return the test accuracy of rounding without training, and the history."""
     most = 2 ** (bits - 1) - 1
     scales = {name: largest / most for name, largest in largest_inputs(trainer.train, params).items()}
     known = params | {f"{name}_scale": np.array(scale, np.float32) for name, scale in scales.items()}
@@ -210,7 +210,7 @@ def quantised(
 
 
 def largest_inputs(data: Arrays, params: Arrays) -> dict[str, float]:
-    """The largest input of each layer whose inputs are rounded, in some batches, by the layer's name."""
+    """Return the largest input over some batches of each layer with rounded inputs, by the layer's name."""
     gauge = model(calibrate=True)
     some = {name: array[: 8 * BATCH] for name, array in data.items()}
     results = rlx.evaluate(gauge, some | params)
@@ -221,7 +221,7 @@ def largest_inputs(data: Arrays, params: Arrays) -> dict[str, float]:
 
 
 def new_figure() -> Any:
-    """An empty figure; made before the training, which would be in vain without."""
+    """Return an empty figure. It is made before the training, so that a missing package fails early."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -230,7 +230,7 @@ def new_figure() -> Any:
 
 
 def plot(figure: Any, history: History, boundary: int | None, title: str, path: Path) -> None:
-    """Loss and accuracy against steps; a line at `boundary`, where rounding begins."""
+    """Plot loss and accuracy over the steps, with a line at `boundary`, where rounding begins."""
     panels = figure.subplots(1, 2)
     steps = np.arange(1, len(history) + 1)
     tested = [i for i, entry in enumerate(history) if "test_loss" in entry]
@@ -258,7 +258,7 @@ def train(device: str, steps: int, output: Path, quantise: str | None = None, bi
     """Run the example.
 
     Returns:
-        Test accuracies: `f32`, and with `quantise` that of it `rounded`, and `trained` further so.
+        Test accuracies: `f32`, and with `quantise` also `rounded` and, after further training, `trained`.
     """
     figure = new_figure()
     output.mkdir(parents=True, exist_ok=True)
@@ -284,14 +284,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a convolutional network on handwritten digits.")
     parser.add_argument("--steps", type=int, default=600, help="training steps, for each of the runs (600)")
     parser.add_argument("--device", default="cpu", help="cpu, xla, cuda, … (cpu)")
-    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
+    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="output folder")
     parser.add_argument(
         "--quantise",
         choices=("ste", "lsq"),
-        help="train again with rounded weights and activations: gradients straight through, or scales learned as well",
+        help="train again with rounded weights and activations: straight-through gradients, or also learned scales",
     )
     parser.add_argument(
-        "--bits", type=int, default=4, choices=range(2, 9), help="of rounded weights and activations (4)"
+        "--bits", type=int, default=4, choices=range(2, 9), help="bits of rounded weights and activations (4)"
     )
     options = parser.parse_args()
     try:

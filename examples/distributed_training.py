@@ -4,7 +4,7 @@
     python examples/distributed_training.py --data=8 --model=1    # data parallel only
     python examples/distributed_training.py --real                # the devices that JAX finds: GPUs, TPUs, several hosts
 
-The text is made up: each line counts up from a digit, modulo ten. The loss of the last digits goes to zero.
+The text is synthetic: each line counts up from a digit, modulo ten. The loss of the last digits goes to zero.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ VOCABULARY, LENGTH, WIDTH, HEADS, HIDDEN, LAYERS = 10, 16, 64, 4, 128, 2
 
 
 def model(mesh: rlx.Mesh | None, batch: int) -> rlx.Graph:
-    """The loss of the next digits. Of each layer the first product has its columns spread over `model`, the second its rows.
+    """Return the graph of the loss of the next digits.
 
-    So between the two no device needs what another one has, and one sum over `model` follows each pair, as in Megatron-LM
+    In each layer the columns of the first product and the rows of the second are split over `model`.
+    So devices do not communicate between the two, and one sum over `model` follows each pair, as in Megatron-LM
     (M. Shoeybi et al., 2019). Without a mesh it is the same model on one device.
     """
     g = rlx.Graph("digits", mesh=mesh)
@@ -57,7 +58,7 @@ def model(mesh: rlx.Mesh | None, batch: int) -> rlx.Graph:
 
 
 def first_params(graph: rlx.Graph) -> dict[str, np.ndarray]:
-    """The same on every process: ones for the norms, small random numbers for the rest."""
+    """Return the initial weights, the same in every process: ones for the norms, small random numbers for the rest."""
     rng = np.random.default_rng(0)
     values = {}
     for a in graph.params:
@@ -68,13 +69,13 @@ def first_params(graph: rlx.Graph) -> dict[str, np.ndarray]:
 
 
 def batch_of(rng: np.random.Generator, batch: int) -> dict[str, np.ndarray]:
-    """Lines of digits and what follows each."""
+    """Return lines of digits, and the digit that follows each."""
     lines = (rng.integers(0, 10, (batch, 1)) + np.arange(LENGTH + 1)) % 10
     return {"tokens": lines[:, :-1].astype(np.int32), "labels": lines[:, 1:].astype(np.int32)}
 
 
 def train(mesh: rlx.Mesh, steps: int, batch: int = 32) -> list[float]:
-    """The losses of all steps, on the devices that JAX has."""
+    """Train on the devices that JAX has, and return the losses of all steps."""
     import jax
 
     graph = model(mesh, batch)

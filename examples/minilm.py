@@ -1,8 +1,8 @@
-"""Embed sentences with all-MiniLM-L6-v2, and see which are alike.
+"""Embed sentences with all-MiniLM-L6-v2, and print their similarities.
 
     python examples/minilm.py --model DIR
 
-DIR holds config.json, tokenizer.json and model.safetensors; `python tools/fetch_minilm.py` fetches them.
+DIR contains config.json, tokenizer.json and model.safetensors; `python tools/fetch_minilm.py` fetches them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, metavar="DIR")
     directory = parser.parse_args().model
 
-    # The first batch of a size compiles a program for it, which the user's cache keeps for later runs.
+    # The first batch of each size compiles a program, which is cached for later runs.
     steps = Steps()
     embedder = SentenceEmbedder(directory, progress=steps)
     vectors = embedder.embed(SENTENCES)
@@ -43,12 +43,12 @@ def main() -> None:
     seconds = (time.perf_counter() - started) / (runs * len(SENTENCES))
 
     print(f"\n{len(SENTENCES)} vectors of {vectors.shape[1]} numbers, {seconds * 1e3:.2f} ms a sentence\n")
-    # Unit vectors: the cosine of the angle between two is their product.
+    # These are unit vectors: their inner product is the cosine of the angle between them.
     print_table(vectors @ vectors.T)
 
 
 def print_table(similarity: np.ndarray) -> None:
-    """Print a row for each sentence; similarity 1 is equal."""
+    """Print a row for each sentence; identical sentences have the similarity 1."""
     print("  " + "".join(f"{i + 1:6}" for i in range(len(SENTENCES))))
     for i, (sentence, row) in enumerate(zip(SENTENCES, similarity, strict=True)):
         print(f"{i + 1} " + "".join(f"{x:6.2f}" for x in row) + f"  {sentence}")

@@ -1,10 +1,10 @@
-"""Three networks in the shapes of MLPerf Tiny as graphs of integers: keyword spotting, anomaly detection, image classification.
+"""Graphs of integers with the shapes of MLPerf Tiny: keyword spotting, anomaly detection, image classification.
 
     python examples/mlperf_tiny.py
     python examples/mlperf_tiny.py --networks keywords --scale 0.25 --devices cpu xla
 
-Weights are random, so what they say means nothing: it is about sizes and speed, and about every device giving the same bits.
-`--scale` makes channels fewer. The shapes are those of Banbury et al., MLPerf Tiny benchmark, 2021.
+Weights are random, so the outputs are meaningless. The example shows sizes and speed, and compares the bits of all devices.
+`--scale` reduces the number of channels. The shapes are those of Banbury et al., MLPerf Tiny benchmark, 2021.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import numpy as np
 import rlx
 
 Arrays = dict[str, np.ndarray]
-IMAGES = 8  # to observe ranges on, and to compare
+IMAGES = 8  # for observing ranges, and for comparing
 
 
 class Layers:
-    """A graph to which layers with batch norms are added.
+    """A builder of a graph of layers with batch norms.
 
     Attributes:
         graph: The graph.
-        count: How many weights there are so far.
+        count: The number of weights so far.
     """
 
     def __init__(self, name: str):
@@ -38,7 +38,7 @@ class Layers:
         return self.graph.param(f"w{self.count}", shape)
 
     def normalised(self, x: rlx.Tensor) -> rlx.Tensor:
-        """A batch norm, as of a trained network."""
+        """Add a batch norm, as in a trained network."""
         self.count += 1
         g, names = self.graph, (f"{part}{self.count}" for part in ("scale", "bias", "mean", "variance"))
         scale, bias, mean, variance = (g.param(name, (x.shape.dims[1],)) for name in names)
@@ -47,7 +47,7 @@ class Layers:
     def conv(
         self, x: rlx.Tensor, width: int, kernel: tuple[int, int], stride: int = 1, *, alone: bool = False
     ) -> rlx.Tensor:
-        """A convolution with edges as `same` has them, and a batch norm; `alone` convolves each channel by itself."""
+        """Add a convolution with `same` padding and a batch norm; `alone` makes it depthwise."""
         channels, *sizes = x.shape.static[1:]
         inner, groups = (1, channels) if alone else (channels, 1)
         edges = [_edges(n, k, stride) for n, k in zip(sizes, kernel, strict=True)]
@@ -59,13 +59,13 @@ class Layers:
 
 
 def _edges(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """What is added before and after, for as many results as strides fit into the size."""
+    """Return the padding before and after an axis for `same`: there are `ceil(size / stride)` results."""
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
     return total // 2, total - total // 2
 
 
 def keywords(scale: float) -> rlx.Graph:
-    """DS-CNN: 49 x 10 coefficients of a second of sound, 12 words."""
+    """DS-CNN: 49 x 10 coefficients for a second of sound, 12 keywords."""
     layers, width = Layers("keywords"), max(round(64 * scale), 1)
     g = layers.graph
     h = g.relu(layers.conv(g.input("x", (1, 1, 49, 10)), width, (10, 4), 2))
@@ -77,7 +77,7 @@ def keywords(scale: float) -> rlx.Graph:
 
 
 def anomalies(scale: float) -> rlx.Graph:
-    """An autoencoder of 640 numbers, of 5 spectra."""
+    """An autoencoder of 640 numbers from 5 spectra."""
     layers, width = Layers("anomalies"), max(round(128 * scale), 1)
     g = layers.graph
     h = g.input("x", (1, 640))
@@ -88,7 +88,7 @@ def anomalies(scale: float) -> rlx.Graph:
 
 
 def images(scale: float) -> rlx.Graph:
-    """A residual network of 32 x 32 pixels, 10 classes."""
+    """A residual network for 32 x 32 pixels and 10 classes."""
     layers, width = Layers("images"), max(round(16 * scale), 1)
     g = layers.graph
     h = g.relu(layers.conv(g.input("x", (1, 3, 32, 32)), width, (3, 3)))
@@ -108,7 +108,7 @@ NETWORKS: dict[str, Callable[[float], rlx.Graph]] = {
 
 
 def weights(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
-    """Random weights, of such a size that values stay of one size (He et al., 2015); variances are positive."""
+    """Return random weights scaled so that activations keep their size (He et al., 2015); variances are positive."""
     params = {}
     for a in graph.params:
         shape = a.shape.static
@@ -120,7 +120,7 @@ def weights(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
 
 
 def integers(name: str, scale: float, bits: int) -> tuple[rlx.Graph, list[Arrays]]:
-    """A network as a graph of integers, with some inputs for it."""
+    """Return a network as a graph of integers, with some inputs."""
     graph, random = NETWORKS[name](scale), np.random.default_rng(0)
     params = weights(graph, random)
     (x,) = graph.inputs
@@ -151,12 +151,12 @@ def run(networks: list[str], scale: float, bits: int, devices: list[str], part: 
 def main() -> None:
     """Run the example."""
     parser = argparse.ArgumentParser(description="Networks in the shapes of MLPerf Tiny as graphs of integers.")
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="which (all)")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of channels (1)")
-    parser.add_argument("--bits", type=int, choices=(8, 4, 2), default=8, help="of weights (8)")
-    parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="where to compare (cpu)")
-    parser.add_argument("--part", default="ecp5-85k", metavar="NAME", help="of hardware (ecp5-85k)")
-    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="networks to run (all)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of channels (1)")
+    parser.add_argument("--bits", type=int, choices=(8, 4, 2), default=8, help="bits of weights (8)")
+    parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="devices to compare (cpu)")
+    parser.add_argument("--part", default="ecp5-85k", metavar="NAME", help="part for hardware (ecp5-85k)")
+    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="output folder")
     try:
         run(**vars(parser.parse_args()))
     except rlx.Error as error:

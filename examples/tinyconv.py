@@ -1,12 +1,12 @@
-"""Train a small convolutional network on digits, and make integers of it that a microcontroller or an FPGA computes with.
+"""Train a small convolutional network on digits, and convert it to integers for a microcontroller or an FPGA.
 
     python examples/tinyconv.py
     python examples/tinyconv.py --bits 4 2 --devices cpu xla c m4 fpga-sim --images 50
 
-The images of scikit-learn, 8 x 8 pixels, are scaled to 28 x 28, as the network is known from MNIST. It is trained in f32, and
-once more for each number of bits with weights rounded to these. Printed is how many test images are right: of the floats,
-and of the graphs of integers, which give the same bits on every device: `m4` is an emulated Cortex-M4, `fpga-sim` a simulated
-FPGA. Needs `pip install 'rlx[examples]'`, and for these `'rlx[cortexm,fpga]'`.
+The images of scikit-learn, 8 x 8 pixels, are scaled to 28 x 28, the size of MNIST. The network is trained in f32, and
+again for each number of bits with weights rounded to it. The example prints the accuracy on the test images, of the floats
+and of the graphs of integers, which give the same bits on every device. `m4` is an emulated Cortex-M4, `fpga-sim` a simulated
+FPGA. Needs `pip install 'rlx[examples]'`, and for these two devices `'rlx[cortexm,fpga]'`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def model(bits: int | None = None, *, training: bool = False) -> rlx.Graph:
     """TinyConv: two convolutions of 3 x 3 with 8 and 16 channels, each with a relu and a pooling, and one linear layer.
 
     Args:
-        bits: What weights are rounded to, for training; None does not round.
-        training: Give the loss; else the class of each image.
+        bits: The number of bits of weights for training; None does not round.
+        training: Return the graph of the loss; otherwise that of the class of each image.
     """
     g = rlx.Graph("tinyconv")
     images = g.input("images", ("batch", 1, 28, 28))
@@ -57,7 +57,7 @@ def model(bits: int | None = None, *, training: bool = False) -> rlx.Graph:
 
 
 def initial(graph: rlx.Graph, random: np.random.Generator) -> Arrays:
-    """Weights to begin with (He et al., Delving deep into rectifiers, 2015), and biases of 0."""
+    """Return the initial weights (He et al., Delving deep into rectifiers, 2015), and biases of 0."""
     params = {}
     for a in graph.params:
         shape = a.shape.static
@@ -75,7 +75,7 @@ class Data:
     labels: np.ndarray
 
     def batches(self, random: np.random.Generator) -> Iterator[Arrays]:
-        """One epoch in random order; what does not fill a batch is left out."""
+        """Yield one epoch in random order, without an incomplete last batch."""
         order = random.permutation(len(self.labels))
         for start in range(0, len(order) - BATCH + 1, BATCH):
             chosen = order[start : start + BATCH]
@@ -83,7 +83,7 @@ class Data:
 
 
 def digits(random: np.random.Generator) -> tuple[Data, Data]:
-    """For training, and for testing."""
+    """Return the data for training and for testing."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -98,7 +98,7 @@ def digits(random: np.random.Generator) -> tuple[Data, Data]:
 
 
 def trained(data: Data, params: Arrays, bits: int | None, steps: int, random: np.random.Generator) -> Arrays:
-    """Parameters after some steps, with weights rounded on the way if `bits` says so."""
+    """Return the parameters after some steps of training, with rounded weights if `bits` is set."""
     optimizer = rlx.train.AdamW(rlx.train.cosine(3e-3 if bits is None else 1e-3, steps, warmup_steps=steps // 20))
     step = rlx.train.TrainStep(model(bits, training=True), optimizer, params=params, bind={"batch": BATCH})
     rlx.train.fit(step, lambda: data.batches(random), steps=steps)
@@ -106,7 +106,7 @@ def trained(data: Data, params: Arrays, bits: int | None, steps: int, random: np
 
 
 def integers(bits: int, params: Arrays, data: Data) -> rlx.Graph:
-    """The class of one image, by a graph of integers; ranges come from some images."""
+    """Return a graph of integers that computes the class of one image; ranges come from some images."""
     graph = rlx.passes.run(model(bits), "rlx-bind{batch=1}")
     some = [{"images": image[None]} for image in data.images[:64]]
     ranges = rlx.observe_ranges(graph, some, params=params)
@@ -114,7 +114,7 @@ def integers(bits: int, params: Arrays, data: Data) -> rlx.Graph:
 
 
 def classes(graph: rlx.Graph, images: np.ndarray, device: str | None) -> np.ndarray:
-    """The classes of images, one at a time; without a device, by the NumPy evaluator."""
+    """Return the classes of images, run one at a time; without a device, by the NumPy evaluator."""
     given = [{"images": image[None]} for image in rlx.quantizations(graph)["images"].quantize(images)]
     if device is None:
         return np.array([rlx.evaluate(graph, one)[0][0] for one in given])
@@ -134,14 +134,14 @@ def run(bits: list[int], devices: list[str], steps: int, output: Path, images: i
     """Run the example.
 
     Args:
-        bits: Of the weights of each graph of integers.
-        devices: Where they run, too.
-        steps: Of training.
-        output: Where files go.
-        images: How many images to test with; None takes all.
+        bits: The bits of the weights of each graph of integers.
+        devices: Additional devices to run them on.
+        steps: The training steps.
+        output: The output folder.
+        images: The number of test images; None takes all.
 
     Returns:
-        The part of the test images that is right: in `f32`, and of `8 bits` and so on, which all devices agree on.
+        The accuracy on the test images: in `f32`, and for `8 bits` and so on, which is the same on all devices.
     """
     output.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
@@ -165,12 +165,12 @@ def run(bits: list[int], devices: list[str], steps: int, output: Path, images: i
 
 def main() -> None:
     """Run the example."""
-    parser = argparse.ArgumentParser(description="Train TinyConv on digits, and make integers of it.")
+    parser = argparse.ArgumentParser(description="Train TinyConv on digits, and convert it to integers.")
     parser.add_argument("--steps", type=int, default=600, help="training steps (600)")
-    parser.add_argument("--bits", type=int, nargs="+", choices=(8, 4, 2), default=[8, 4, 2], help="of weights (8 4 2)")
-    parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="where to compare (cpu)")
-    parser.add_argument("--images", type=int, metavar="N", help="how many images to test with (all, 359)")
-    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
+    parser.add_argument("--bits", type=int, nargs="+", choices=(8, 4, 2), default=[8, 4, 2], help="weight bits (8 4 2)")
+    parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="devices to compare (cpu)")
+    parser.add_argument("--images", type=int, metavar="N", help="number of test images (all, 359)")
+    parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="output folder")
     options = parser.parse_args()
     try:
         result = run(**vars(options))

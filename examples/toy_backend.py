@@ -1,11 +1,11 @@
-"""A back end of a package of its own: the target `toy`, whose programs are JSON that NumPy runs.
+"""A complete back end in a separate package: the target `toy`, whose programs are JSON that NumPy runs.
 
-The package's `pyproject.toml` says where it is, and then `rlx compile --target=toy` and `rlx.Session("toy")` work:
+The package's `pyproject.toml` names the module; `rlx compile --target=toy` and `rlx.Session("toy")` then work:
 
     [project.entry-points."rlx.backends"]
     toy = "toy_backend"
 
-It claims a dozen ops on f32 and bool. RLX decomposes all others into these, or refuses them with the user's lines.
+It claims a dozen ops on f32 and bool. RLX decomposes all others into these, or rejects them with the user's lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BINARY |= {"max": np.maximum, "min": np.minimum}
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal}
 COMPARE |= {"gt": np.greater, "ge": np.greater_equal}
 
-# What each op does: it is called with arrays for its operands, and its attributes by name.
+# The evaluation of each op: a function of the arrays of its operands, with the attributes by name.
 RULES: dict[str, Callable[..., Any]] = {
     "activation": lambda x, kind: ACTIVATIONS[kind](x),
     "binary": lambda lhs, rhs, kind: BINARY[kind](lhs, rhs),
@@ -53,14 +53,14 @@ RULES: dict[str, Callable[..., Any]] = {
 
 
 class Target:
-    """The one target there is."""
+    """The only target."""
 
     name, arch, fusions, costs, alternatives = "toy", "numpy", (), None, ()
     lacks = ("f16", "bf16", "f64", "c64", "i8", "i16", "i32", "i64", "u8", "u32")
     pipeline = to_lir(CheckLir(ops=tuple(RULES), unsupported_dtypes=lacks, target=name))
 
     def fingerprint(self) -> str:
-        return ""  # there are no flags
+        return ""  # the target has no flags
 
 
 def target_names() -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def plain(value: Any) -> Any:
-    """An attribute as JSON takes it."""
+    """Return an attribute as a JSON value."""
     if isinstance(value, np.ndarray):
         return {"dtype": rlx.dtype(value.dtype).name, "shape": value.shape, "elements": value.ravel().tolist()}
     return value.name if isinstance(value, rlx.DType) else value
@@ -138,7 +138,7 @@ class Program:
         self.values[name] = np.array(value)
 
 
-device_names = target_names  # its programs run here
+device_names = target_names  # programs run on this machine
 
 
 def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
