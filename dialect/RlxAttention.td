@@ -8,18 +8,16 @@ include "RlxEnums.td"
 def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
   let summary = "Scaled dot-product attention";
   let description = [{
-    `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.
+    `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, with the softmax in f32.
 
-    Layout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,
-    `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of
-    `Hkv`: query head `h` reads
-    key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.
+    Layout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`, `k [B, Hkv, T, D]`,
+    `v [B, Hkv, T, Dv]`; the result has the layout of `q`. `H = num_heads` is a multiple of `Hkv`: query head `h`
+    reads key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c maps a score s to `c·tanh(s/c)`.
 
-    Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;
-    `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5
-    (float)
-    keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives
-    what `empty_rows` says: zeros, or NaN, as a plain softmax does.
+    Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`; `custom`:
+    `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), keeps keys where it is nonzero (bool, integer) or at
+    least 0.5 (float); `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. `empty_rows` is the
+    result of a query that sees no key: zeros, or NaN as in a plain softmax.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
                        Optional<RLX_OrderedTensor>:$mask,
@@ -34,9 +32,9 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
 def RLX_RopeOp : RLX_Op<"rope", "rope", [RLX_IsLocal]> {
   let summary = "Rotary position embedding";
   let description = [{
-    Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with
-    `D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that
-    `style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.
+    Rotates the first `n_rot` lanes of every head; the other lanes are unchanged. `x [B, S, H·D]` or `[B, H, S, D]`
+    with `D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. `style` selects the pairs (a, b) of
+    lanes: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
                        RLX_Count:$head_dim, RLX_Amount:$n_rot,

@@ -5,8 +5,8 @@
 
 include "RlxEnums.td"
 
-// Each is a name for one cotangent that the vjp of its forward op gives, which is also what it decomposes into: see the
-// table in ops/backward.py. Operands and attributes are called as those of the forward op, the cotangent dy or dloss.
+// Each op is a name for one cotangent of the vjp of its forward op, and decomposes into that cotangent: see the table in
+// ops/backward/backward.py. Operands and attributes have the names of the forward op; the cotangent is dy or dloss.
 
 def RLX_ReluBackwardOp : RLX_Op<"relu_backward", "backward", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Gradient of relu";
@@ -28,7 +28,7 @@ def RLX_ActivationBackwardOp : RLX_Op<"activation_backward", "backward", [
 def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward", [RLX_IsElementwise]> {
   let summary = "Gradient of complex_norm_sq";
   let description = [{
-    `2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.
+    `2·x·dy`: the gradient with respect to the real part plus i times the gradient with respect to the imaginary part.
   }];
   let arguments = (ins RLX_ComplexTensor:$x, RLX_PartTensor:$dy);
   let results = (outs RLX_ComplexTensor:$result);
@@ -36,7 +36,7 @@ def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward",
 
 def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward", [RLX_IsLocal]> {
   let summary = "Gradient of rope";
-  let description = [{`rope` by the opposite angle; shapes and attributes are those of `rope`.}];
+  let description = [{`rope` with the negative angle; shapes and attributes are those of `rope`.}];
   let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, RLX_Count:$head_dim, RLX_Amount:$n_rot,
                        DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
   let results = (outs RLX_FloatTensor:$result);
@@ -55,7 +55,7 @@ def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward
 
 def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of layer_norm with respect to its scale";
-  let description = [{`sum dy·x̂` over all axes but `axis`.}];
+  let description = [{`sum dy·x̂` over all axes except `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -72,7 +72,7 @@ def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward", [
 
 def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its scale";
-  let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.}];
+  let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes except `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
                        DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
@@ -80,7 +80,7 @@ def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward", [
 
 def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its bias";
-  let description = [{`sum dy` over all axes but `axis`.}];
+  let description = [{`sum dy` over all axes except `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
                        DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
@@ -96,14 +96,14 @@ def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward
 
 def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its scale";
-  let description = [{`sum dy·x̂` over all axes but the channels.}];
+  let description = [{`sum dy·x̂` over all axes except the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
 def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its bias";
-  let description = [{`sum dy` over all axes but the channels.}];
+  let description = [{`sum dy` over all axes except the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -111,9 +111,9 @@ def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward",
 def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of attention with respect to one of its inputs";
   let description = [{
-    The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its
-    kind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads
-    included. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.
+    The vector-Jacobian product of `attention` with `dy`, for the operand `wrt`; `mask` is allowed if its kind is
+    `bias`. Operands and attributes are those of `attention`, including scale, softcap, masks and grouped heads.
+    Queries that see no key contribute to no gradient. Computed in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$dy, Optional<RLX_OrderedTensor>:$mask,
                        RLX_Count:$num_heads, RLX_Count:$head_dim, RLX_AttentionInput:$wrt,
@@ -133,8 +133,8 @@ def RLX_CumsumBackwardOp : RLX_Op<"cumsum_backward", "backward", [RLX_IsReductio
 def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of gather with respect to its table";
   let description = [{
-    The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that
-    axis. Indices are clamped, as `gather` does. `size` is a list of one dimension.
+    The slices of `dy`, added at their indices along `axis` of a table of zeros with `size` elements on that axis.
+    Indices are clamped as in `gather`. `size` is a list of one dimension.
   }];
   let arguments = (ins RLX_InexactTensor:$dy, RLX_IndexTensor:$indices, I64Attr:$axis, RLX_ShapeAttr:$size);
   let results = (outs RLX_InexactTensor:$result);
@@ -143,9 +143,9 @@ def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward", [RLX_IsReductio
 def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of the maximum over windows of images";
   let description = [{
-    Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major
-    order; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are
-    those of `pool`.
+    Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major order. NaN
+    counts as the largest, padding never does. The element of a window that contains only padding is dropped.
+    Attributes are those of `pool`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Steps:$kernel, RLX_Steps:$stride,
                        RLX_Amounts:$padding);
@@ -155,8 +155,8 @@ def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward", [RLX_IsR
 def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its input";
   let description = [{
-    `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
-    `H` and `W`. The other attributes are those of `conv`.
+    `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` with `size = [H, W]`. The
+    other attributes are those of `conv`.
   }];
   let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$w, RLX_ShapeAttr:$size, RLX_Steps:$stride, RLX_Amounts:$padding,
                        RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count, "1">:$groups);
@@ -166,8 +166,8 @@ def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward", [RLX
 def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its kernel";
   let description = [{
-    `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
-    `kW`. The other attributes are those of `conv`.
+    `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]` with `kernel = [kH, kW]`. The other
+    attributes are those of `conv`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Steps:$kernel, RLX_Steps:$stride, RLX_Amounts:$padding,
                        RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count, "1">:$groups);
@@ -183,7 +183,7 @@ def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward",
 
 def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward"> {
   let summary = "Gradient of fake_quantize with a scale of the tensor itself";
-  let description = [{`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.}];
+  let description = [{`dy` times the factor of the estimator `ste`, with the scale `max|x|/qmax` of `x`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis,
                        DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste);
   let results = (outs RLX_FloatTensor:$result);
@@ -199,8 +199,8 @@ def RLX_FakeQuantizeLsqBackwardXOp : RLX_Op<"fake_quantize_lsq_backward_x", "bac
 def RLX_FakeQuantizeLsqBackwardScaleOp : RLX_Op<"fake_quantize_lsq_backward_scale", "backward"> {
   let summary = "Gradient of fake_quantize_lsq with respect to its scale";
   let description = [{
-    `sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else
-    `sign(z)·qmax`.
+    `sum dy·psi(x/scale)` over all elements that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`,
+    else `sign(z)·qmax`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
   let results = (outs RLX_FloatTensor:$result);

@@ -1,7 +1,6 @@
 //===- RlxBase.td - The rlx dialect: base definitions -----------------------------------------===//
-//
-// The dialect, its one attribute, the constraints on operands, and the base classes of ops.
-// Everything that a reader or a generator needs to know about an op stands in its record.
+// The dialect, its attribute, the constraints on operands, and the base classes of ops.
+// The record of an op contains everything that readers and generators need to know about it.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,13 +15,12 @@ def RLX_Dialect : Dialect {
   let cppNamespace = "::rlx";
   let summary = "Tensor ops of RLX, from transformer blocks to primitives";
   let description = [{
-    Values are ranked tensors. A dimension is static or a symbol; the sizes of the dynamic
-    dimensions of a type, in order, are named by its `#rlx.dims` encoding:
-    `tensor<?x4x?xf32, #rlx.dims<["batch", "2*seq"]>>`. The same name is the same size all over a
-    module, and the arithmetic between names is exact.
+    Values are ranked tensors. A dimension is static or a symbol. The `#rlx.dims` encoding of a type names the sizes
+    of its dynamic dimensions in order: `tensor<?x4x?xf32, #rlx.dims<["batch", "2*seq"]>>`. A name has the same size
+    everywhere in a module, and arithmetic on names is exact.
 
-    Attributes are plain builtin attributes. Axes are canonical: `0 <= axis < rank`.
-    Index operands are integers of any width; out-of-range indices have a meaning (gathers clamp).
+    Attributes are plain builtin attributes. Axes are canonical: `0 <= axis < rank`. Index operands are integers of
+    any width. Out-of-range indices have defined behaviour (gathers clamp).
   }];
 }
 
@@ -50,7 +48,7 @@ def RLX_ShapeAttr : Attr<CPred<"::llvm::isa<::mlir::ArrayAttr>($_self)">, "list 
   let returnType = "::mlir::ArrayAttr";
 }
 
-/// Named attributes of an op that a user has registered.
+/// Named attributes of a user-registered op.
 def RLX_DictAttr : Attr<CPred<"::llvm::isa<::mlir::DictionaryAttr>($_self)">, "dictionary"> {
   let storageType = "::mlir::DictionaryAttr";
   let returnType = "::mlir::DictionaryAttr";
@@ -58,8 +56,8 @@ def RLX_DictAttr : Attr<CPred<"::llvm::isa<::mlir::DictionaryAttr>($_self)">, "d
 
 def RLX_DTypeAttr : TypeAttrBase<"::mlir::Type", "element type">;
 
-/// Between which numbers an attribute lies, each element where it is a list: `[` and `]` include an end, `(` and `)` do
-/// not. NaN lies nowhere. Our verifier reads this (`rlx.dialect.spec`); limits that depend on operands are the card's.
+/// The interval of an attribute, or of each element of a list: `[` and `]` include an end, `(` and `)` do not. NaN is in
+/// no interval. RLX's verifier reads this (`rlx.dialect.spec`); the card checks limits that depend on operands.
 class RLX_In<string interval_> : AttrConstraint<CPred<"true">, "in " # interval_> {
   string interval = interval_;
 }
@@ -68,7 +66,7 @@ class RLX_IntIn<string interval> : ConfinedAttr<I64Attr, [RLX_In<interval>]>;
 class RLX_FloatIn<string interval> : ConfinedAttr<F64Attr, [RLX_In<interval>]>;
 class RLX_IntsIn<string interval> : ConfinedAttr<DenseI64ArrayAttr, [RLX_In<interval>]>;
 
-def RLX_Count : RLX_IntIn<"[1, 2^31)">;           // how many there are: heads, groups
+def RLX_Count : RLX_IntIn<"[1, 2^31)">;           // counts: heads, groups
 def RLX_Amount : RLX_IntIn<"[0, 2^31)">;
 def RLX_Natural : RLX_IntIn<"[0, 2^63)">;
 def RLX_Bits : RLX_IntIn<"[2, 16]">;
@@ -76,9 +74,9 @@ def RLX_ZeroPoint : RLX_IntIn<"[-128, 127]">;
 def RLX_WideZeroPoint : RLX_IntIn<"[-32768, 32767]">;
 def RLX_Steps : RLX_IntsIn<"[1, 2^31)">;          // kernels, strides, dilations
 def RLX_Amounts : RLX_IntsIn<"[0, 2^31)">;        // padding
-// Floats that are numbers in f32, in which the ops compute that have them.
+// Floats that are finite in f32, the dtype in which the ops with these attributes compute.
 def RLX_Finite : RLX_FloatIn<"[-3.4e38, 3.4e38]">;
-def RLX_NonNegative : RLX_FloatIn<"[0, 3.4e38]">; // what keeps a divisor from zero, a standard deviation
+def RLX_NonNegative : RLX_FloatIn<"[0, 3.4e38]">; // an epsilon in a divisor, a standard deviation
 def RLX_Positive : RLX_FloatIn<"(0, 3.4e38]">;
 def RLX_Fraction : RLX_FloatIn<"[0, 1]">;
 
@@ -109,7 +107,7 @@ def RLX_InexactTensor : RLX_TensorOf<!listconcat(Floats, Complexes), "tensor of 
 def RLX_IndexTensor : RLX_TensorOf<Integers, "tensor of integers">;
 def RLX_BoolTensor : RLX_TensorOf<["bool"], "tensor of booleans">;
 def RLX_ComplexTensor : RLX_TensorOf<Complexes, "tensor of complex numbers">;
-def RLX_PartTensor : RLX_TensorOf<["f32", "f64"], "tensor of floats that complex numbers have as parts">;
+def RLX_PartTensor : RLX_TensorOf<["f32", "f64"], "tensor of floats that can be parts of complex numbers">;
 def RLX_I8Tensor : RLX_TensorOf<["i8"], "tensor of 8-bit integers">;
 def RLX_QuantizedTensor : RLX_TensorOf<["i8", "u8"], "tensor of 8-bit integers, signed or not">;
 def RLX_RequantizedTensor : RLX_TensorOf<["i8", "i32", "f32"], "tensor of signed 8-bit or 32-bit integers, or f32">;
@@ -121,15 +119,15 @@ def RLX_I32Tensor : RLX_TensorOf<["i32"], "tensor of 32-bit integers">;
 // Ops
 //===------------------------------------------------------------------------------------------===//
 
-/// A tensor op, which is pure. `family` is the file of its card in `rlx.ops` or `rlx.blocks`; `stage` is the
-/// highest stage at which it may stand: HIR ops are gone after `rlx-lower-blocks`.
+/// A tensor op. It is pure. `family` is the file of its card in `rlx.ops` or `rlx.blocks`; `stage` is the highest
+/// stage at which it is valid: `rlx-lower-blocks` removes all HIR ops.
 class RLX_Op<string mnemonic, string family_, list<Trait> traits = []>
     : Op<RLX_Dialect, mnemonic, !listconcat([Pure], traits)> {
   string family = family_;
   string stage = "mir";
 }
 
-/// A block of a model: one op that stands for a sub-graph.
+/// A block of a model: one op that represents a subgraph.
 class RLX_Block<string mnemonic, string family_, list<Trait> traits = []>
     : RLX_Op<mnemonic, family_, traits> {
   let stage = "hir";

@@ -1,7 +1,6 @@
 //===- RlxBlocks.td - HIR: blocks of models ---------------------------------------------------===//
-//
-// A block is one op that `rlx-lower-blocks` replaces by tensor ops. Weights are operands, so that
-// they stay named parameters of the function.
+// A block is one op that `rlx-lower-blocks` replaces by tensor ops. Weights are operands, so they
+// stay named parameters of the function.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -70,7 +69,8 @@ def RLX_LlamaDecoderBlockOp : RLX_Block<"llama_decoder_block", "transformer", [R
     `result = h + ((rms(h)·up)·silu(rms(h)·gate))·down`.
 
     `x [B, S, E]`; norm weights `[E]`; `wq [E, H·D]`, `wk` and `wv [E, Hkv·D]`, `wo [H·D, E]`; `gate` and `up [E, F]`,
-    `down [F, E]`; `cos` and `sin [S, D/2]`. 14 operands, and `mask` as the 15th with the kinds `custom` and `bias`.
+    `down [F, E]`; `cos` and `sin [S, D/2]`. There are 14 operands; the kinds `custom` and `bias` add `mask` as the
+    15th.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$ln1_scale, RLX_FloatTensor:$ln1_bias,
                        RLX_FloatTensor:$wq, RLX_FloatTensor:$wk, RLX_FloatTensor:$wv, RLX_FloatTensor:$wo,
@@ -92,8 +92,8 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
     `result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).
 
     `x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,
-    `b_down [E]`;
-    norm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.
+    `b_down [E]`; norm scales and biases `[E]`. `mask` is as in `attention`, and present for the kinds `custom` and
+    `bias`.
   }];
   let arguments = (ins RLX_FloatTensor:$x,
                        RLX_FloatTensor:$wq, RLX_FloatTensor:$bq, RLX_FloatTensor:$wk, RLX_FloatTensor:$bk,
@@ -113,16 +113,15 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
 def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp", [RLX_IsProduct]> {
   let summary = "Multi-token prediction head of Qwen 3.5";
   let description = [{
-    Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and
-    projects with `eh_w [2E, E]`; then one layer of causal attention whose query
-    projection `q_gate_w [E, H·2D]` holds for every head its query and then its gate, with `rms_norm` of every
-    head's query and key, `rope` on `n_rot` lanes, grouped keys, and
-    `attention·sigmoid(gate)` before `o_w [H·D, E]`; residual, `rms_norm`, SwiGLU, residual; the row
-    `last_token_idx [B, 1]` of each sequence, `rms_norm`, and `lm_head_w [E, V]`.
+    Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and projects
+    with `eh_w [2E, E]`. One layer of causal attention follows. Its query projection `q_gate_w [E, H·2D]` contains the
+    query and then the gate of every head. It applies `rms_norm` to every head's query and key, `rope` to `n_rot`
+    lanes, uses grouped keys, and computes `attention·sigmoid(gate)` before `o_w [H·D, E]`. Then follow a residual,
+    `rms_norm`, SwiGLU, and a residual; finally the row `last_token_idx [B, 1]` of each sequence, `rms_norm`, and
+    `lm_head_w [E, V]`.
 
-    `h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`,
-    head norms `[D]`, other norms `[E]`,
-    `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.
+    `h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`, head
+    norms `[D]`, other norms `[E]`, `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.
   }];
   let arguments = (ins RLX_FloatTensor:$h_pre_norm, RLX_IndexTensor:$input_ids, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
                        RLX_IndexTensor:$last_token_idx, RLX_FloatTensor:$embed_w,
@@ -142,10 +141,9 @@ def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent", [RLX_IsProduct]> {
   let summary = "Mamba layer: projection, causal convolution, selective scan, gate";
   let description = [{
     `[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;
-    `y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`;
-    `result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4). `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]`
-    (causal, one kernel a channel), `x_w [I, R + 2N]`, `dt_w [R, I]`,
-    `a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.
+    `y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`; `result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4).
+    `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]` (causal, one kernel per channel), `x_w [I, R + 2N]`,
+    `dt_w [R, I]`, `a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$in_w, RLX_FloatTensor:$conv_w, RLX_FloatTensor:$conv_b,
                        RLX_FloatTensor:$x_w, RLX_FloatTensor:$dt_w, RLX_FloatTensor:$dt_b, RLX_FloatTensor:$a_log,
@@ -156,12 +154,11 @@ def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent", [RLX_IsProduct]> {
 def RLX_UnetResidualBlockOp : RLX_Block<"unet_residual_block", "image", [RLX_IsProduct, AttrSizedOperandSegments]> {
   let summary = "Residual block of a U-Net";
   let description = [{
-    `h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =
-    skip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B).
-    `x [N, C, H, W]`, `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with
-    `embedding_w [T, O]` and `embedding_b [O]`, all three or none;
-    `skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]`, needed where `O` is not `C`, and `skip_b
-    [O]`, or `x` itself.
+    `h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`;
+    `result = skip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B). `x [N, C, H, W]`,
+    `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with `embedding_w [T, O]` and
+    `embedding_b [O]`: all three or none. `skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]` and
+    `skip_b [O]`, or `x` itself; `skip_w` is required if `O` is not `C`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$norm1_scale, RLX_FloatTensor:$norm1_bias,
                        RLX_FloatTensor:$conv1_w, RLX_FloatTensor:$conv1_b,

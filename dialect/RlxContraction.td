@@ -1,4 +1,4 @@
-//===- RlxContraction.td - Products of matrices, linear systems -------------------------------===//
+//===- RlxContraction.td - Matrix products, linear systems ------------------------------------===//
 
 #ifndef RLX_CONTRACTION_TD
 #define RLX_CONTRACTION_TD
@@ -18,8 +18,8 @@ def RLX_MatmulOp : RLX_Op<"matmul", "contraction", [RLX_IsProduct]> {
 def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction", [RLX_IsProduct]> {
   let summary = "Contraction over any axes with any batch axes";
   let description = [{
-    The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting
-    axes pair up in the order in which they are listed. f16 and bf16 accumulate in f32.
+    The axes of the result are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting
+    axes are paired in list order. f16 and bf16 accumulate in f32.
   }];
   let arguments = (ins RLX_NumberTensor:$lhs, RLX_NumberTensor:$rhs,
                        DenseI64ArrayAttr:$lhs_contracting, DenseI64ArrayAttr:$rhs_contracting,
@@ -30,9 +30,8 @@ def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction", [RLX_IsProduct]> {
 def RLX_GroupedMatmulOp : RLX_Op<"grouped_matmul", "linear_algebra", [RLX_IsProduct]> {
   let summary = "Each row times the matrix of its own group (mixture of experts)";
   let description = [{
-    `x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =
-    x[m]·w[indices[m]]`, shape `[M, N]`.
-    f16 and bf16 accumulate in f32.
+    `x [M, K]`, `w [E, K, N]`, integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·w[indices[m]]`, shape
+    `[M, N]`. f16 and bf16 accumulate in f32.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_IndexTensor:$indices);
   let results = (outs RLX_FloatTensor:$result);
@@ -51,9 +50,9 @@ def RLX_LoraMatmulOp : RLX_Op<"lora_matmul", "linear_algebra", [RLX_IsProduct]> 
 def RLX_DenseSolveOp : RLX_Op<"dense_solve", "linear_algebra"> {
   let summary = "The solution of a system of linear equations";
   let description = [{
-    `a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with
-    partial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large
-    numbers. f16 and bf16 are solved in f32.
+    `a [N, N]`, `b [N]` or `[N, K]`; the result `x` has the shape of `b` and solves `a·x = b`, by Gaussian elimination
+    with partial pivoting. A singular `a` gives infinities or NaN, or large numbers where rounding hides the
+    singularity. f16 and bf16 are solved in f32.
   }];
   let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
   let results = (outs RLX_FloatTensor:$result);
@@ -62,7 +61,7 @@ def RLX_DenseSolveOp : RLX_Op<"dense_solve", "linear_algebra"> {
 def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
   let summary = "The solutions of a batch of systems of linear equations";
   let description = [{
-    `a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.
+    `a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each system as in `dense_solve`.
   }];
   let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
   let results = (outs RLX_FloatTensor:$result);

@@ -1,4 +1,4 @@
-//===- RlxElementwise.td - Elementwise ops, and leaves: constants, positions, sizes -----------===//
+//===- RlxElementwise.td - Elementwise ops and leaf ops: constants, positions, sizes ----------===//
 
 #ifndef RLX_ELEMENTWISE_TD
 #define RLX_ELEMENTWISE_TD
@@ -13,10 +13,9 @@ def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
     ]> {
   let summary = "Elementwise function of one tensor";
   let description = [{
-    `result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take
-    integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
-    `log` also take c64, and `abs` of c64 is f32; the elementary functions of c64 that are made of these are
-    `complex_function`. Integer arithmetic wraps.
+    `result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take integers;
+    `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and `log` also take c64, and `abs` of c64 is f32; the other elementary
+    functions of c64, which are compositions of these, are `complex_function`. Integer arithmetic wraps.
   }];
   let arguments = (ins RLX_NumberTensor:$x, RLX_Activation:$kind);
   let results = (outs RLX_NumberTensor:$result);
@@ -25,9 +24,9 @@ def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
 def RLX_CastOp : RLX_Op<"cast", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Conversion to another dtype";
   let description = [{
-    `result = dtype(x)`. Float to integer truncates toward zero and saturates, NaN becomes 0;
-    integer to narrower integer wraps; anything to bool is `x != 0`; complex to real keeps the real part.
-    Float to narrower float rounds to nearest even.
+    `result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower
+    integer wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds
+    to nearest even.
   }];
   let arguments = (ins RLX_Tensor:$x, RLX_DTypeAttr:$dtype);
   let results = (outs RLX_Tensor:$result);
@@ -42,15 +41,14 @@ def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
     ]> {
   let summary = "Elementwise function of two tensors";
   let description = [{
-    `result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic
-    wraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.
-    `max` and `min` give NaN when either operand is NaN, and do not take complex numbers.
-    An integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1
-    (and 0 for base 0).
-    `atan2` takes floats, with the special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.
-    `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and
-    its remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by
-    as many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.
+    `result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic wraps; on bool,
+    `add` and `max` are logical or, `mul` and `min` are logical and. `div` takes floats and complex numbers. `max` and
+    `min` give NaN when either operand is NaN, and do not take complex numbers. An integer `pow` with a negative
+    exponent is the truncated quotient: 0 unless the base is 1 or -1 (and 0 for base 0). `atan2` takes floats, with
+    the special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for
+    `rhs = 0`, and integers. `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1
+    (all bits are 1), with remainder `lhs`. The quotient of the least integer by -1 wraps, with remainder 0. A shift
+    by a negative number, or by at least the number of bits, gives 0, or -1 for `shift_right` of a negative number.
   }];
   let arguments = (ins RLX_ComputeTensor:$lhs, RLX_ComputeTensor:$rhs, RLX_Binary:$kind);
   let results = (outs RLX_ComputeTensor:$result);
@@ -63,8 +61,8 @@ def RLX_CompareOp : RLX_Op<"compare", "elementwise", [
     ]> {
   let summary = "Elementwise comparison";
   let description = [{
-    `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.
-    NaN is unequal to everything. Complex numbers take `eq` and `ne` only.
+    `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy. NaN is unequal to
+    everything. Complex numbers support only `eq` and `ne`.
   }];
   let arguments = (ins RLX_ComputeTensor:$lhs, RLX_ComputeTensor:$rhs, RLX_Comparison:$kind);
   let results = (outs RLX_BoolTensor:$result);
@@ -80,8 +78,8 @@ def RLX_WhereOp : RLX_Op<"where", "elementwise", [RLX_IsElementwise, RLX_IsCheap
 }
 
 def RLX_PopcountOp : RLX_Op<"popcount", "bits", [RLX_IsElementwise, RLX_IsCheap]> {
-  let summary = "How many bits are 1";
-  let description = [{`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.}];
+  let summary = "Number of bits that are 1";
+  let description = [{`result` is the number of bits of `x` that are 1, in the same dtype; the sign bit counts.}];
   let arguments = (ins RLX_IndexTensor:$x);
   let results = (outs RLX_IndexTensor:$result);
 }
@@ -89,8 +87,8 @@ def RLX_PopcountOp : RLX_Op<"popcount", "bits", [RLX_IsElementwise, RLX_IsCheap]
 def RLX_BitcastOp : RLX_Op<"bitcast", "bits", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "The same bits as another dtype";
   let description = [{
-    `result` has the bits of `x`, read as `dtype`, which has as many; neither is bool or complex. Every derivative
-    through it is zero.
+    `result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.
+    Every derivative through it is zero.
   }];
   let arguments = (ins RLX_Tensor:$x, RLX_DTypeAttr:$dtype);
   let results = (outs RLX_Tensor:$result);
@@ -104,11 +102,10 @@ def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise", !listconcat(View
 }
 
 def RLX_ClampOp : RLX_Op<"clamp", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
-  let summary = "Values held between two bounds";
+  let summary = "Values clamped between two bounds";
   let description = [{
-    `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape
-    of `x`.
-    Where `low > high` the result is `high`; NaN in any of them gives NaN.
+    `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of
+    `x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.
   }];
   let arguments = (ins RLX_RealTensor:$x, RLX_RealTensor:$low, RLX_RealTensor:$high);
   let results = (outs RLX_RealTensor:$result);
@@ -123,14 +120,14 @@ def RLX_ComplexOp : RLX_Op<"complex", "complex", [RLX_IsElementwise, RLX_IsCheap
 
 def RLX_RealOp : RLX_Op<"real", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Real part";
-  let description = [{`result = Re x`, of f32 for c64 and f64 for c128.}];
+  let description = [{`result = Re x`, in f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_PartTensor:$result);
 }
 
 def RLX_ImagOp : RLX_Op<"imag", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Imaginary part";
-  let description = [{`result = Im x`, of f32 for c64 and f64 for c128.}];
+  let description = [{`result = Im x`, in f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_PartTensor:$result);
 }
@@ -144,7 +141,7 @@ def RLX_ConjugateOp : RLX_Op<"conjugate", "complex", [RLX_IsElementwise, RLX_IsC
 
 def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Squared modulus";
-  let description = [{`result = (Re x)^2 + (Im x)^2`, of f32 for c64 and f64 for c128.}];
+  let description = [{`result = (Re x)^2 + (Im x)^2`, in f32 for c64 and f64 for c128.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_PartTensor:$result);
 }
@@ -152,9 +149,9 @@ def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwis
 def RLX_ComplexFunctionOp : RLX_Op<"complex_function", "complex", [RLX_IsElementwise]> {
   let summary = "Elementary function of a complex tensor";
   let description = [{
-    `result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero
-    part says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.
-    All but `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.
+    `result = kind(x)`, for the functions that `activation` supports only for floats. Branch cuts are NumPy's: the
+    sign of a zero part determines the side of a cut. Infinities, NaN and signed zeros follow C99, annex G. All
+    functions except `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.
   }];
   let arguments = (ins RLX_ComplexTensor:$x, RLX_ComplexFunction:$kind);
   let results = (outs RLX_ComplexTensor:$result);

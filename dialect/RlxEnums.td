@@ -43,7 +43,7 @@ def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [
   "atan2",        // the angle of the point (rhs, lhs)
   "and", "or", "xor",
   "shift_left",
-  "shift_right"   // of signed integers with their sign
+  "shift_right"   // signed integers keep their sign
 ]>;
 
 def RLX_Comparison : RLX_Enum<"Comparison", "comparison of two tensors",
@@ -52,17 +52,17 @@ def RLX_Comparison : RLX_Enum<"Comparison", "comparison of two tensors",
 def RLX_Reduction : RLX_Enum<"Reduction", "reduction over axes",
   ["sum", "mean", "max", "min", "prod"]>;
 
-def RLX_MaskKind : RLX_Enum<"MaskKind", "which keys a query may see", [
+def RLX_MaskKind : RLX_Enum<"MaskKind", "keys that a query sees", [
   "none",
   "causal",          // keys up to the query's own position, counted from the end
-  "sliding_window",  // the `window` keys before the query's own, and that one
+  "sliding_window",  // the query's own key and the `window` keys before it
   "custom",          // a mask operand: nonzero keeps, zero drops
   "bias"             // a mask operand that is added to the scores
 ]>;
 
-def RLX_EmptyRows : RLX_Enum<"EmptyRows", "what a query gives that sees no key", [
+def RLX_EmptyRows : RLX_Enum<"EmptyRows", "result of a query that sees no key", [
   "zeros",
-  "nan"  // as a plain softmax of scores that are all -inf
+  "nan"  // like a plain softmax of scores that are all -inf
 ]>;
 
 def RLX_RopeStyle : RLX_Enum<"RopeStyle", "pairing of lanes", [
@@ -70,48 +70,48 @@ def RLX_RopeStyle : RLX_Enum<"RopeStyle", "pairing of lanes", [
   "gptj"   // lane 2i with lane 2i + 1
 ]>;
 
-def RLX_Pooling : RLX_Enum<"Pooling", "what a pooling window gives", ["max", "mean", "sum"]>;
+def RLX_Pooling : RLX_Enum<"Pooling", "result of a pooling window", ["max", "mean", "sum"]>;
 
-def RLX_PadMode : RLX_Enum<"PadMode", "what stands beyond the edge", [
+def RLX_PadMode : RLX_Enum<"PadMode", "elements beyond the edge", [
   "constant",
   "reflect",    // mirrored, without the edge element itself
   "replicate",  // the edge element again
-  "circular"    // from the other side
+  "circular"    // elements from the other side
 ]>;
 
-def RLX_ScatterReduction : RLX_Enum<"ScatterReduction", "how an update meets what stands there", [
+def RLX_ScatterReduction : RLX_Enum<"ScatterReduction", "combination of an update with the element at its position", [
   "set",  // the last update of an element wins
   "add", "mul", "max", "min"
 ]>;
 
-def RLX_Interpolation : RLX_Enum<"Interpolation", "how an image is resampled", ["nearest", "bilinear"]>;
+def RLX_Interpolation : RLX_Enum<"Interpolation", "resampling of an image", ["nearest", "bilinear"]>;
 
-def RLX_FftNorm : RLX_Enum<"FftNorm", "which direction of a Fourier transform divides, as in NumPy", [
+def RLX_FftNorm : RLX_Enum<"FftNorm", "direction of a Fourier transform that divides, as in NumPy", [
   "backward",  // 1/N on the inverse
   "ortho",     // 1/sqrt(N) on both
   "forward"    // 1/N on the forward transform
 ]>;
 
-def RLX_LossReduction : RLX_Enum<"LossReduction", "what becomes of the losses of the elements",
+def RLX_LossReduction : RLX_Enum<"LossReduction", "reduction of elementwise losses",
   ["none", "mean", "sum"]>;
 
 def RLX_StraightThrough : RLX_Enum<"StraightThrough", "gradient of rounding (straight-through estimator)", [
   "identity",          // dy
-  "clipped_identity",  // dy within the range that quantisation represents, else 0
+  "clipped_identity",  // dy within the representable range, else 0
   "tanh",              // dy (1 - tanh(x/(qmax scale))^2)
   "hard_tanh"          // dy (1 - |x|/(qmax scale)), at least 0
 ]>;
 
-def RLX_ScaleMode : RLX_Enum<"ScaleMode", "where the scale of a fake quantisation comes from", [
-  "per_batch",  // max|x|/qmax of this very tensor
-  "ema",        // a running mean of that, carried by the caller
+def RLX_ScaleMode : RLX_Enum<"ScaleMode", "source of the scale of a fake quantisation", [
+  "per_batch",  // max|x|/qmax of this tensor
+  "ema",        // a running mean of it, carried by the caller
   "fixed"       // an operand
 ]>;
 
-def RLX_FixedPoint : RLX_Enum<"FixedPoint", "how an integer is multiplied by a fixed-point number", [
-  "double",  // multiplier of 31 bits after the point, rounded twice: after the product, and after the shift
-  "single",  // multiplier of 31 bits after the point, rounded once
-  "short"    // multiplier of 15 bits after the point, rounded once
+def RLX_FixedPoint : RLX_Enum<"FixedPoint", "multiplication of an integer by a fixed-point number", [
+  "double",  // multiplier with 31 fractional bits, rounded twice: after the product, and after the shift
+  "single",  // multiplier with 31 fractional bits, rounded once
+  "short"    // multiplier with 15 fractional bits, rounded once
 ]>;
 
 def RLX_AttentionInput : RLX_Enum<"AttentionInput", "an operand of attention", [

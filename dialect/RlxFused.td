@@ -11,7 +11,8 @@ def RLX_FusedMatmulBiasActOp : RLX_Op<"fused_matmul_bias_act", "fused", [
     ]> {
   let summary = "activation(x·w + bias)";
   let description = [{
-    `x […, M, K]`, `w [K, N]`; `bias` is `[N]`, or whatever else broadcasts to the result; no `activation` is the identity.
+    `x […, M, K]`, `w [K, N]`; `bias` is `[N]`, or any shape that broadcasts to the result. Without `activation` it is
+    the identity.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$bias,
                        OptionalAttr<RLX_Activation>:$activation);
@@ -30,7 +31,7 @@ def RLX_FusedConvBiasActOp : RLX_Op<"fused_conv_bias_act", "fused", [
       RLX_When<RLX_IsWideRange, "activation", ["exp", "log", "rsqrt", "tan"]>
     ]> {
   let summary = "activation(conv(x, w) + bias)";
-  let description = [{`conv` with a `bias [O]` for each channel of its result; no `activation` is the identity.}];
+  let description = [{`conv` with a `bias [O]` for each channel of its result. Without `activation` it is the identity.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$bias, RLX_Steps:$stride,
                        RLX_Amounts:$padding, RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count, "1">:$groups,
                        OptionalAttr<RLX_Activation>:$activation);
@@ -40,8 +41,8 @@ def RLX_FusedConvBiasActOp : RLX_Op<"fused_conv_bias_act", "fused", [
 def RLX_FusedAdaLayerNormOp : RLX_Op<"fused_ada_layer_norm", "fused", [RLX_IsReduction]> {
   let summary = "A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift";
   let description = [{
-    `normal` is a layer norm without weights. `scale` and `shift` broadcast to `x […, E]`, as `[B, 1, E]` do (Peebles and Xie,
-    Scalable diffusion models with transformers, section 3.2).
+    `normal` is a layer norm without weights. `scale` and `shift` broadcast to `x […, E]`, for example `[B, 1, E]`
+    (Peebles and Xie, Scalable diffusion models with transformers, section 3.2).
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$shift,
                        DefaultValuedAttr<RLX_NonNegative, "1e-6">:$eps);
@@ -50,7 +51,7 @@ def RLX_FusedAdaLayerNormOp : RLX_Op<"fused_ada_layer_norm", "fused", [RLX_IsRed
 
 def RLX_FusedGatedResidualOp : RLX_Op<"fused_gated_residual", "fused", [RLX_IsElementwise]> {
   let summary = "residual + gate·x";
-  let description = [{`x` and `residual` have one shape, to which `gate` broadcasts, as `[B, 1, E]` does.}];
+  let description = [{`x` and `residual` have one shape, to which `gate` broadcasts, for example `[B, 1, E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$gate, RLX_FloatTensor:$residual);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -86,12 +87,12 @@ def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused", [
 }
 
 def RLX_FusedAttentionBlockOp : RLX_Op<"fused_attention_block", "fused_layers", [RLX_IsProduct, AttrSizedOperandSegments]> {
-  let summary = "Attention with its projections: q, k and v from one product, and the way out";
+  let summary = "Attention with its projections: q, k and v from one product, and the output projection";
   let description = [{
-    `qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are
-    given; `attention` of kind `mask_kind` with `mask`, which is there for the kinds `custom` and `bias`;
-    `result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`
-    or as `attention` has it; `cos` and `sin [S, D/2]`.
+    `qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k if `cos` and `sin` are given;
+    `attention` of kind `mask_kind` with `mask`, which is present for the kinds `custom` and `bias`;
+    `result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]` or
+    any mask of `attention`; `cos` and `sin [S, D/2]`.
   }];
   let arguments = (ins RLX_FloatTensor:$hidden, RLX_FloatTensor:$qkv_w, RLX_FloatTensor:$out_w,
                        Optional<RLX_OrderedTensor>:$mask,
@@ -108,10 +109,9 @@ def RLX_FusedTransformerLayerOp : RLX_Op<"fused_transformer_layer", "fused_layer
     ]> {
   let summary = "A post-norm encoder layer (BERT) in one op";
   let description = [{
-    `h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+
-    down_b))`, `attention_block` as `fused_attention_block`
-    without positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`,
-    scales and shifts `[E]`; all four biases or none.
+    `h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+ down_b))`,
+    `attention_block` is `fused_attention_block` without positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`,
+    `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`, scales and shifts `[E]`; either all four biases or none.
   }];
   let arguments = (ins RLX_FloatTensor:$hidden, RLX_FloatTensor:$qkv_w, RLX_FloatTensor:$out_w,
                        RLX_FloatTensor:$ln1_scale, RLX_FloatTensor:$ln1_shift,

@@ -8,9 +8,8 @@ include "RlxEnums.td"
 def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_logits", "loss", [RLX_IsReduction]> {
   let summary = "Cross entropy of softmax(logits) against integer labels";
   let description = [{
-    `logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label
-    outside `[0, C)` is ignored: its loss is 0.
-    Computed in f32 for f16 and bf16.
+    `logits […, C]`, integer `labels […]`; `result[…] = log(sum exp(logits)) - logits[label]`. A label outside
+    `[0, C)` is ignored: its loss is 0. Computed in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$labels);
   let results = (outs RLX_FloatTensor:$result);
@@ -19,8 +18,8 @@ def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_log
 def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logits", "loss", [RLX_IsReduction]> {
   let summary = "Cross entropy of sigmoid(logits) against probabilities";
   let description = [{
-    `max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with
-    `reduction`.
+    `max(x, 0) - x·t + log(1 + exp(-|x|))` for `logits` x and `targets` t of one shape; `reduction` selects the mean
+    or sum.
   }];
   let arguments = (ins RLX_FloatTensor:$logits, RLX_FloatTensor:$targets,
                        DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
@@ -29,7 +28,7 @@ def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logit
 
 def RLX_MseLossOp : RLX_Op<"mse_loss", "loss", [RLX_IsReduction]> {
   let summary = "Squared difference";
-  let description = [{`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.}];
+  let description = [{`(prediction - target)^2` for tensors of one shape; `reduction` selects the mean or sum.}];
   let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target,
                        DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
   let results = (outs RLX_FloatTensor:$result);
@@ -38,8 +37,8 @@ def RLX_MseLossOp : RLX_Op<"mse_loss", "loss", [RLX_IsReduction]> {
 def RLX_HuberLossOp : RLX_Op<"huber_loss", "loss", [RLX_IsReduction]> {
   let summary = "Squared difference that grows linearly where it is large";
   let description = [{
-    With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum
-    with `reduction` (Huber 1964).
+    With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; `reduction` selects the
+    mean or sum (Huber 1964).
   }];
   let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target, DefaultValuedAttr<RLX_Positive, "1.0">:$delta,
                        DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);

@@ -9,7 +9,7 @@ def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm", [RLX_IsReduction, RLX_IsB
   let summary = "Layer normalisation over the channels of each pixel";
   let description = [{
     `x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.
-    Statistics in f32 for f16 and bf16.
+    Statistics are in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
                        DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);

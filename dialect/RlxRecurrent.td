@@ -8,9 +8,8 @@ include "RlxEnums.td"
 def RLX_SelectiveScanOp : RLX_Op<"selective_scan", "recurrent", [RLX_IsReduction]> {
   let summary = "State-space recurrence with input-dependent coefficients (Mamba)";
   let description = [{
-    `h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq.
-    2). `x` and `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`;
-    result `[B, S, H]`. Computed in f32 for f16 and bf16.
+    `h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq. 2). `x`
+    and `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`; result `[B, S, H]`. Computed in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$delta, RLX_FloatTensor:$a, RLX_FloatTensor:$b,
                        RLX_FloatTensor:$c);
@@ -19,7 +18,7 @@ def RLX_SelectiveScanOp : RLX_Op<"selective_scan", "recurrent", [RLX_IsReduction
 
 def RLX_GatedDeltaNetOp : RLX_Op<"gated_delta_net", "recurrent", [RLX_IsReduction]> {
   let summary = "Gated delta rule, from a zero state";
-  let description = [{`gated_delta_net_carry` from a state of zeros, without the state at the end.}];
+  let description = [{`gated_delta_net_carry` with an initial state of zeros, without the final state as a result.}];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$g,
                        RLX_FloatTensor:$beta);
   let results = (outs RLX_FloatTensor:$result);
@@ -41,10 +40,9 @@ def RLX_GatedDeltaNetCarryOp : RLX_Op<"gated_delta_net_carry", "recurrent", [RLX
 def RLX_LstmOp : RLX_Op<"lstm", "recurrent", [RLX_IsProduct]> {
   let summary = "Long short-term memory over a sequence";
   let description = [{
-    `[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`; `h =
-    sigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`,
-    `w_hidden [H, 4H]`, `bias [4H]`; results `[B, S, H]` (`h` of every step), and `h` and `c` after the last.
-    `reverse` goes from the end.
+    `[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`;
+    `h = sigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`, `w_hidden [H, 4H]`, `bias [4H]`;
+    results `[B, S, H]` (`h` of every step), and `h` and `c` after the last step. `reverse` runs from the end.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$h, RLX_FloatTensor:$c, RLX_FloatTensor:$w_input,
                        RLX_FloatTensor:$w_hidden, RLX_FloatTensor:$bias, DefaultValuedAttr<BoolAttr, "false">:$reverse);
@@ -54,11 +52,10 @@ def RLX_LstmOp : RLX_Op<"lstm", "recurrent", [RLX_IsProduct]> {
 def RLX_GruOp : RLX_Op<"gru", "recurrent", [RLX_IsProduct]> {
   let summary = "Gated recurrent unit over a sequence";
   let description = [{
-    `[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`; `r = sigmoid(a_r
-    + b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`,
-    `h = (1 - z)·n + z·h` (Cho et al. 2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`,
-    `w_input [I, 3H]`, `w_hidden [H, 3H]`, biases `[3H]`; results `[B, S, H]`, and `h` after
-    the last step. `reverse` goes from the end.
+    `[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`;
+    `r = sigmoid(a_r + b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`, `h = (1 - z)·n + z·h` (Cho et al.
+    2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`, `w_input [I, 3H]`, `w_hidden [H, 3H]`, biases
+    `[3H]`; results `[B, S, H]`, and `h` after the last step. `reverse` runs from the end.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$h, RLX_FloatTensor:$w_input, RLX_FloatTensor:$w_hidden,
                        RLX_FloatTensor:$bias_input, RLX_FloatTensor:$bias_hidden,

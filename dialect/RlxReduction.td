@@ -1,4 +1,4 @@
-//===- RlxReduction.td - Reductions, running reductions, order --------------------------------===//
+//===- RlxReduction.td - Reductions, running reductions, sorting ------------------------------===//
 
 #ifndef RLX_REDUCTION_TD
 #define RLX_REDUCTION_TD
@@ -21,7 +21,7 @@ def RLX_ReduceOp : RLX_Op<"reduce", "reduce", [RLX_IsReduction]> {
 def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Normalised exponentials along an axis";
   let description = [{
-    `exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row that is -inf all over is NaN.
+    `exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row of only -inf gives NaN.
   }];
   let arguments = (ins RLX_FloatTensor:$x, I64Attr:$axis);
   let results = (outs RLX_FloatTensor:$result);
@@ -97,8 +97,8 @@ def RLX_ArgsortOp : RLX_Op<"argsort", "order", [RLX_MovesData]> {
 }
 
 def RLX_SortOp : RLX_Op<"sort", "order", [RLX_IsRowwise, RLX_MovesData]> {
-  let summary = "The elements of an axis in order";
-  let description = [{The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.}];
+  let summary = "The sorted elements of an axis";
+  let description = [{The elements of `x` at `argsort(x)`. The sort is stable, and NaN counts as the largest.}];
   let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$descending);
   let results = (outs RLX_OrderedTensor:$result);
 }

@@ -6,8 +6,8 @@
 include "RlxEnums.td"
 
 def RLX_ReshapeOp : RLX_Op<"reshape", "shape", Views> {
-  let summary = "The same elements in row-major order under another shape";
-  let description = [{`shape` holds as many elements as `x`; its dimensions may be symbolic.}];
+  let summary = "The same elements in row-major order in another shape";
+  let description = [{`shape` has the same number of elements as `x`; its dimensions may be symbolic.}];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$shape);
   let results = (outs RLX_Tensor:$result);
 }
@@ -20,11 +20,11 @@ def RLX_TransposeOp : RLX_Op<"transpose", "shape", Rearrangements> {
 }
 
 def RLX_ShardOp : RLX_Op<"shard", "sharding", Views> {
-  let summary = "The same tensor, spread over devices";
+  let summary = "The same tensor, sharded over devices";
   let description = [{
-    The result is `x`. `sharding` says for each dimension over which axes of the module's mesh (`rlx.mesh`) it is spread: `"data, _"`,
-    `"data+model, _"`; `_` is none. It means something to what runs on many devices, XLA through `stablehlo` and `to_jax`; everywhere else
-    it does nothing.
+    The result is `x`. `sharding` lists for each dimension the axes of the module's mesh (`rlx.mesh`) that it is
+    sharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices
+    (XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.
   }];
   let arguments = (ins RLX_Tensor:$x, StrAttr:$sharding);
   let results = (outs RLX_Tensor:$result);
@@ -33,8 +33,8 @@ def RLX_ShardOp : RLX_Op<"shard", "sharding", Views> {
 def RLX_NarrowOp : RLX_Op<"narrow", "shape", Rearrangements> {
   let summary = "A contiguous range of one axis";
   let description = [{
-    `result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each,
-    so that they may be symbolic.
+    `result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be
+    symbolic.
   }];
   let arguments = (ins RLX_Tensor:$x, I64Attr:$axis, RLX_ShapeAttr:$start, RLX_ShapeAttr:$length);
   let results = (outs RLX_Tensor:$result);
@@ -54,8 +54,8 @@ def RLX_SliceOp : RLX_Op<"slice", "shape", Rearrangements> {
 def RLX_ConcatOp : RLX_Op<"concat", "shape", [RLX_MovesData]> {
   let summary = "Two tensors joined along one axis";
   let description = [{
-    Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to
-    one copy of each.
+    Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy
+    of each tensor.
   }];
   let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, I64Attr:$axis);
   let results = (outs RLX_Tensor:$result);
@@ -69,7 +69,7 @@ def RLX_ExpandOp : RLX_Op<"expand", "shape", Rearrangements> {
 }
 
 def RLX_ReverseOp : RLX_Op<"reverse", "shape", Rearrangements> {
-  let summary = "The order of some axes reversed";
+  let summary = "Reversed order along some axes";
   let description = [{NumPy's `flip` along `axes`, which are sorted and distinct.}];
   let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs RLX_Tensor:$result);
@@ -78,11 +78,10 @@ def RLX_ReverseOp : RLX_Op<"reverse", "shape", Rearrangements> {
 def RLX_PadOp : RLX_Op<"pad", "padding", [RLX_MovesData]> {
   let summary = "Elements added before and after every axis";
   let description = [{
-    `low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.
-    `mode` says what they are:
-    `value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` of them), the
-    edge element (`replicate`),
-    or the other side (`circular`, at most `dim`). Axes are padded one after the other, as in NumPy.
+    `low` and `high` list the number of elements before and after each axis; they are not negative and may be
+    symbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,
+    at most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`
+    elements). Axes are padded one after the other, as in NumPy.
   }];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$low, RLX_ShapeAttr:$high,
                        DefaultValuedAttr<RLX_PadMode, "\"constant\"">:$mode,
@@ -104,9 +103,9 @@ def RLX_TriangularOp : RLX_Op<"triangular", "padding", [RLX_Updates, RLX_MovesDa
 def RLX_GatherOp : RLX_Op<"gather", "index", [RLX_MovesData]> {
   let summary = "Slices of a table at given indices";
   let description = [{
-    NumPy's `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
-    `axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.
-    The gathered axis must not be empty unless the result is.
+    NumPy's `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes
+    before `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis
+    must not be empty unless the result is.
   }];
   let arguments = (ins RLX_Tensor:$table, RLX_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs RLX_Tensor:$result);
@@ -115,8 +114,8 @@ def RLX_GatherOp : RLX_Op<"gather", "index", [RLX_MovesData]> {
 def RLX_GatherBatchedOp : RLX_Op<"gather_batched", "index", [RLX_MovesData]> {
   let summary = "Slices of a batch of tables, each at its own indices";
   let description = [{
-    The indices carry the `axis` leading batch axes of the table:
-    `result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped into `[0, dim)`.
+    The indices have the `axis` leading batch axes of the table:
+    `result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.
   }];
   let arguments = (ins RLX_Tensor:$table, RLX_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs RLX_Tensor:$result);
@@ -124,7 +123,7 @@ def RLX_GatherBatchedOp : RLX_Op<"gather_batched", "index", [RLX_MovesData]> {
 
 def RLX_EmbeddingOp : RLX_Op<"embedding", "index", [RLX_MovesData]> {
   let summary = "Rows of a table";
-  let description = [{`table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.}];
+  let description = [{`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.}];
   let arguments = (ins RLX_Tensor:$table, RLX_IndexTensor:$indices);
   let results = (outs RLX_Tensor:$result);
 }
@@ -132,11 +131,9 @@ def RLX_EmbeddingOp : RLX_Op<"embedding", "index", [RLX_MovesData]> {
 def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter", [RLX_MovesData]> {
   let summary = "Slices of a tensor at tuples of indices";
   let description = [{
-    The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading
-    ones that both share:
-    `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index is clamped into
-    its axis;
-    negative ones do not count from the end.
+    The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading
+    axes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index
+    is clamped to its axis; negative indices do not count from the end.
   }];
   let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, DefaultValuedAttr<RLX_Natural, "0">:$batch_dims);
   let results = (outs RLX_Tensor:$result);
@@ -145,11 +142,10 @@ def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter", [RLX_MovesData]> {
 def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_Updates, RLX_IsReduction]> {
   let summary = "A tensor with slices combined into it at tuples of indices";
   let description = [{
-    `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position
-    `i…` in row-major order
-    `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any
-    index is out of range is dropped.
-    f16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.
+    `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position `i…`
+    in row-major order, `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position
+    with an index out of range is dropped. f16 and bf16 sums and products accumulate in f32; the order of `add` and
+    `mul` is not specified.
   }];
   let arguments = (ins RLX_ComputeTensor:$x, RLX_IndexTensor:$indices, RLX_ComputeTensor:$updates,
                        DefaultValuedAttr<RLX_ScatterReduction, "\"set\"">:$reduction);
@@ -157,11 +153,11 @@ def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_Updates, RLX_IsReduct
 }
 
 def RLX_ScatterAddOp : RLX_Op<"scatter_add", "scatter", [RLX_IsReduction]> {
-  let summary = "Rows added up at given positions";
+  let summary = "Rows added at given positions";
   let description = [{
-    `updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at
-    its index. Repeated indices add up;
-    indices outside `[0, size)` are dropped. `size` is a list of one dimension. f16 and bf16 accumulate in f32.
+    `updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at its
+    index. Repeated indices accumulate; indices outside `[0, size)` are dropped. `size` is a list of one dimension.
+    f16 and bf16 accumulate in f32.
   }];
   let arguments = (ins RLX_NumberTensor:$updates, RLX_IndexTensor:$indices, RLX_ShapeAttr:$size);
   let results = (outs RLX_NumberTensor:$result);

@@ -1,6 +1,6 @@
-"""Functions of SciPy that take any array API, on tensors: an error where one does not give what it gives of NumPy's arrays.
+"""SciPy functions for any array API, called on tensors: an error if a result differs from that for NumPy arrays.
 
-A program of its own: SciPy reads `SCIPY_ARRAY_API` when it is imported.
+This is a separate program because SciPy reads `SCIPY_ARRAY_API` when it is imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.signal import windows
 import rlx
 
 X = np.random.default_rng(0).uniform(0.1, 1.0, (6, 4)).astype(np.float32)
-# Those that look at no values, and so build graphs as well.
+# Functions that read no values, and therefore also build graphs.
 IN_GRAPHS: dict[str, Any] = {
     "softmax": lambda x: special.softmax(x, axis=1),
     "xlogy": lambda x: special.xlogy(x, x),
@@ -53,7 +53,7 @@ OF_VALUES: dict[str, Any] = {
 
 
 def main() -> None:
-    """Compare all."""
+    """Compare all functions."""
     g: Any = rlx.Graph()
     x = g.input("x", X.shape)
     g.set_outputs([rlx.jit(call)(x) for call in IN_GRAPHS.values()])

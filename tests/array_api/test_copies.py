@@ -1,4 +1,4 @@
-"""`copy=` of `asarray` and `from_dlpack`, for every dtype: shared memory, copies, and where one is refused."""
+"""`copy=` of `asarray` and `from_dlpack`, for every dtype: shared memory, copies, and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAKERS = {"asarray": array_api.asarray, "from_dlpack": array_api.from_dlpack}
 
 
 class Copying(Lent):
-    """An array of a library that cannot lend its memory."""
+    """An array of a library that cannot share its memory."""
 
     def __dlpack__(self, **options: Any) -> Any:
         if options.get("copy") is False:

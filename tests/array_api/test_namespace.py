@@ -1,4 +1,4 @@
-"""The array API's namespace: what NumPy's own gives for the same calls, on tensors with values and in graphs."""
+"""The array API namespace: the results of NumPy's own namespace for the same calls, on eager tensors and in graphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _operand(name: str) -> np.ndarray:
 
 
 ELEMENTWISE = [n for n in elementwise.__all__ if n not in ("clip", "positive", "conj", "imag", "real")]
-# A call with `xp` being the namespace, and the array that it is of.
+# Calls, where `xp` is the namespace, with their array.
 CALLS: dict[str, Any] = {
     **{
         name: (lambda xp, x, n=name: getattr(xp, n)(x), _operand(name))
@@ -226,7 +226,7 @@ def test_functions_of_numpy_take_tensors() -> None:
 
 
 def test_arrays_of_numbers_without_a_dtype_do_not_widen() -> None:
-    """f64 and i64 are NumPy's dtypes of such arrays; beside f32 and i32 they count as these, as in JAX."""
+    """f64 and i64 are NumPy's dtypes of these arrays; next to f32 and i32 they count as f32 and i32, as in JAX."""
     g: Any = rlx.Graph()
     f, i, d = g.input("f", (3,)), g.input("i", (3,), dtype="i32"), g.input("d", (3,), dtype="f64")
     h, long = g.input("h", (3,), dtype="f16"), g.input("long", (3,), dtype="i64")
@@ -272,7 +272,7 @@ def test_written_numbers_get_the_standards_dtypes() -> None:
 
 
 def test_quotients_of_infinities_are_those_of_the_standard() -> None:
-    """NumPy, and tensors' `//`, have NaN and -1 there."""
+    """NumPy, and `//` of tensors, return NaN and -1 here."""
     pairs = [(np.inf, 2.0), (np.inf, -2.0), (-np.inf, 2.0), (3.0, -np.inf), (-3.0, np.inf), (3.0, np.inf), (7.0, -2.0)]
     a, b = (np.array(x, np.float32) for x in zip(*pairs, strict=True))
     wanted = np.array([np.inf, -np.inf, -np.inf, -0.0, -0.0, 0.0, -4.0], np.float32)
@@ -295,7 +295,7 @@ def test_signs_and_sign_bits() -> None:
 
 
 def test_tanh_of_infinities_has_the_zero_of_the_imaginary_part() -> None:
-    """C99, NumPy and `rlx.ops.tanh` give it the sign of sin 2y."""
+    """In C99, NumPy and `rlx.ops.tanh` it has the sign of sin 2y."""
     z = np.array([complex(x, y) for x in (np.inf, -np.inf) for y in (2.0, -2.0, 0.0, -0.0)], np.complex64)
     with rlx.eager():
         found: Any = np.asarray(array_api.tanh(rlx.ops.constant(z)))

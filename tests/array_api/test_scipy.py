@@ -1,4 +1,4 @@
-"""SciPy's functions of any array API, on tensors."""
+"""SciPy functions for any array API, on tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GraphModule`: stages and what exists at each."""
+"""`GraphModule`: its stages, and the methods that each stage has."""
 
 from __future__ import annotations
 

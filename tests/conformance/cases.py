@@ -22,10 +22,10 @@ from tests.drawing import shares
 
 Bindings = Mapping[str, int]
 
-# Distinct sizes, so that two symbols are never mixed up unseen.
+# Distinct sizes, so that confusing two symbols is noticed.
 _ODD = (3, 5, 7, 9, 11, 13)
 _LARGE = (33, 18, 20, 22, 24, 26)
-# Shares of an op's cases, of which a run of the tests that take long has one.
+# The number of shares of an op's cases. A run of the slow tests has one share.
 _SHARES = 30
 
 
@@ -35,9 +35,9 @@ class Case:
 
     Args:
         op: The op's name.
-        index: Which of the card's samples it is.
+        index: The index of the sample in the card.
         sample: The sample.
-        dtype: Name of the dtype of all operands that fix none themselves.
+        dtype: Name of the dtype of all operands without a fixed dtype.
     """
 
     op: str
@@ -55,7 +55,7 @@ class Case:
 
     @cached_property
     def operands(self) -> tuple[SampleOperand, ...]:
-        """All operands that are there, variadic ones one by one."""
+        """All present operands, with variadic operands listed separately."""
         found: list[SampleOperand] = []
         for entry in self.sample.operands:
             found += entry if isinstance(entry, list) else [] if entry is None else [entry]
@@ -77,12 +77,12 @@ class Case:
 
     @cached_property
     def carriers(self) -> tuple[str, ...]:
-        """Symbols that only attributes mention: an extra input of that size says what they are."""
+        """Symbols that only attributes mention. An additional input of that size determines each of them."""
         seen = {name for operand in self.operands for d in operand.dims for name in symbols(dim(d))}
         return tuple(name for name in self.symbols if name not in seen)
 
     def bindings(self) -> list[dict[str, int]]:
-        """Sizes of the symbols to try: odd ones first, large ones, all one, and each zero in turn."""
+        """Sizes of the symbols to try: odd ones first, large ones, all one, and each zero separately."""
         names = self.symbols
         if not names:
             return [{}]
@@ -92,7 +92,7 @@ class Case:
         return [b for b in tried if self.fits(b)]
 
     def fits(self, bindings: Bindings) -> bool:
-        """Whether the op takes these sizes. It may refuse 0 and 1 (an empty axis, a small image), not others.
+        """Return whether the op accepts these sizes. It may only refuse 0 and 1 (an empty axis, a small image).
 
         Raises:
             ShapeError: It refuses sizes of 2 and more.
@@ -106,7 +106,7 @@ class Case:
         return True
 
     def attributes(self, bindings: Bindings | None = None) -> dict[str, Any]:
-        """The attributes; with bindings, dimensions as integers."""
+        """Return the attributes; with bindings, dimensions are integers."""
         found = dict(self.sample.attributes)
         for attribute in self.card.spec.attributes:
             if attribute.kind == "dims" and found.get(attribute.name) is not None and bindings is not None:
@@ -114,7 +114,7 @@ class Case:
         return found
 
     def shapes(self, bindings: Bindings | None = None) -> list[Shape]:
-        """The shape of each operand, then of each carrier."""
+        """Return the shape of each operand, then of each carrier."""
         pairs = [(o.dims, d) for o, d in zip(self.operands, self.dtypes, strict=True)]
         pairs += [((name,), dtype("u8")) for name in self.carriers]
         if bindings is None:
@@ -122,7 +122,7 @@ class Case:
         return [Shape([_bound(x, bindings) for x in dims], d) for dims, d in pairs]
 
     def graph(self, bindings: Bindings | None = None, *, name: str = "main") -> Graph:
-        """A graph of this op alone, whose inputs are `x0`, `x1`, …: symbolic, or static when bindings are given."""
+        """Return a graph of only this op with inputs `x0`, `x1`, …: symbolic, or static if bindings are given."""
         graph = Graph(name, stage=self.card.spec.stage)
         inputs = [graph.input(f"x{i}", shape) for i, shape in enumerate(self.shapes(bindings))]
         remaining = iter(inputs)
@@ -137,7 +137,7 @@ class Case:
         return graph
 
     def emit(self, graph: Graph, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-        """Emit the op, on operands as the record groups them."""
+        """Emit the op on operands that are grouped as in the record."""
         if self.sample.build is None:
             return graph.emit(self.op, operands, **attributes)
         results = self.sample.build(graph, *flat(operands), **attributes)
@@ -158,19 +158,19 @@ def _brief(value: Any) -> str:
 
 @cache
 def op_names() -> tuple[str, ...]:
-    """All ops of the dialect, in the order of their records."""
+    """Return all ops of the dialect, in the order of their records."""
     cards = registry.load()
     return tuple(n for n, spec in registry.SPECS.items() if n in cards and not spec.terminator and n != "custom")
 
 
 @cache
 def composite_groups(without: frozenset[str] = frozenset()) -> dict[str, int]:
-    """The composite ops in groups of three, for tests of which a run has one of each group.
+    """Return the composite ops in groups of three, for tests that run one op of each group.
 
-    Whatever compiles or differentiates them takes them apart first, so that mostly it is tested by the ops that they become.
+    Compilation and differentiation decompose them first, so most of this is also tested by the resulting ops.
 
     Args:
-        without: Composite ops that are no part of this: those that have rules of their own.
+        without: Composite ops to exclude, because they have their own rules.
     """
     names = [n for n in op_names() if registry.card(n).composite and n not in without]
     return {name: i // 3 for i, name in enumerate(names)}
@@ -178,13 +178,13 @@ def composite_groups(without: frozenset[str] = frozenset()) -> dict[str, int]:
 
 @cache
 def plain_op_names() -> tuple[str, ...]:
-    """The ops that have no regions: what their records say is all there is to them."""
+    """Return the ops without regions, which their records describe completely."""
     specs = registry.SPECS
     return tuple(n for n in op_names() if not specs[n].regions)
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The tensors in nested tuples and lists; None counts for nothing."""
+    """Yield the tensors in nested tuples and lists; None is skipped."""
     if isinstance(value, (tuple, list)):
         for entry in value:
             yield from leaves(entry)
@@ -194,7 +194,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 @cache
 def cases(op: str) -> tuple[Case, ...]:
-    """All cases of an op."""
+    """Return all cases of an op."""
     return tuple(_cases(op))
 
 
@@ -206,18 +206,18 @@ def _cases(op: str) -> Iterator[Case]:
 
 @cache
 def case_shares(op: str) -> list[list[Case]]:
-    """The cases of an op in shares, that have each sample in as many dtypes as can be."""
+    """Return the cases of an op in shares. Each share has every sample in as many dtypes as possible."""
     return shares(cases(op), min(_SHARES, len(cases(op))), lambda case: case.index)
 
 
 @cache
 def op_shares() -> list[tuple[str, int]]:
-    """The names of all ops with the numbers of their shares: parameters of a test."""
+    """Return the names of all ops with the numbers of their shares, as parameters of a test."""
     return [(op, share) for op in op_names() for share in range(len(case_shares(op)))]
 
 
 def dtypes_of(card: Card, sample: OpSample) -> tuple[str, ...]:
-    """The dtypes to try: the sample's own, else all that the record gives its first operand."""
+    """Return the dtypes to try: those of the sample, else all that the record allows for the first operand."""
     if sample.dtypes is not None:
         return sample.dtypes
     operands = card.spec.operands

@@ -1,4 +1,4 @@
-"""Compiling many graphs at once, finding those that do not compile, and running the others."""
+"""Compilation of many graphs at once: finding those that do not compile, and running the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TIMEOUT_S = 300.0
 
 @cache
 def cpu(level: str = "host", rungs: int = 1) -> Target:
-    """A CPU, with so many rungs of the compiler's ladder: those below the first would hide its failures."""
+    """Return a CPU target with this number of rungs on the compiler's ladder. Rungs after the first would hide failures."""
     found = target("cpu", level)
     return replace(found, ladder=found.ladder[:rungs])
 
@@ -41,13 +41,13 @@ class Program:
     """One graph, legalised and, if `problem` is None, compiled.
 
     Attributes:
-        graph: The graph as it was given.
-        module: The module that holds its legalised function, and keeps it alive.
-        function: Its legalised function.
+        graph: The original graph.
+        module: The module that contains the legalised function and keeps it alive.
+        function: The legalised function.
         run: Runs the compiled function on arrays.
-        again: Makes another `run`, which has not seen any arrays yet.
-        problem: Why it did not compile.
-        lacks: Why it was compiled, but cannot run here.
+        again: Returns another `run` that has not been called yet.
+        problem: The reason why it did not compile.
+        lacks: The reason why the compiled program cannot run on this machine.
     """
 
     graph: Graph
@@ -60,12 +60,12 @@ class Program:
 
 
 def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False) -> list[Program]:
-    """Legalise, lower and compile graphs as one module; where that fails, without those that are to blame.
+    """Legalise, lower and compile graphs as one module. If this fails, the failing graphs are left out.
 
     Args:
         graphs: The graphs, all of one stage.
-        level: The CPU to compile for, an architecture of the target `cpu`; by default the machine's own.
-        last_rungs: Give graphs that fail at the compiler's first rung the others as well, as users do.
+        level: The CPU to compile for, an architecture of the target `cpu`; by default that of this machine.
+        last_rungs: Whether to try the other rungs for graphs that fail at the compiler's first rung, as for users.
     """
     programs = [Program(graph) for graph in graphs]
     _compile(programs, level or "host", last_rungs)
@@ -87,7 +87,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
         assert compiled.cpu is not None
         lacks = compiled.cpu.lacks()
         executable = IreeExecutable(compiled.vmfb) if lacks is None else None
-    except Exception as problem:  # whatever it is, some graph is to blame
+    except Exception as problem:  # any exception is caused by one of the graphs
         if len(programs) == 1:
             programs[0].problem = _told(problem)
             return
@@ -105,7 +105,7 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
 
 
 def _locate(module: Any) -> None:
-    """Say of every op, instead of its place in this harness, which function it belongs to: `f3:7`."""
+    """Replace the location of every op in this harness by its function: `f3:7`."""
     ir = mlir.ir
     with mlir.entered():
         for i, function in enumerate(functions(module)):
@@ -122,7 +122,7 @@ def _signature(graph: Graph) -> tuple[list[ArgumentType], list[TensorType]]:
 
 
 def _told(problem: Exception) -> str:
-    """The first error of a long message."""
+    """Return the first error of a long message."""
     if isinstance(problem, ModuleCompileError):
         errors = [str(d) for d in problem.diagnostics if d.severity == "error"]
         if errors:
@@ -137,12 +137,12 @@ def _told(problem: Exception) -> str:
 
 
 def contiguous(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Copies that a compiled function takes."""
+    """Return contiguous copies, as a compiled function requires."""
     return [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy whose memory a program can use as it is."""
+    """Return a copy whose memory a program can use directly."""
     block = np.zeros(array.nbytes + ALIGNMENT, np.uint8)
     start = -block.ctypes.data % ALIGNMENT
     copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Compiling graphs for XLA, the second implementation: each as a program of its own, or many as one."""
+"""Compilation of graphs for XLA, the second implementation: each as its own program, or many as one program."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TARGET = backend.target("xla")
 
 
 def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False) -> list[Program]:
-    """Legalise, lower and compile graphs, as a user's `Session` does; those with symbols are compiled when they run.
+    """Legalise, lower and compile graphs, as a user's `Session` does. Graphs with symbols are compiled when they run.
 
     Args:
         graphs: The graphs.
-        level: Has no meaning for XLA, which compiles for the machine it runs on.
-        last_rungs: Has no meaning for XLA.
+        level: Ignored: XLA compiles for the machine that it runs on.
+        last_rungs: Ignored.
     """
     return [_compiled(graph) for graph in graphs]
 
@@ -43,7 +43,7 @@ def _compiled(graph: Graph) -> Program:
 
 
 def legalised(program: Program) -> Compilation | None:
-    """What a graph becomes before it is lowered; None, with the problem in the program, where it becomes nothing."""
+    """Return the legalised graph; on failure return None and store the problem in the program."""
     try:
         compilation = Compilation(program.graph, TARGET)
         lir = compilation.lir
@@ -60,19 +60,19 @@ def _message(problem: Exception) -> str:
 
 
 class Joint:
-    """Many graphs as one program, compiled in half the time and run together; those that do not compile are left out.
+    """Many graphs as one program, compiled in half the time and run together. Graphs that do not compile are left out.
 
     Args:
-        graphs: The graphs, all of one stage, without symbols, and whose loops end for what they are run on.
+        graphs: The graphs, all of one stage and without symbols. Their loops must end for the values that they run on.
 
     Attributes:
-        programs: One for each graph. They have no `run` of their own.
+        programs: One for each graph, without `run`.
     """
 
     def __init__(self, graphs: Sequence[Graph]):
         self.programs = [Program(graph) for graph in graphs]
         legal = [(i, made.lir) for i, program in enumerate(self.programs) if (made := legalised(program))]
-        # Executables, and of which graphs each is.
+        # Executables, with the indices of their graphs.
         self._parts: list[tuple[client.XlaExecutable, list[int]]] = []
         self._compile(legal)
 
@@ -83,7 +83,7 @@ class Joint:
         try:
             functions = lower_module(merged([graph for _, graph in legal]))
             self._parts.append((client.XlaExecutable(to_portable(with_entry(functions))), numbers))
-        except Exception as problem:  # whatever it is, some graph is to blame
+        except Exception as problem:  # any exception is caused by one of the graphs
             if len(legal) == 1:
                 self.programs[numbers[0]].problem = _message(problem)
                 return
@@ -92,7 +92,7 @@ class Joint:
             self._compile(legal[middle:])
 
     def run(self, arrays: Sequence[Sequence[np.ndarray]]) -> Iterator[tuple[int, list[np.ndarray]]]:
-        """The number and the results of each graph that was compiled, from the arguments of all."""
+        """Yield the index and the results of each compiled graph, from the arguments of all."""
         for executable, numbers in self._parts:
             given = client.to_device([array for i in numbers for array in arrays[i]])
             results = iter(executable(given))
@@ -101,7 +101,7 @@ class Joint:
 
 
 def with_entry(functions: Any) -> Any:
-    """A module of the functions `f0`, `f1`, … and of one that takes the arguments of all and gives all results."""
+    """Return a module of the functions `f0`, `f1`, …, and of one that takes all arguments and returns all results."""
     with mlir.entered():
         arguments, results, calls = [], [], []
         for i, function in enumerate(functions.body.operations):

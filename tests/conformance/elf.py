@@ -1,4 +1,4 @@
-"""The machine code in a compiled module: shared objects that IREE loads itself, which must need nothing from elsewhere."""
+"""Machine code in compiled modules: shared objects that IREE loads itself and that must not need other libraries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNDEFINED = 0
 
 
 def check_linked(vmfb: bytes) -> None:
-    """Every symbol that the code of a module refers to is in it.
+    """Check that a module defines every symbol that its code refers to.
 
     Raises:
-        AssertionError: It names those that are not, or there is no code.
+        AssertionError: Symbols are undefined, and are listed; or there is no code.
     """
     objects = list(shared_objects(vmfb))
     missing = {name for start in objects for name in undefined_symbols(vmfb[start:])}
@@ -22,7 +22,7 @@ def check_linked(vmfb: bytes) -> None:
 
 
 def shared_objects(vmfb: bytes) -> Iterator[int]:
-    """Where in a module the shared objects begin. A module that only moves data has none."""
+    """Yield the offsets of the shared objects in a module. A module that only moves data has none."""
     start = vmfb.find(_MAGIC)
     while start >= 0:
         yield start
@@ -30,7 +30,7 @@ def shared_objects(vmfb: bytes) -> Iterator[int]:
 
 
 def undefined_symbols(elf: bytes) -> list[str]:
-    """Names of the dynamic symbols that a shared object expects to find elsewhere."""
+    """Return the dynamic symbols that a shared object does not define."""
     offset = struct.unpack_from("<Q", elf, 0x28)[0]
     size, count = struct.unpack_from("<HH", elf, 0x3A)
     # type, offset, size and linked section of each section
@@ -43,7 +43,7 @@ def undefined_symbols(elf: bytes) -> list[str]:
     found = []
     for _, start, length, link in tables:
         strings = sections[link][1]
-        for at in range(start + 24, start + length, 24):  # the first symbol is none
+        for at in range(start + 24, start + length, 24):  # the first symbol is the null symbol
             name, _, _, section = struct.unpack_from("<IBBH", elf, at)
             if section == _UNDEFINED:
                 found.append(elf[strings + name : elf.index(b"\0", strings + name)].decode())

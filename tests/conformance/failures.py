@@ -1,4 +1,4 @@
-"""Collecting what is wrong, so that one test tells of all failing cases at once."""
+"""Collection of failures, so that one test reports all failing cases at once."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _SHOWN_EACH = 3
 
 
 class Failures:
-    """Messages by case; `check` fails the test when there are any."""
+    """Messages by case. `check` fails the test if there are any."""
 
     def __init__(self) -> None:
         self.messages: dict[str, list[str]] = {}
         self.checked = 0
 
     def add(self, case: object, message: str) -> None:
-        """Note a failure."""
+        """Record a failure."""
         self.messages.setdefault(str(case), []).append(message)
 
     def expect(self, case: object, holds: bool, message: str) -> None:
-        """Note a failure unless something holds."""
+        """Record a failure unless a condition holds."""
         self.checked += 1
         if not holds:
             self.add(case, message)
 
     @contextlib.contextmanager
     def of(self, case: object) -> Iterator[None]:
-        """An exception inside is a failure of the case, and ends only that."""
+        """Return a context in which an exception is a failure of the case and ends only that case."""
         self.checked += 1
         try:
             yield
@@ -40,9 +40,9 @@ class Failures:
             self.add(case, f"{type(problem).__name__}: {problem} ({frame.filename}:{frame.lineno})"[:800])
 
     def check(self) -> None:
-        """Fail the test with all messages, unless there are none.
+        """Fail the test with all messages, if there are any.
 
-        A test that has checked nothing fails as well.
+        A test that has checked nothing also fails.
         """
         if not self.messages:
             if not self.checked:

@@ -1,4 +1,4 @@
-"""Many graphs as the functions of one module; decomposing and evaluating them."""
+"""Many graphs as functions of one module, with their decomposition and evaluation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUMS = ("conv", "dot_general", "matmul")
 
 
 def merged(graphs: Sequence[Graph]) -> Any:
-    """One module with the function of every graph, named `f0`, `f1`, …; all have to be of one stage."""
+    """Return one module with the function of every graph, named `f0`, `f1`, …. All graphs must have the same stage."""
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create()
@@ -34,32 +34,32 @@ def merged(graphs: Sequence[Graph]) -> Any:
 
 
 def primitives() -> frozenset[str]:
-    """The ops that have no decomposition."""
+    """Return the ops without a decomposition."""
     return frozenset(name for name, card in registry.load().items() if not card.composite)
 
 
 def decompose(module: Any, keep: Collection[str]) -> None:
-    """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
+    """Replace all ops except those in `keep` by their decompositions, repeatedly, in place."""
     names = {name for name, card in registry.load().items() if card.composite and name not in keep}
     with mlir.entered():
         decompose_all(module, names)
 
 
 class Noise:
-    """Rounds at random, up or down, by up to `amplitude` times the gap between neighbours."""
+    """Random rounding, up or down, by up to `amplitude` times the gap between neighbours."""
 
     def __init__(self, amplitude: float = 1.0):
         self.rng, self.amplitude = generator("noise"), amplitude
 
     def steps(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Numbers of either sign, none of them small: one error that dominates shows in every trial."""
+        """Return numbers of either sign, none of them small, so that a dominating error shows in every trial."""
         return self.amplitude * self.rng.uniform(0.5, 1.0, shape) * self.rng.choice([-1.0, 1.0], shape)
 
 
 def evaluate_function(
     function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, noise: Noise | None = None
 ) -> list[np.ndarray]:
-    """Run a function with the evaluators; with `noise`, all arguments and results are rounded at random."""
+    """Run a function with the evaluators. With `noise`, all arguments and results are rounded at random."""
     if noise is None:
         return evaluate.evaluate_function(function, arrays, symbols)
 
@@ -72,10 +72,10 @@ def evaluate_function(
 
 
 def _errors_of_sum(op: Any, operands: Sequence[np.ndarray], symbols: Bindings) -> list[np.ndarray]:
-    """What adding up in some order leaves in each element, on average.
+    """Return the average error of each element of a sum over all orders of addition.
 
-    How many partial sums there are, and so how large they grow, depends on the CPU: one after the other, n numbers of size a
-    are off by 0.2·eps·a·n/√2. Narrow dtypes are computed in f32.
+    The number and thus the size of partial sums depends on the CPU. Added one after the other, n numbers of size a have
+    an error of 0.2·eps·a·n/√2. Narrow dtypes are computed in f32.
     """
     sums = evaluate.evaluate_op(op, [np.abs(o).astype(o.dtype) for o in operands], symbols)
     eps = float(np.finfo(np.float32).eps)
@@ -93,10 +93,10 @@ def _error_of(op: Any, operands: Sequence[np.ndarray], result: np.ndarray) -> np
 
 
 def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], result: np.ndarray) -> np.ndarray | None:
-    """The rounding error that an op's own formula leaves in each element, where it is far above an ulp of the result.
+    """Return the rounding error of an op's own formula in each element, if it is far above an ulp of the result.
 
-    `x/2·(1 + erf …)` cancels, so it has the rounding errors of x; a complex power is `exp(w·log z)`, whose relative
-    error is the absolute one of the exponent. Narrow dtypes are computed in f32.
+    `x/2·(1 + erf …)` cancels, so it has the rounding errors of x. A complex power is `exp(w·log z)`, whose relative
+    error is the absolute error of the exponent. Narrow dtypes are computed in f32.
     """
     if not dtype(result.dtype).is_inexact:
         return None
@@ -111,7 +111,7 @@ def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], re
 
 
 def _rounded(array: np.ndarray, noise: Noise | None, error: np.ndarray | None = None) -> np.ndarray:
-    """Each float to a neighbour or itself, or as far off as `error`."""
+    """Round each float to itself or a neighbour, or move it by up to `error`."""
     kind = dtype(array.dtype)
     if noise is None or not kind.is_inexact:
         return array
@@ -126,9 +126,9 @@ def _rounded(array: np.ndarray, noise: Noise | None, error: np.ndarray | None = 
 def noise_of(
     function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, amplitude: float = 1.0
 ) -> list[np.ndarray]:
-    """How far rounding may move each element of each result.
+    """Return how far rounding may move each element of each result.
 
-    With a larger amplitude the answer is the same where rounding errors are small, and NaN or 1 near more of the places
+    A larger amplitude gives the same answer where rounding errors are small, and gives NaN or 1 near more of the points
     where a result jumps.
     """
     noise = Noise(amplitude)

@@ -1,4 +1,4 @@
-"""What the evaluator says of a case, and how another implementation's results compare with it."""
+"""The evaluator's results for a case, and their comparison with another implementation's results."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.conformance.functions import internal_error, noise_of
 from tests.conformance.tolerance import FUNCTIONS, Comparison, flushed
 from tests.conformance.values import MOVING_FAMILIES, Values, is_elementwise, moves_values
 
-# Of 0 and -0 these return either.
+# Kinds that may return either of 0 and -0.
 _KINDS_WITHOUT_SIGN_OF_ZERO = ("max", "min", "relu")
 _OPS_WITHOUT_SIGN_OF_ZERO = ("clamp",)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The evaluator's results for one set of values, and what else counts as right.
+    """The evaluator's results for one set of values, and other acceptable results.
 
     Attributes:
-        comparison: How results are compared.
+        comparison: The comparison of results.
         expected: The evaluator's results.
-        alternatives: Others that are as good.
-        noise: Tells what rounding may do; dear, so it is only asked when results differ.
+        alternatives: Other acceptable results.
+        noise: Returns the effect of rounding. It is expensive, so it is only called if results differ.
     """
 
     comparison: Comparison
@@ -37,7 +37,7 @@ class Verdict:
     noise: Callable[[], Sequence[np.ndarray | None]]
 
     def problems(self, results: Sequence[np.ndarray]) -> list[str]:
-        """What is wrong with another implementation's results."""
+        """Return the problems of another implementation's results."""
         if len(results) != len(self.expected):
             return [f"{len(results)} results instead of {len(self.expected)}"]
         exactly = [None] * len(results)
@@ -50,7 +50,7 @@ class Verdict:
 
 
 def comparison_of(case: Case, implementation: str) -> Comparison:
-    """How an implementation's results of a case are compared."""
+    """Return the comparison for an implementation's results of a case."""
     kind = case.sample.attributes.get("kind")
     moving = case.card.spec.family in MOVING_FAMILIES
     signed = (moving or is_elementwise(case)) and kind not in _KINDS_WITHOUT_SIGN_OF_ZERO
@@ -62,14 +62,14 @@ def comparison_of(case: Case, implementation: str) -> Comparison:
 def judge(
     case: Case, graph: Graph, values: Values, bindings: Bindings, function: Any, implementation: str = "iree"
 ) -> Verdict:
-    """Evaluate a case, to compare other implementations with.
+    """Evaluate a case, for comparison with other implementations.
 
     Args:
         case: The case.
-        graph: Its graph.
-        values: Its inputs.
+        graph: The graph of the case.
+        values: The inputs of the graph.
         bindings: Sizes of its symbols.
-        function: What the other implementation computes, as ops: from it is told what rounding may do.
+        function: The ops that the other implementation computes, from which the effect of rounding is derived.
         implementation: A key of `FUNCTIONS`.
     """
     expected = evaluate(graph, values.by_name())

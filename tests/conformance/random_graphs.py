@@ -1,8 +1,8 @@
-"""Random graphs: ops drawn from the registry by what fits, on values that stay in range.
+"""Random graphs of fitting ops from the registry, on values that stay in range.
 
-A step takes one sample of one op. Its operands are earlier results of the same shape and dtype, earlier results cast and
-cut to fit, or new inputs with values as the sample wants them. Every step is evaluated at once, and its result is only
-built upon while its values are tame, so that graphs do not end in NaN.
+A step takes one sample of one op. Its operands are earlier results of the same shape and dtype, earlier results that
+are cast and cut to fit, or new inputs with values as in the sample. Every step is evaluated immediately, and later
+steps use its result only if its values are in range, so that graphs do not end in NaN.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from rlx.ir.shape import Shape
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.values import draw
 
-# What gives the next random number below a bound; hypothesis and NumPy both can.
+# Returns the next random number below a bound; hypothesis and NumPy both provide one.
 Choose = Callable[[int], int]
 
 _LARGEST = 100.0
 _MOST_ELEMENTS = 4096
 _MOST_OUTPUTS = 8
-# All symbols of all samples become these, so that results of one op fit another.
+# All symbols of all samples are replaced by these, so that results of one op fit another.
 _SYMBOLS = ("n", "m")
 SIZES = ({"n": 3, "m": 5}, {"n": 1, "m": 1}, {"n": 18, "m": 4})
 
 
 @dataclass
 class RandomGraph:
-    """A graph, and values for its inputs at the first of `SIZES` (static graphs: the only ones).
+    """A graph, and values for its inputs at the first of `SIZES` (for static graphs the only sizes).
 
     Attributes:
         graph: The graph.
-        values: Values of its inputs.
-        draws: For each input a function that makes values for other sizes.
+        values: The values of the inputs.
+        draws: For each input, a function that creates values for other sizes.
     """
 
     graph: Graph
@@ -52,7 +52,7 @@ class RandomGraph:
 
 @cache
 def _cases(symbolic: bool) -> dict[str, list[Case]]:
-    """The samples to draw from, by op."""
+    """Return the samples to draw from, by op."""
     found: dict[str, list[Case]] = {}
     for op in op_names():
         usable = [c for c in cases(op) if bool(c.symbols) == symbolic and len(c.symbols) <= len(_SYMBOLS)]
@@ -66,8 +66,8 @@ class Grower:
     """Grows one random graph.
 
     Args:
-        choose: Makes the choices.
-        symbolic: Use samples with symbolic sizes.
+        choose: The source of random choices.
+        symbolic: Whether to use samples with symbolic sizes.
     """
 
     def __init__(self, choose: Choose, *, symbolic: bool = False):
@@ -80,7 +80,7 @@ class Grower:
         self.used: set[Any] = set()
 
     def grow(self, ops: int) -> RandomGraph:
-        """A graph of about that many ops."""
+        """Return a graph of about this number of ops."""
         while len(self.graph.function.entry_block.operations) <= ops:
             self._step()
         leaves = [t for t in self.pool if t.value not in self.used] or self.pool[-1:]
@@ -125,7 +125,7 @@ class Grower:
         return found
 
     def _within(self, operand: SampleOperand, tensor: Tensor) -> bool:
-        """Whether values lie within a sample's bounds, where those are not just the default."""
+        """Return whether values are within a sample's bounds, if those are not the default."""
         if (operand.low, operand.high) == (SampleOperand(()).low, SampleOperand(()).high) or not tensor.dtype.is_float:
             return True
         values = self.arrays[tensor.value].astype(np.float64)
@@ -146,7 +146,7 @@ class Grower:
         return tensor
 
     def _adapted(self, source: Tensor, operand: SampleOperand, shape: Shape) -> Tensor:
-        """A tensor cut, repeated, cast and bounded to what an operand has to be."""
+        """Return a tensor cut, repeated, cast and bounded to fit an operand."""
         g, count, wanted = self.graph, source.shape.num_elements, shape.num_elements
         if not count or isinstance(count, DimExpr) or isinstance(wanted, DimExpr):
             return self._input(operand, shape)
@@ -163,7 +163,7 @@ class Grower:
         return self._bounded(result, operand)
 
     def _shifted(self, source: Tensor, operand: SampleOperand, shape: Shape) -> Tensor:
-        """A new input plus the mean of a tensor of whatever shape."""
+        """Return a new input plus the mean of a tensor of any shape."""
         fresh, values = self._input(operand, shape), self.arrays[source.value]
         if not source.dtype.is_float or not values.size:
             return fresh
@@ -172,7 +172,7 @@ class Grower:
         return self._bounded(self._evaluated(fresh + mean), operand)
 
     def _bounded(self, tensor: Tensor, operand: SampleOperand) -> Tensor:
-        """Floats squeezed into the bounds of an operand that has narrower ones than its values."""
+        """Return floats squeezed into the bounds of an operand, if these are narrower than the range of the values."""
         if self._within(operand, tensor):
             return tensor
         middle, half = (operand.high + operand.low) / 2, (operand.high - operand.low) / 2 * 0.99
@@ -183,7 +183,7 @@ class Grower:
     # --- values -----------------------------------------------------------------------------------
 
     def _evaluated(self, tensor: Tensor) -> Tensor:
-        """Evaluate the ops that were just added, up to this tensor's."""
+        """Evaluate the most recent ops, up to that of this tensor."""
         op = tensor.value.owner
         if tensor.value not in self.arrays:
             operation = op.operation if hasattr(op, "operation") else op
@@ -205,7 +205,7 @@ class Grower:
 
 
 def _captured(op: Any) -> list[Any]:
-    """What the regions of an op use of the values around it."""
+    """Return the outside values that the regions of an op use."""
     found = []
     for region in op.regions:
         for block in region.blocks:
@@ -236,6 +236,6 @@ def _holds_dims(case: Case, name: str) -> bool:
 
 
 def seeded(seed: int) -> Choose:
-    """Choices of NumPy's generator."""
+    """Return a source of random choices from NumPy's generator."""
     rng = np.random.default_rng(seed)
     return lambda bound: int(rng.integers(bound))

@@ -15,7 +15,7 @@ from rlx.ir.op.card import SampleOperand
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Bindings, Case, cases
 
-# Python values of some other kind than each kind of attribute takes.
+# Python values of a wrong kind for each kind of attribute.
 _WRONG_KINDS: dict[str, list[Any]] = {
     "i64": ["x", 1.5, True, [1], object(), float("nan"), 1j],
     "f64": ["x", True, [1.0], object(), 1j],
@@ -27,7 +27,7 @@ _WRONG_KINDS: dict[str, list[Any]] = {
     "dtype": ["f33", 3, object(), [], "x", np.dtype("U3"), np.longdouble, np.dtype(">f4")],
     "elements": [object(), "x", [object()], np.array(["x"]), np.zeros(2, ">f4")],
 }
-# Values of the right kind that are out of any range; an op may take some of them.
+# Values of the right kind that are out of range. Some ops may accept some of them.
 _EXTREMES: dict[str, list[Any]] = {
     "i64": [-1, -(2**63), 2**63 - 1, 2**63, 10**30, 0],
     "f64": [float("nan"), float("inf"), -1.0, 1e308, 10**400],
@@ -56,14 +56,14 @@ _EXTREMES: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Use:
-    """A use of an op, right or wrong.
+    """A correct or malformed use of an op.
 
     Attributes:
         op: The op.
         what: What is wrong with it.
-        operands: Shape of each operand, grouped as in the record.
-        attributes: By name.
-        certain: Whether it has to be refused; otherwise it may be.
+        operands: The shape of each operand, grouped as in the record.
+        attributes: The attributes by name.
+        certain: Whether it must be refused; otherwise it may be.
     """
 
     op: str
@@ -74,12 +74,12 @@ class Use:
 
 
 def base_case(op: str) -> Case:
-    """The sample that gives the most operands and attributes."""
+    """Return the sample with the most operands and attributes."""
     return max(cases(op), key=lambda c: (len(c.operands), len(c.sample.attributes), not c.symbols))
 
 
 def right_use(case: Case, bindings: Bindings) -> Use:
-    """The case itself, all its attributes spelled out."""
+    """Return the case itself, with all its attributes."""
     shapes = iter(case.shapes(bindings))
     grouped: list[Any] = []
     for entry in case.sample.operands:
@@ -93,7 +93,7 @@ def right_use(case: Case, bindings: Bindings) -> Use:
 
 
 def wrong_uses(case: Case, bindings: Bindings) -> Iterator[Use]:
-    """Every way to go wrong that the record knows of, one at a time."""
+    """Yield every malformed use that can be derived from the record, one at a time."""
     use = right_use(case, bindings)
     yield from _wrong_operands(case.card.spec, use)
     yield from _changed_sizes(use)
@@ -125,7 +125,7 @@ def _wrong_operands(spec: OpSpec, use: Use) -> Iterator[Use]:
 
 
 def _changed_sizes(use: Use) -> Iterator[Use]:
-    """Each size in turn is another one wherever it occurs: what an op divides by may be 0, and all operands fit still."""
+    """Yield uses with each size changed wherever it occurs. A divisor of the op may become 0; all operands still fit."""
 
     def changed(entry: Any, old: Any, new: int) -> Any:
         if isinstance(entry, list):
@@ -161,7 +161,7 @@ def _wrong_attributes(spec: OpSpec, use: Use) -> Iterator[Use]:
 
 
 def _axes_out_of_range(attribute: AttributeSpec, use: Use) -> Iterator[Any]:
-    """The IR holds canonical axes: neither negative nor beyond the rank of every operand."""
+    """Yield axes that are not canonical: negative, or beyond the rank of every operand."""
     if not is_axis(attribute):
         return
     ranks = [s.rank for s in use.operands if isinstance(s, Shape)] or [len(use.attributes.get("shape", ()))]
@@ -174,7 +174,7 @@ def _axes_out_of_range(attribute: AttributeSpec, use: Use) -> Iterator[Any]:
 
 
 def is_axis(attribute: AttributeSpec) -> bool:
-    """Whether an attribute names axes."""
+    """Return whether an attribute contains axes."""
     name = attribute.name
     return attribute.kind in ("i64", "i64s") and (
         name in ("axis", "axes", "perm") or name.endswith(("_axis", "_axes", "_batch", "_contracting"))

@@ -1,4 +1,4 @@
-"""Numbers among attributes: each is refused by its name, or has a meaning that is declared here."""
+"""Numeric attributes: each special value is refused with the name of the attribute, or is declared here as valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIED: dict[str, list[Any]] = {
     "i64": [-1, 0, 2**62, -(2**63)],
     "i64s": [-1, 0, 2**62],
 }
-# What a value means, where it is no mistake. Axes are what a card compares with ranks.
+# Valid special values. Axes are the attributes that a card compares with ranks.
 _MEANT: dict[str, tuple[Any, ...]] = {
     "eps": (0.0,),
     "eps1": (0.0,),
@@ -31,7 +31,7 @@ _MEANT: dict[str, tuple[Any, ...]] = {
     "scale": (-1.0, 0.0),
     "decay": (0.0,),
     "value": (math.nan, math.inf, -math.inf, -1.0, 0.0),  # an element of the result
-    "diagonal": (-1, 0, 2**62, -(2**63)),  # all or nothing of a matrix lies below it
+    "diagonal": (-1, 0, 2**62, -(2**63)),  # all or nothing of a matrix is below it
     "low": (-1.0, 0.0),
     "high": (-1.0, 0.0),
     "mean": (-1.0, 0.0),
@@ -53,7 +53,7 @@ _AXES = ("axis", "axes", "perm", "contracting", "_batch")
 
 
 def _sample(name: str) -> OpSample | None:
-    """A use without symbols and regions."""
+    """Return a use without symbols and regions."""
     for sample in registry.card(name).samples():
         operands = [
             o for group in sample.operands if group is not None for o in (group if isinstance(group, list) else [group])
@@ -81,7 +81,7 @@ def _graph(name: str, sample: OpSample, attributes: dict[str, Any]) -> tuple[Gra
 
 
 def _trials(name: str, sample: OpSample) -> Iterator[tuple[AttributeSpec, Any, Any, Any]]:
-    """Each number to try: for which attribute, what that has in the sample, the number, the attribute with it."""
+    """Yield each number to try: the attribute, its value in the sample, the number, and the attribute with the number."""
     for attribute in _numeric(name):
         present = sample.attributes.get(attribute.name, attribute.default)
         for tried in _TRIED[attribute.kind]:
@@ -108,7 +108,7 @@ def test_numbers_are_refused_or_meant(name: str) -> None:
             g, values = _graph(name, sample, sample.attributes | {attribute.name: value})
         except rlx.Error as refusal:
             if not attribute.interval or attribute.admits(tried):
-                continue  # by the card, which compares it with shapes
+                continue  # the card compares it with shapes
             assert f"'{attribute.name}': {tried} is not in" in str(refusal), f"{what}: {refusal}"
             continue
         axis = any(part in attribute.name for part in _AXES)

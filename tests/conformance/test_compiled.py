@@ -1,7 +1,7 @@
-"""Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values.
+"""Every op: the CPU computes what the evaluator computes, static and dynamic, on plain and special values.
 
-A run has one share of each op's cases, and of three composite ops one, compiled for one of the CPU levels, or all: see
-`tests/drawing.py`.
+A run has one share of each op's cases, and one of three composite ops. They are compiled for one CPU level or for all:
+see `tests/drawing.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENT_RUNS = 4  # the first two are on trial copies
 
 
 def _has_static_sibling(case: Case) -> bool:
-    """Whether another case is the same but for its sizes, and those are static."""
+    """Return whether another case differs only in its sizes, and those are static."""
     return any(
         not other.symbols and other.dtype == case.dtype and other.sample.attributes == case.sample.attributes
         for other in cases(case.op)
@@ -52,7 +52,7 @@ def test_compiled(op: str, share: int, level: str, monkeypatch: pytest.MonkeyPat
 
 
 def _programs(op: str, share: int, level: str) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
-    """A share of the cases of an op, whether their sizes are static and which they are, and the program of each."""
+    """Return a share of the cases of an op, with static or symbolic sizes and bindings, and the program of each."""
     chosen: list[tuple[Case, str, list[Bindings]]] = []
     for case in case_shares(op)[share]:
         bindings: list[Bindings] = list(case.bindings())
@@ -83,7 +83,7 @@ def _check_lent_arguments(
     failures: Failures,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Programs read large arguments where the caller has them. Here all count as large, and must stay as they are."""
+    """Check that programs read large arguments in place and do not change them. Here all arguments count as large."""
     values = random_values(case, bindings)
     expected = [r.tobytes() for r in program.run(contiguous(values.arrays))]
     with monkeypatch.context() as patch:

@@ -1,6 +1,6 @@
-"""Every op: what XLA computes is what the evaluator computes, on plain and special values.
+"""Every op: XLA computes what the evaluator computes, on plain and special values.
 
-XLA compiles for fixed sizes, and cases with symbols run with their first ones alone.
+XLA compiles for fixed sizes, and cases with symbols run only with their first sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_compiled(op: str, share: int) -> None:
         failures.expect(case, program.problem is None, str(program.problem))
     sets = [list(value_sets(case, bindings)) for case, bindings in zip(cases, sizes, strict=True)]
     for turn in range(max(map(len, sets))):
-        # Whoever has no more values runs on its last ones again, which nobody looks at.
+        # A program without more values runs again on its last ones; these results are ignored.
         values = [own[min(turn, len(own) - 1)] for own in sets]
         arguments = [contiguous(own.arrays) for own in values]
         for i, results in joint.run(arguments):

@@ -1,4 +1,4 @@
-"""Every composite op: its decomposition, down to primitives, means what it means."""
+"""Every composite op: its decomposition, down to primitives, has the same meaning as the op."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_decomposition(op: str, share: int) -> None:
 
 
 def _check(case: Case, failures: Failures) -> None:
-    """Decomposed while symbolic, evaluated at every size."""
+    """Decompose with symbolic sizes, then evaluate at every size."""
     graph = case.graph()
     module = merged([graph])
     decompose(module, primitives())

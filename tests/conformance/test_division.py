@@ -1,4 +1,4 @@
-"""Division by one number is division: compilers like to multiply by the inverse, which can round to another integer."""
+"""Division by a number is a division: compilers may multiply by the inverse, which can round to another integer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FUNCTIONS: dict[str, Callable[[rlx.Graph, Any, Any], Any]] = {
 
 
 def _near_ties(kind: Any) -> np.ndarray:
-    """Numbers whose quotient by the scale lies beside the middle of two integers, on either side, or is that."""
+    """Return numbers whose quotient by the scale is next to the middle of two integers, on either side, or exactly there."""
     middles = ((np.arange(-130, 130) + 0.5) * np.float32(_SCALE).astype(np.float64)).astype(kind)
     sides = [np.nextafter(middles, kind(bound)) for bound in (-np.inf, np.inf)]
     return np.concatenate([middles, *sides])

@@ -1,4 +1,4 @@
-"""Every op computed at once gives what its graph evaluates to, bit for bit."""
+"""Every op in eager mode returns the result of its evaluated graph, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every op: what inference promises is what the evaluator gives, symbolic or static, and arguments stay as they are."""
+"""Every op: the evaluator's results match inference, symbolic or static, and arguments are not changed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _check(case: Case, bindings: Bindings, failures: Failures) -> None:
         copies = [array.copy() for array in values.arrays]
         for array in values.arrays:
             array.flags.writeable = False
-        results = evaluate(static, values.by_name())  # raises where shapes or dtypes are not as inferred
+        results = evaluate(static, values.by_name())  # raises if shapes or dtypes differ from the inferred ones
         again = evaluate(symbolic, values.by_name())
         same = all(a.tobytes() == b.tobytes() for a, b in zip(results, again, strict=True))
         failures.expect(case, same, f"{bindings}, {values.name}: other results with symbols than without")

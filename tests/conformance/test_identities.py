@@ -1,6 +1,6 @@
-"""Identities that hold for numbers and not for computers: what simplifiers apply to computed operands at their edges.
+"""Identities that hold for real numbers but not for floats: simplifiers must not apply them to computed operands.
 
-No operand is a constant or an argument: each is computed, and `x` and `y` are equal without being one value.
+No operand is a constant or an argument. Each is computed, and `x` and `y` are equal without being the same value.
 """
 
 from __future__ import annotations
@@ -238,14 +238,14 @@ _FLOATS: dict[str, Build] = {
     "sin(x) / cos(x)": lambda g, x, y: g.sin(x) / g.cos(x),
 }
 
-# Sums of products, which LLVM contracts on XLA: a product and what it is added to are rounded once.
+# Sums of products, which LLVM contracts on XLA: a product and its addend are rounded once.
 _CONTRACTED = ("x * x - y * y", "x * 0.1 + y")
 # Rounded more than once, or within the documented bounds of these functions.
 _ROUNDED = re.compile(r"\*\*|exp|log|tan|sin|cos|sqrt|hypot")
 _ULPS = 4
-# Either zero is right: docs/conventions.md.
+# Either zero is correct: docs/conventions.md.
 _EITHER_ZERO = re.compile(r"max|min|relu|clamp")
-# Where exp is infinite or 0, by dtype.
+# Arguments at which exp is infinite or 0, by dtype.
 _OUTSIDE_OF_EXP = {"f16": 20.0, "f64": 800.0}
 
 
@@ -255,7 +255,7 @@ def _table(dtype: Any) -> dict[str, Build]:
 
 
 def _values(dtype: Any) -> np.ndarray:
-    """Ends of intervals and ordinary numbers, none of which has a denormal as its inverse or exponential."""
+    """Return interval ends and ordinary numbers. None of them has a denormal as its inverse or exponential."""
     if dtype.is_integer:
         low, high = int(dtype.min), int(dtype.max)
         ends = [low, low + 1, low // 2, high, high - 1, high // 2, high // 2 + 1, high // 3]
@@ -288,7 +288,7 @@ def _values(dtype: Any) -> np.ndarray:
 
 
 def _flushed(x: np.ndarray) -> np.ndarray:
-    """Zeros in the place of denormals, for which compiled programs may take them."""
+    """Return the array with zeros in place of denormals, which compiled programs may treat as 0."""
     if x.dtype.kind in "iub":
         return x
     return np.where(np.abs(x) < ml_dtypes.finfo(x.dtype).smallest_normal, x * x.dtype.type(0), x)

@@ -1,6 +1,7 @@
-"""Products, reductions and movements of large and high-rank tensors: compilers hand them to libraries by size, rank and dtype.
+"""Products, reductions and movements of large and high-rank tensors.
 
-All values are such that results are exact in every order of summation, so that the bits must be those of the evaluator.
+Compilers pass some of them to libraries, depending on size, rank and dtype. The values make results exact in every
+order of summation, so the bits must be those of the evaluator.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from tests.drawing import drawn, graph_seed
 _DTYPES = ("f32", "f32", "f32", "f16", "bf16", "f64", "i8", "u8", "i32", "u32")
 _LONG, _SHORT = (1, 2, 3, 5, 8, 17, 64, 300, 4097, 32769), (1, 2, 3, 8, 8, 16)
 _LARGEST, _MOST_WORK = 1 << 17, 1 << 22
-# Few elements of 16 bits, of which sums in f32 are exact although their products are rounded.
+# 16-bit dtypes have few elements: their sums in f32 are exact although their products are rounded.
 _LARGEST_HALF = 1 << 14
 _GRAPHS = 32
 
 
 class _Random:
-    """A random graph of one result, with values for its inputs."""
+    """A random graph with one result, and values for its inputs."""
 
     def __init__(self, seed: int):
         self.rng = np.random.default_rng(seed)
@@ -49,7 +50,7 @@ class _Random:
         return self.graph.input(name, tuple(dims), self.dtype)
 
     def dims(self) -> list[int]:
-        """Few axes, some of them long, or many short ones."""
+        """Return few axes, some of them long, or many short axes."""
         rank = int(self.rng.integers(1, 9))
         while True:
             dims = [int(size) for size in self.rng.choice(_SHORT if rank > 4 else _LONG, rank)]

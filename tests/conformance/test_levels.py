@@ -1,4 +1,4 @@
-"""CPU levels: code for each is complete, and numbers are the same at all of them."""
+"""CPU levels: the code for each level is complete, and results are the same at all levels."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.conformance.failures import Failures
 from tests.conformance.levels import FOREIGN, LEVELS, at_any_level, skip_if_not_run
 from tests.drawing import drawn
 
-# By another name than the parameter of which only some are drawn.
+# Not named `level`, because a run draws only some values of that parameter.
 every_level = pytest.mark.parametrize("arch", LEVELS)
 
 
-# --- that code is complete --------------------------------------------------------------------------
+# --- completeness of the code -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arch", [*LEVELS, FOREIGN])
@@ -52,11 +52,11 @@ def test_undefined_symbols_are_found() -> None:
     assert [name for name in undefined_symbols(code) if name.startswith("Py")]
 
 
-# --- that numbers are the same ----------------------------------------------------------------------
+# --- equality of the results ------------------------------------------------------------------------
 
 
 def _special(kind: str) -> np.ndarray:
-    """Numbers next to and in the middle of two f16, bf16 or f32, of all sizes."""
+    """Return numbers next to and in the middle of two f16, bf16 or f32, of all magnitudes."""
     rng = np.random.default_rng(0)
     if kind == "bool":
         return np.array([False, True] * 8)
@@ -76,7 +76,7 @@ def _special(kind: str) -> np.ndarray:
 
 
 _INTEGERS = ("bool", *GROUPS["integers"])
-# Conversions one after the other, as they meet in one loop when ops are fused.
+# Chains of conversions, which are in one loop when ops are fused.
 _CHAINS = [
     *((kind, to) for kind in (*_INTEGERS, "f64", "f32") for to in ("bf16", "f16", "f32")),
     *((kind, "f32", to) for kind in _INTEGERS for to in ("bf16", "f16")),
@@ -108,7 +108,7 @@ def test_conversions_round_alike(level: str) -> None:
         (expected,) = evaluate(graph, {"x": array})
         (got,) = program.run([array])
         same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-        if expected.dtype.name != "float16":  # where denormals may be 0
+        if expected.dtype.name != "float16":  # denormals may be 0, except in f16
             with np.errstate(all="ignore"):
                 same |= (np.abs(expected.astype(np.float64)) < 2.0**-126) & (np.abs(got.astype(np.float64)) < 2.0**-125)
         wrong = np.flatnonzero(~same)[:3]
@@ -133,7 +133,7 @@ def test_every_f16_is_kept(arch: str) -> None:
 
 
 def _applied(body: str, arch: str, emulated: Any, *arrays: np.ndarray) -> np.ndarray:
-    """An elementwise op on f64 in linalg, with what a CPU lacks spelled out."""
+    """Apply an elementwise f64 op in linalg, with the instructions that a CPU lacks expanded."""
     size = len(arrays[0])
     kinds = ", ".join(["tensor<?xf64>".replace("?", str(size))] * len(arrays))
     maps = ", ".join(["affine_map<(i) -> (i)>"] * (len(arrays) + 1))
@@ -183,14 +183,14 @@ def test_a_product_and_a_sum_are_rounded_once(arch: str) -> None:
             assert result == float(exact), (x, y, z)
 
 
-# --- products that are added to something --------------------------------------------------------------
+# --- sums of products -------------------------------------------------------------------------------
 
 _FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "atan", "tanh", "sigmoid", "gelu", "gelu_approx", "silu", "rsqrt")
 _OF_COMPLEX = ("exp", "log", "sin", "cos", "tanh")
 
 
 def _sums_of_products(g: Any, x: Any, y: Any, z: Any) -> list[Any]:
-    """The first are 0, or near 0, unless one product is rounded and the other is not."""
+    """Return sums of products. The first are 0 or near 0, unless only one product is rounded."""
     one = g.constant(np.ones((), x.dtype.numpy))
     cancelled = [x * y - y * x, x * x - x * y - y * x + y * y, (x + one) * (y - one) - (y - one) * (x + one), x * y - z]
     return [*cancelled, x + (y - x) * z, ((x * y + z) * y + x) * z, x * y - z * x, g.where(x == y, x * y, z) + x]
@@ -198,9 +198,9 @@ def _sums_of_products(g: Any, x: Any, y: Any, z: Any) -> list[Any]:
 
 @drawn("kind", ["f32", "f64", "f16", "bf16", "c64"])
 def test_elementwise_numbers_are_the_same_at_all_levels(kind: str) -> None:
-    """To the last bit, and sums of products are those of the evaluator.
+    """Results agree to the last bit, and sums of products are those of the evaluator.
 
-    But for bf16, which IREE does not round between ops that it fuses, and c64, whose products NumPy contracts itself.
+    Exceptions are bf16, which IREE does not round between fused ops, and c64, whose products NumPy contracts itself.
     """
     rng, of_complex = np.random.default_rng(0), dtype(kind).is_complex
     x, y = rng.standard_normal((2, 150)) * 2 + (1j * rng.standard_normal((2, 150)) if of_complex else 0)
@@ -227,5 +227,5 @@ def test_elementwise_numbers_are_the_same_at_all_levels(kind: str) -> None:
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
-    """As a dtype of which NumPy knows its NaN."""
+    """Return the array in a dtype whose NaN NumPy recognises."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)

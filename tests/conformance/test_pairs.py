@@ -1,7 +1,7 @@
-"""Pairs of ops that a compiler fuses: what each gives goes straight into each other.
+"""Pairs of ops that a compiler fuses: each result is used directly by the other op.
 
-Single ops and random graphs leave out most pairs, and what breaks a code generator is often one. A run has a fourteenth
-of them with each implementation, either with static or with dynamic rows.
+Single ops and random graphs omit most pairs, and code generator bugs often need a specific pair. A run has a fourteenth
+of the pairs with each implementation, with either static or dynamic rows.
 """
 
 from __future__ import annotations

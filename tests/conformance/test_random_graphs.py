@@ -1,4 +1,4 @@
-"""Random graphs: compiled code, decompositions, clean-up and text all keep what the evaluator says."""
+"""Random graphs: compiled code, decompositions, clean-up and text preserve the evaluator's results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.drawing import graph_seed, of_which
 _BATCHES, _GRAPHS = 6, 4
 _SYMBOLIC_BATCHES, _SYMBOLIC_GRAPHS = 2, 3  # XLA compiles them for each of their sizes
 _LEAST_OPS, _MOST_OPS = 5, 30
-# Samples ask for more room where they lose digits, and an error here may pass through several of them.
+# Samples have a larger tolerance where they lose digits, and an error may pass through several of them here.
 _FACTOR = 4.0
 _AMPLITUDE = 8.0
 
@@ -38,7 +38,7 @@ def _values(made: RandomGraph, sizes: dict[str, int]) -> dict[str, np.ndarray]:
 
 
 def _refuses(graph: Graph, values: dict[str, np.ndarray]) -> bool:
-    """Whether some op does not take the sizes: a kernel that is larger than the image."""
+    """Return whether an op refuses the sizes, for example a kernel that is larger than the image."""
     try:
         evaluate(graph, values)
     except rlx.ShapeError:
@@ -98,7 +98,7 @@ def test_compiled(batch: int, symbolic: bool, implementation: Any, level: str | 
 def _first_wrong_op(
     made: RandomGraph, values: dict[str, np.ndarray], sizes: dict[str, int], implementation: Any, level: str | None
 ) -> str:
-    """The first op whose result is wrong when it is all that is returned."""
+    """Return the first op whose result is wrong if it is the only output."""
     count = len(made.graph.function.entry_block.operations) - 1
     prefixes = []
     for i in range(count):
@@ -117,7 +117,7 @@ def _first_wrong_op(
     return "no single op: only together are they wrong"
 
 
-# --- what needs no compiler -------------------------------------------------------------------------
+# --- without a compiler -----------------------------------------------------------------------------
 
 
 @st.composite

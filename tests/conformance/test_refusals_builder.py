@@ -1,4 +1,4 @@
-"""Every op: malformed uses are refused with an error that names the op and the user's line, and with nothing else."""
+"""Every op: malformed uses raise an error that names the op and the user's line, and never another exception."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _emit(use: Use) -> None:
 
 
 def _expect_refusal(call: Any, label: str, op: str, certain: bool, failures: Failures, *, file: str = __file__) -> None:
-    """Call, and hold what is raised to the rules; `call` has to reach the builder from this file."""
+    """Call, and check the raised error. `call` must reach the builder from this file."""
     try:
         call()
     except rlx.Error as problem:
@@ -63,7 +63,7 @@ def test_emit_refuses(op: str) -> None:
 
 
 def _call(case: Case, graph: rlx.Graph, *, all_attributes: bool, unwrapped: bool) -> dict[str, Any]:
-    """Keyword arguments for the op's method that may make the case; what users write differs in places from what is stored."""
+    """Return keyword arguments for the op's method that may create the case. Users write some of them in other forms."""
     use = right_use(case, case.bindings()[0])
     counter = iter(range(100))
     given: dict[str, Any] = {}
@@ -93,7 +93,7 @@ def _call(case: Case, graph: rlx.Graph, *, all_attributes: bool, unwrapped: bool
 
 
 def _right_call(op: str) -> tuple[rlx.Graph, dict[str, Any]]:
-    """A graph, and arguments that the op's method takes and makes one of the samples of."""
+    """Return a graph, and arguments from which the op's method creates one of the samples."""
     tried = []
     for case in (base_case(op), *cases(op)):
         for all_attributes, unwrapped in cartesian((True, False), (False, True)):
@@ -149,7 +149,7 @@ def _user_mistakes(arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
 @pytest.mark.parametrize("op", plain_op_names())
 @of_which("op", groups=composite_groups())
 def test_method_refuses(op: str) -> None:
-    """What a user may write: every argument of the op's method in turn is something else."""
+    """Every argument of the op's method is replaced by another value in turn."""
     failures = Failures()
     graph, arguments = _right_call(op)
     method = getattr(graph, op)

@@ -1,4 +1,4 @@
-"""Every op: malformed text is refused with its line and column and the op's name, and never brings down the process."""
+"""Every op: malformed text raises an error with line, column and op name, and never crashes the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conformance.refusals import base_case, is_axis, right_use
 from tests.conformance.values import generator
 from tests.drawing import drawn, of_which
 
-# Attributes as text. The second entry names the kinds that each is a right form of, whatever its value.
+# Attributes as text. The second entry lists the kinds for which the text has the right form, whatever its value.
 _TEXTS: dict[str, tuple[str, ...]] = {
     '"no such thing"': ("str", "enum"),
     '""': ("str", "enum"),
@@ -68,7 +68,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     '#rlx.dims<["n"]>': (),
     "loc(unknown)": (),
 }
-# Types that no operand or result of an rlx op has.
+# Types that no operand or result of an rlx op can have.
 _TYPES = (
     "f32",
     "i32",
@@ -102,15 +102,15 @@ _TYPES = (
 
 @dataclass(frozen=True)
 class Written:
-    """An op in the generic form, in parts.
+    """An op in the generic form, split into its parts.
 
     Attributes:
         what: What is wrong with it.
-        operands: Types.
-        attributes: Texts by name.
-        results: Types.
-        regions: Text after the operands.
-        certain: Whether it has to be refused.
+        operands: The operand types.
+        attributes: The texts of attributes by name.
+        results: The result types.
+        regions: The text after the operands.
+        certain: Whether it must be refused.
     """
 
     op: str
@@ -122,7 +122,7 @@ class Written:
     certain: bool = True
 
     def text(self) -> str:
-        """A module with the op in line 4."""
+        """Return a module with the op in line 4."""
         arguments = ", ".join(f"%a{i}: {t}" for i, t in enumerate(self.operands))
         names = ", ".join(f"%a{i}" for i in range(len(self.operands)))
         attributes = ", ".join(f"{k} = {v}" for k, v in self.attributes.items())
@@ -237,7 +237,7 @@ _DAMAGES = 40
 
 
 def _damaged(text: str, rng: np.random.Generator) -> str:
-    """The text with a token lost, doubled, moved or replaced by another, or with its end cut off."""
+    """Return the text with a token removed, doubled, moved or replaced, or with its end cut off."""
     tokens = _TOKEN.findall(text)
     i, j = rng.integers(len(tokens), size=2)
     match int(rng.integers(5)):

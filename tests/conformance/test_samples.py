@@ -1,4 +1,4 @@
-"""Every op: its samples use all that its record allows, so that nothing goes untested because nobody thought of it."""
+"""Every op: its samples cover everything that its record allows, so that nothing remains untested."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rlx.support.errors import Error
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures
 
-# An attribute that a case of an enumeration cannot do without.
+# The attribute that a case of an enumeration requires.
 _NEEDS = {"sliding_window": "window"}
-# Of larger optional enumerations (activations) that another op has as well, the default and one more will do.
+# For larger optional enumerations (activations) that another op also has, the default and one more case are enough.
 _MOST_CASES = 6
 
 
@@ -28,7 +28,7 @@ def _enum_values(case: Case) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("op", op_names())
 def test_dtypes(op: str) -> None:
-    """Every dtype that the op takes, for every kind that its enumerations distinguish."""
+    """The samples have every dtype of the op, for every kind of its enumerations."""
     failures = Failures()
     tried: dict[object, set[str]] = {}
     for case in cases(op):

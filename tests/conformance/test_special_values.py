@@ -1,4 +1,4 @@
-"""Signs of zeros, infinities and NaN through arithmetic with numbers: what a simplifier or compiler likes to drop."""
+"""Signs of zeros, infinities and NaN in arithmetic with numbers, which simplifiers and compilers may drop."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_arithmetic_with_numbers(kind: str, way: str) -> None:
 
 
 def test_evaluator_is_ieee() -> None:
-    """Of the evaluator itself: what IEEE 754 and C say of zeros."""
+    """The evaluator follows IEEE 754 and C for zeros."""
     g: Any = rlx.Graph()
     x = g.input("x", (2,))
     g.set_outputs([x + 0, x - 0, 0 - x, x * 0, x**0.5])

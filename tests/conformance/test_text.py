@@ -1,4 +1,4 @@
-"""Every op: a module printed and parsed is the same module, in every form that MLIR has."""
+"""Every op: a printed and parsed module is the same module, in every MLIR form."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_round_trip(op: str, share: int) -> None:
 @pytest.mark.parametrize(("op", "share"), op_shares())
 @of_which("op", groups=composite_groups())
 def test_the_readable_form_is_the_same_op(op: str, share: int) -> None:
-    """It has neither quotes nor sizes of segments, and MLIR reads from it what it printed."""
+    """The readable form has neither quotes nor segment sizes, and MLIR parses its own output."""
     failures = Failures()
     for case in case_shares(op)[share]:
         with failures.of(case):

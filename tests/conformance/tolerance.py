@@ -1,17 +1,18 @@
-"""How far a result may lie from the evaluator's: one table, with reasons.
+"""The table of tolerances for results, with reasons.
 
-A result `r` is right when `|r - e| <= factor·(ulps·ulp(e) + noise_factor·noise)`, where `e` is the evaluator's result
-on the same inputs, `ulp` the gap between neighbouring numbers of the dtype at `|e|`, and `noise` how far the result
-moves when every input and every intermediate result is rounded at random (stochastic arithmetic): what cancellation and
-accumulation cost any program that computes this. For a sum it is in proportion to the sum of the absolute values.
-Elementwise ops have no such excuse, so their noise is 0, unless their own formula cancels (`functions.internal_error`).
-`factor` is `Sample.tolerance`. NaN and infinities have to be where the evaluator has them, and integers, bools and moved
-values are exact.
+A result `r` is correct if `|r - e| <= factor·(ulps·ulp(e) + noise_factor·noise)`. Here `e` is the evaluator's result on
+the same inputs, `ulp` the gap between neighbouring numbers of the dtype at `|e|`, and `noise` how far the result moves
+when every input and every intermediate result is rounded at random (stochastic arithmetic). The noise is the cost of
+cancellation and accumulation in any program for this computation. For a sum it is proportional to the sum of the
+absolute values. Elementwise ops have noise 0, unless their own formula cancels (`functions.internal_error`). `factor`
+is `Sample.tolerance`. NaN and infinities must be at the same positions as in the evaluator's result. Integers, bools
+and moved values are exact.
 
-Compiled code runs with denormals as zeros (IREE's runtime and XLA's CPU client set the CPU so), which the table allows: a
-result below the smallest normal number may be 0, and a result may be the evaluator's on inputs whose denormals are 0.
+Compiled code treats denormals as zeros (IREE's runtime and XLA's CPU client configure the CPU accordingly). The table
+allows this: a result below the smallest normal number may be 0, and a result may be the evaluator's result on inputs
+whose denormals are 0.
 
-Both implementations are held to the same table, but for the functions that one of them has less exactly (`FUNCTIONS`).
+Both implementations have the same table, except for functions that one of them computes less exactly (`FUNCTIONS`).
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Tolerance:
     """Limits for one dtype.
 
     Attributes:
-        ulps: Ulps that any result may be off.
-        noise_factor: Multiplies what rounding may do.
+        ulps: The error in ulps that every result may have.
+        noise_factor: A factor for the effect of rounding.
         flushes: Whether a denormal may count as 0.
-        reason: Why.
+        reason: The reason.
     """
 
     ulps: float
@@ -53,8 +54,8 @@ TOLERANCES: dict[str, Tolerance] = {
     "c128": Tolerance(4, 4, True, "parts are f64, and an error of one spills into the other: ulp of the modulus"),
 }
 # Factors by the kind of an activation, from errors measured on 1.6 million f32 and f64 numbers of all sizes with jaxlib
-# 0.10.2: exp 5.3 ulp (next to its overflow; 2 elsewhere), tanh 4.6 in f32 and 6.5 in f64, sigmoid and silu 2.8; of
-# those made of them sinh 5.8, expm1 5.2, erfc 4.1, cosh 3.7 and the others less.
+# 0.10.2: exp 5.3 ulp (next to its overflow; 2 elsewhere), tanh 4.6 in f32 and 6.5 in f64, sigmoid and silu 2.8; of the
+# functions composed of them sinh 5.8, expm1 5.2, erfc 4.1, cosh 3.7 and the others have less.
 FUNCTIONS: dict[str, dict[str, float]] = {
     "iree": {},
     "xla": {
@@ -67,12 +68,15 @@ EXACT = Tolerance(0, 0, False, "integers, bools and values that are only moved")
 
 
 def tolerance_of(kind: DType) -> Tolerance:
-    """The limits for results of a dtype."""
+    """Return the limits for results of a dtype."""
     return TOLERANCES.get(kind.name, EXACT)
 
 
 def ulp(values: np.ndarray) -> np.ndarray:
-    """The gap to the next number at each value, in f64; at least that at the smallest normal. Complex: at the modulus."""
+    """Return the gap to the next number at each value, in f64; at least that of the smallest normal.
+
+    For complex numbers it is the gap at the modulus.
+    """
     kind = dtype(values.dtype)
     smallest = _smallest_normal(kind)
     magnitude = np.abs(values.astype(np.complex128 if kind.is_complex else np.float64))
@@ -87,7 +91,7 @@ def _smallest_normal(kind: DType) -> float:
 
 
 def flushed(array: np.ndarray) -> np.ndarray:
-    """The array with zeros for what compiled code may take for 0."""
+    """Return the array with zeros for values that compiled code may treat as 0."""
     kind = dtype(array.dtype)
     if not kind.is_inexact or not tolerance_of(kind).flushes:
         return array
@@ -99,12 +103,12 @@ def flushed(array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How results are compared.
+    """The comparison of results.
 
     Attributes:
-        factor: Multiplies the tolerance.
-        exact: Allow no difference at all.
-        signed_zeros: Tell 0 and -0 apart.
+        factor: A factor for the tolerance.
+        exact: Whether no difference is allowed.
+        signed_zeros: Whether 0 and -0 differ.
     """
 
     factor: float = 1.0
@@ -118,13 +122,13 @@ class Comparison:
         noise: np.ndarray | None = None,
         alternative: np.ndarray | None = None,
     ) -> str | None:
-        """What is wrong with a result, or None.
+        """Return the problem of a result, or None.
 
         Args:
             got: The result.
-            expected: The evaluator's.
-            noise: How far rounding may move each element; None is not at all. NaN excuses the element.
-            alternative: Another result of the evaluator that is as good.
+            expected: The evaluator's result.
+            noise: How far rounding may move each element; None means not at all. NaN accepts any value of the element.
+            alternative: Another acceptable result of the evaluator.
         """
         if got.shape != expected.shape or got.dtype != expected.dtype:
             return f"is {got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
@@ -144,7 +148,7 @@ class Comparison:
             error = np.abs(_wide(got) - _wide(expected))
             same = (got == expected) | (np.isnan(got) & np.isnan(expected))
             finite = np.isfinite(got) & np.isfinite(expected)
-            if kind.is_complex:  # which part overflows, and into what, is a matter of convention
+            if kind.is_complex:  # which part overflows, and to which value, is a matter of convention
                 same |= ~np.isfinite(got) & ~np.isfinite(expected)
             wrong = ~same & ~(finite & (error <= self.factor * self._allowed(expected, kind, noise)))
             if noise is not None:
@@ -181,9 +185,9 @@ def _described(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray) -> str 
 
 
 def spread(runs: Sequence[np.ndarray]) -> np.ndarray:
-    """How far each element moves between noisy runs, in f64; NaN where it is finite in some and not in others.
+    """Return how far each element moves between noisy runs, in f64; NaN if it is finite in some runs only.
 
-    For integers and bools 1 where the runs disagree: there the element depends on a rounding.
+    For integers and bools it is 1 where the runs disagree: the element then depends on a rounding.
     """
     first = runs[0]
     kind = dtype(first.dtype)

@@ -1,4 +1,4 @@
-"""The values that cases run on: random ones within the sample's bounds, and special ones where they have a meaning."""
+"""The values that cases run on: random values within the sample's bounds, and special values where they are meaningful."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rlx.ir.dtype import DType
 from rlx.ir.op.card import SampleOperand
 from tests.conformance.cases import Bindings, Case
 
-# Ops of these families treat every element by itself, so each special value meets each.
+# Ops of these families are elementwise, so each special value meets each other one.
 ELEMENTWISE_FAMILIES = ("elementwise", "complex")
-# Ops that return some of their operands' values, or order them, without arithmetic: denormals and extremes are
-# as good as any value. Reductions count by their kind.
+# Ops that return or order their operands' values without arithmetic: denormals and extremes are as good as any value.
+# Reductions count by their kind.
 MOVING_FAMILIES = ("shape", "index", "padding")
 _MOVING_OPS = ("gather_nd", "argmax", "argmin", "topk", "sort", "argsort", "cummax")
 _MOVING_KINDS = ("max", "min", "set")
@@ -32,17 +32,17 @@ class Values:
     arrays: tuple[np.ndarray, ...]
 
     def by_name(self) -> dict[str, np.ndarray]:
-        """As `rlx.evaluate` takes them."""
+        """Return the arrays in the form that `rlx.evaluate` takes."""
         return {f"x{i}": array for i, array in enumerate(self.arrays)}
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Random numbers that depend on the key alone, in every process."""
+    """Return a random generator that depends only on the key, in every process."""
     return np.random.default_rng(zlib.crc32(repr(key).encode()))
 
 
 def random_values(case: Case, bindings: Bindings) -> Values:
-    """Values within the sample's bounds."""
+    """Return values within the sample's bounds."""
     rng = generator(str(case), sorted(bindings.items()))
     shapes = [shape.static for shape in case.shapes(bindings)]
     arrays = [draw(o, d, s, rng) for o, d, s in zip(case.operands, case.dtypes, shapes, strict=False)]
@@ -51,7 +51,7 @@ def random_values(case: Case, bindings: Bindings) -> Values:
 
 
 def draw(operand: SampleOperand, kind: DType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """An array of one dtype within an operand's bounds."""
+    """Return an array of one dtype within an operand's bounds."""
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     if kind.is_complex:
@@ -72,7 +72,7 @@ def draw(operand: SampleOperand, kind: DType, shape: tuple[int, ...], rng: np.ra
 
 
 def value_sets(case: Case, bindings: Bindings) -> Iterator[Values]:
-    """Random values, then special ones."""
+    """Yield random values, then special ones."""
     base = random_values(case, bindings)
     yield base
     if not any(array.size for array in base.arrays):
@@ -84,18 +84,18 @@ def value_sets(case: Case, bindings: Bindings) -> Iterator[Values]:
 
 
 def is_elementwise(case: Case) -> bool:
-    """Whether every element of the result depends on one element of each operand."""
+    """Return whether every element of the result depends on one element of each operand."""
     return case.card.spec.family in ELEMENTWISE_FAMILIES
 
 
 def moves_values(case: Case) -> bool:
-    """Whether the op returns or orders values without arithmetic."""
+    """Return whether the op returns or orders values without arithmetic."""
     kinds = [case.sample.attributes.get(name) for name in ("kind", "reduction")]
     return case.op in _MOVING_OPS or any(k in _MOVING_KINDS for k in kinds) or case.card.spec.family in MOVING_FAMILIES
 
 
 def _combinations(case: Case, base: Values, rng: np.random.Generator) -> Iterator[list[np.ndarray]]:
-    """Every special value with every other one, in shuffled order, as many at a time as the operands hold."""
+    """Yield every special value with every other one, in shuffled order, as many at a time as the operands have elements."""
     pools = [special_values(d) for d in case.dtypes]
     total = min(int(np.prod([len(p) for p in pools])), 4096)
     order = rng.permutation(total)
@@ -111,10 +111,10 @@ def _combinations(case: Case, base: Values, rng: np.random.Generator) -> Iterato
 
 
 def _sprinkled(case: Case, base: Values, rng: np.random.Generator) -> Iterator[list[np.ndarray]]:
-    """Random values with a few special ones among them.
+    """Yield random values with a few special ones among them.
 
-    What overflows, underflows or cancels depends on the order and width of the arithmetic, so ops that do arithmetic
-    get no extremes, only NaN and infinities. An infinity times a complex number is a matter of convention.
+    Overflow, underflow and cancellation depend on the order and width of the arithmetic, so ops with arithmetic get
+    only NaN and infinities, not extremes. An infinity times a complex number is a matter of convention.
     """
     pools = [special_values(d) if moves_values(case) or d.is_integer else _non_finite(d) for d in case.dtypes]
     if not any(len(pool) for pool in pools):
@@ -130,7 +130,7 @@ def _sprinkled(case: Case, base: Values, rng: np.random.Generator) -> Iterator[l
 
 @cache
 def special_values(kind: DType) -> np.ndarray:
-    """Values of a dtype at which functions and conversions have their corners."""
+    """Return values of a dtype at which functions and conversions have special cases."""
     if kind.is_bool:
         return np.array([False, True])
     if kind.is_integer:

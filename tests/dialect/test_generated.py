@@ -1,4 +1,4 @@
-"""The files generated from `dialect/*.td` are current, and say what the records say."""
+"""The files generated from `dialect/*.td` are current and match the records."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A dtype is a row of the table and nothing else: what the code does not name under another name works as before."""
+"""A dtype is defined only by its table row: a dtype that the code does not name works after it is renamed."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-# Rows whose dtypes have other names, as if they were new; NumPy and MLIR have to know them.
+# Rows whose dtypes are renamed, as if they were new. NumPy and MLIR must know the dtypes.
 RENAMED = {
     '    _float("f8e3m4", 8, "float8_e3m4", FloatFormat(3, 4, 3), "f32", True, stablehlo="1.7.0", dlpack=7),': (
         '    DTypeRow("mini", "float", 8, "f8E3M4", "float8_e3m4", "f32", True, "", FloatFormat(3, 4, 3), "1.7.0", 7),'

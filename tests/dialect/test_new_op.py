@@ -1,4 +1,4 @@
-"""A new op is a record and a card: in a copy of the package, without TableGen, it is then an op like all others."""
+"""A new op needs only a record and a card: in a copy of the package, without TableGen, it works like any other op."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ else:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The dialect in another folder."""
+    """Return a copy of the dialect in another folder."""
     shutil.copytree(ROOT / "dialect", tmp_path / "dialect")
     return tmp_path
 
@@ -111,7 +111,7 @@ def test_a_record_and_a_card_make_an_op(copy: Path) -> None:
     run_in(copy, WITHOUT_A_CARD)
     (copy / "python/rlx/ops/elementwise/softsign.py").write_text(
         CARD, encoding="utf-8"
-    )  # a new file is found by itself
+    )  # a new file is found without registration
     run_in(copy, USE)
 
 

@@ -1,4 +1,4 @@
-"""Where LLVM is installed: its TableGen reads `dialect/*.td` as ours does, and MLIR takes the records as ops."""
+"""If LLVM is installed: its TableGen reads `dialect/*.td` like RLX's parser, and MLIR accepts the records as ops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _tool(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build folder of CMake's rlx-dialect-check, which has passed."""
+    """Return the build folder of CMake's rlx-dialect-check, which has passed."""
     if not _tablegen_is_here():
         pytest.skip("NOT CHECKED: LLVM 22's TableGen is absent (Debian: mlir-22-tools llvm-22 libmlir-22-dev)")
     folder = tmp_path_factory.mktemp("build")
@@ -56,7 +56,7 @@ def test_all_records_of_the_dialect_are_equal(build: Path) -> None:
 
 
 def compare(ours: object, theirs: object, path: str) -> None:
-    """Compare values; of a record those that ours has: `tools/tablegen/include` leaves out what only C++ needs."""
+    """Compare values. Records are compared in the fields of RLX's parser: `tools/tablegen/include` omits C++-only fields."""
     if isinstance(ours, Record):
         assert isinstance(theirs, Record), path
         assert ours.anonymous or ours.name == theirs.name, path
@@ -83,5 +83,5 @@ def test_op_classes_have_the_accessors_of_mlir_s(build: Path) -> None:
     for spec in spec_gen.OPS:
         node = classes[op_classes.class_name(spec.name)]
         theirs = {member.name for member in node.body if isinstance(member, ast.FunctionDef)} - {"__init__"}
-        # Ours keep `op.name`, the name of the op.
+        # RLX's classes keep `op.name` for the name of the op.
         assert {"name" if name == "name_" else name for name in op_classes.accessors(spec)} == theirs, spec.name

@@ -1,4 +1,4 @@
-"""Traits are true: what an op says of itself is what its evaluator does, over every card's samples."""
+"""Traits are true: each trait of an op agrees with its evaluator, over the samples of every card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECS = registry.SPECS
 
 
 class _Use:
-    """An op with the attributes of one of its samples, on random values, evaluated by its card."""
+    """An op with the attributes of one of its samples, evaluated by its card on random values."""
 
     def __init__(self, case: Case):
         bindings = case.bindings()[0]
@@ -31,7 +31,7 @@ class _Use:
         self.arrays = list(random_values(case, bindings).arrays[: len(self.op.operands)])
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
-        """The first result on other arrays."""
+        """Return the first result on other arrays."""
         return self.results(*arrays)[0]
 
     def results(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -40,7 +40,7 @@ class _Use:
 
 
 def _assert_equal(got: Any, expected: Any) -> None:
-    """Equal elements, where NaN is equal to NaN: NumPy knows that of its own dtypes only."""
+    """Check that elements are equal and NaN equals NaN. NumPy recognises NaN only of its own dtypes."""
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.dtype == expected.dtype
     own = dtype(got.dtype).is_numpys_own
@@ -57,12 +57,12 @@ def _uses(trait: TraitName, name: str) -> Iterator[_Use]:
 
 
 def _ops_with(trait: TraitName) -> Any:
-    """A parameter `name` for each op that has a trait."""
+    """Return a parameter `name` for each op that has a trait."""
     return pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if spec.trait(trait)])
 
 
 def _positions(use: _Use) -> np.ndarray:
-    """Where in the first operand each element of the result comes from: the op on an array that holds places."""
+    """Return the position in the first operand that each result element comes from, by running the op on positions."""
     x, *rest = use.arrays
     return use(np.arange(x.size, dtype=np.int64).reshape(x.shape), *rest)
 
@@ -103,7 +103,7 @@ def test_elementwise_commutes_with_picking_elements(name: str) -> None:
 
 @_ops_with("rowwise")
 def test_a_row_depends_on_one_row(name: str) -> None:
-    """With half of the rows replaced, the others of the result are what they were."""
+    """If half of the rows are replaced, the other rows of the result do not change."""
     for use in _uses("rowwise", name):
         x, *rest = use.arrays
         result, axis = use(*use.arrays), use.attributes.get("axis", -1)
@@ -115,13 +115,13 @@ def test_a_row_depends_on_one_row(name: str) -> None:
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """The elements as bytes, so that NaN is equal to itself."""
+    """Return the elements as bytes, so that NaN equals itself."""
     return np.ascontiguousarray(array).view(f"V{array.itemsize}")
 
 
 @_ops_with("updates")
 def test_an_update_reads_of_the_first_operand_what_it_writes(name: str) -> None:
-    """With half of the elements replaced, the others of the result are what they were."""
+    """If half of the elements are replaced, the other elements of the result do not change."""
     for use in _uses("updates", name):
         x, *rest = use.arrays
         result, kept = use(*use.arrays), np.arange(x.size).reshape(x.shape) % 2 == 0
@@ -176,6 +176,6 @@ def test_cheap_is_a_few_operations_for_each_element(name: str) -> None:
 def test_bounded_results_are_moderate(name: str) -> None:
     for use in _uses("bounded", name):
         x, *rest = use.arrays
-        if x.dtype.kind != "c":  # those of complex numbers grow
+        if x.dtype.kind != "c":  # complex results grow
             result = use((x.astype(np.float64) * 1e3).astype(x.dtype), *rest)
             assert np.all(np.abs(result.astype(np.float64)) < 100)

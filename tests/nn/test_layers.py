@@ -1,4 +1,4 @@
-"""Every layer on the evaluator, against NumPy or JAX with weights of the layout that PyTorch documents."""
+"""Every layer on the evaluator, against NumPy or JAX with weights in PyTorch's documented layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def computed(module: nn.Module, *arrays: np.ndarray, **options: Any) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """What a module gives for arrays, in one list, and its parameters in f64: none of them is 0 or 1 throughout."""
+    """Return a module's results for arrays as one list, and its parameters in f64; none of them is constant 0 or 1."""
     params = {
         name: (value + 0.1 * RANDOM.random(value.shape)).astype(value.dtype) for name, value in module.init(1).items()
     }
@@ -42,7 +42,7 @@ def conv(x: Any, w: Any, b: Any, **options: Any) -> Any:
 
 
 def transposed(x: Any, w: Any, b: Any, shape: tuple[int, ...], **options: Any) -> Any:
-    """The transposed convolution is the gradient of a convolution by its input."""
+    """Compute the transposed convolution as the gradient of a convolution with respect to its input."""
     import jax
 
     forward = lambda y: jax.lax.conv_general_dilated(y, w.astype(np.float32), **options)  # noqa: E731
@@ -165,7 +165,7 @@ def test_layer(name: str) -> None:
 
 
 def attended(p: Any, q: Any, k: Any, v: Any, bias: Any = 0.0) -> np.ndarray:
-    """Two heads of size 2, by the formula."""
+    """Compute two heads of size 2 by the formula."""
     w, b = np.split(p["in_proj_weight"], 3), np.split(p.get("in_proj_bias", np.zeros(12)), 3)
     q, k, v = (np.stack(np.split(x @ wi.T + bi, 2, -1), 1) for x, wi, bi in zip((q, k, v), w, b, strict=True))
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(2) + bias
@@ -212,7 +212,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def recurrent(p: Any, x: np.ndarray, states: list[np.ndarray], end: str) -> tuple[np.ndarray, list[np.ndarray]]:
-    """One layer in one direction, step by step."""
+    """Compute one layer in one direction, step by step."""
     steps, h, rest = [], states[0], states[1:]
     bias_ih, bias_hh = (p.get(f"bias_{kind}{end}", 0.0) for kind in ("ih", "hh"))
     for t in range(x.shape[1])[:: -1 if end.endswith("reverse") else 1]:
@@ -297,7 +297,7 @@ def test_dropout_in_training() -> None:
             assert 0.35 < ((one == 0) != (two == 0)).mean() < 0.4  # independent: 2·0.25·0.75
     assert (kept == 1).all() and (none == 0).all()
     same = rlx.evaluate(g, {"x": ones, "seed": np.int32(8)})
-    np.testing.assert_array_equal(same[0], same[5])  # a tensor and a number that are the same seed
+    np.testing.assert_array_equal(same[0], same[5])  # a tensor and a number with the same seed
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f64"])

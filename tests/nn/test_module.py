@@ -1,4 +1,4 @@
-"""Modules: names, values, files, training, `apply`, and what is said of mistakes."""
+"""Modules: names, values, files, training, `apply`, and error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_names_are_those_of_state_dicts() -> None:
     assert net.num_parameters == 2 * (8 + 40 + 36) + 5 + 1
     g = rlx.Graph("net")
     x = g.input("x", ("batch", 4))
-    g.set_outputs([net(x), net(x * 2.0)])  # the second call finds the parameters of the first
+    g.set_outputs([net(x), net(x * 2.0)])  # the second call uses the parameters of the first
     assert {a.name for a in g.params} == set(NAMES) and not g.states
     language = Outer(lambda x, table, head: head(table(x)), table=nn.Embedding(7, 4), head=nn.Linear(4, 7, bias=False))
     language.parts["head"].weight = language.parts["table"].weight
@@ -149,7 +149,7 @@ def test_first_values_are_reproducible_and_independent() -> None:
     assert all(np.array_equal(first[n], again[n]) and not np.array_equal(first[n], other[n]) for n in first)
     net = Net().init(1)
     assert not np.array_equal(net["blocks.0.mix.up.weight"], net["blocks.1.mix.up.weight"])
-    # The numbers themselves: a change of the generator would change everybody's runs.
+    # The exact numbers: a change of the generator would change all users' runs.
     np.testing.assert_allclose(first["weight"].reshape(-1)[:3], GOLDEN, rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Whatever stands in place of a size of a layer: an error of RLX's that names the argument."""
+"""Any value in place of a layer's size raises an RLX error that names the argument."""
 
 from __future__ import annotations
 

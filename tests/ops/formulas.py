@@ -1,4 +1,4 @@
-"""Formulas in JAX, as simple as can be, whose derivatives those of our ops are compared with."""
+"""Simple formulas in JAX. Their derivatives are compared with those of RLX's ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _along(weight: Any, axis: int, rank: int) -> Any:
 
 
 def layer_norm(axis: int, eps: float) -> Any:
-    """Of x, scale and bias."""
+    """Return a function of x, scale and bias."""
 
     def formula(x: Any, scale: Any, bias: Any) -> Any:
         normal = (x - x.mean(axis, keepdims=True)) / jnp.sqrt(x.var(axis, keepdims=True) + eps)
@@ -26,7 +26,7 @@ def layer_norm(axis: int, eps: float) -> Any:
 
 
 def rms_norm(axis: int, eps: float) -> Any:
-    """Of x, scale and bias."""
+    """Return a function of x, scale and bias."""
 
     def formula(x: Any, scale: Any, bias: Any) -> Any:
         normal = x / jnp.sqrt((x * x).mean(axis, keepdims=True) + eps)
@@ -36,7 +36,7 @@ def rms_norm(axis: int, eps: float) -> Any:
 
 
 def group_norm(num_groups: int, eps: float) -> Any:
-    """Of x, scale and bias."""
+    """Return a function of x, scale and bias."""
 
     def formula(x: Any, scale: Any, bias: Any) -> Any:
         grouped = x.reshape(x.shape[0], num_groups, -1)
@@ -51,7 +51,7 @@ def group_norm(num_groups: int, eps: float) -> Any:
 
 
 def attention(num_heads: int, head_dim: int, kv_heads: int, **attributes: Any) -> Any:
-    """Of q, k, v in either layout, and a mask; of -inf, or without a key to see, as the op has it."""
+    """Return a function of q, k, v in either layout, and a mask. Rows of -inf or without visible keys behave as in the op."""
     scale, softcap = attributes.get("score_scale"), attributes.get("softcap")
     kind, window = attributes.get("mask_kind", "none"), attributes.get("window")
 
@@ -85,7 +85,7 @@ def attention(num_heads: int, head_dim: int, kv_heads: int, **attributes: Any) -
 
 
 def rope(n_rot: int, style: str) -> Any:
-    """Of x `[B, H, S, D]` and the two tables."""
+    """Return a function of x `[B, H, S, D]` and the two tables."""
 
     def formula(x: Any, cos: Any, sin: Any) -> Any:
         turned, rest = x[..., :n_rot], x[..., n_rot:]
@@ -103,12 +103,12 @@ def rope(n_rot: int, style: str) -> Any:
 
 
 def _through(z: Any) -> Any:
-    """Rounded, with the derivative of the identity."""
+    """Return the rounded value, with the derivative of the identity."""
     return z + jax.lax.stop_gradient(jnp.round(z) - z)
 
 
 def straight_through_factor(ste: str, ratio: Any) -> Any:
-    """What an estimator multiplies a gradient with, at `x/(qmax·scale)`."""
+    """Return the gradient factor of an estimator at `x/(qmax·scale)`."""
     if ste == "tanh":
         return 1 - jnp.tanh(ratio) ** 2
     if ste == "hard_tanh":
@@ -117,7 +117,7 @@ def straight_through_factor(ste: str, ratio: Any) -> Any:
 
 
 def lsq(bits: int, axis: int | None) -> Any:
-    """Fake quantisation with a learned scale, of x and the scale."""
+    """Return fake quantisation with a learned scale, as a function of x and the scale."""
     most = 2 ** (bits - 1) - 1
 
     def formula(x: Any, scale: Any) -> Any:
@@ -132,7 +132,7 @@ def lsq(bits: int, axis: int | None) -> Any:
 
 
 def cross_entropy(labels: np.ndarray, classes: int) -> Any:
-    """The cross entropy of logits; 0 where the label is no class."""
+    """Return the cross entropy of logits; 0 where the label is not a class."""
     counts = (labels >= 0) & (labels < classes)
 
     def formula(logits: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Checking a gradient op twice: against `jax.vjp` of a formula, and against differences of our own forward evaluator."""
+"""Two checks of gradient ops: against `jax.vjp` of a formula, and against differences of RLX's forward evaluator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIRECTIONS = 2
 
 
 def vjp(formula: Callable[..., Any], arrays: Sequence[Any], cotangent: np.ndarray, index: int) -> np.ndarray:
-    """What JAX says is the gradient of `sum(formula(*arrays)·cotangent)` with respect to one of the arrays."""
+    """Return JAX's gradient of `sum(formula(*arrays)·cotangent)` with respect to one of the arrays."""
 
     def pulled_back(*given: Any) -> Any:
         *values, dy = given
@@ -37,7 +37,10 @@ def check_with_jax(
     index: int,
     factor: float = 4.0,
 ) -> None:
-    """The gradient, in f64, is JAX's up to the rounding errors of sums of numbers like its largest, or the cotangent's."""
+    """Check that the f64 gradient equals JAX's.
+
+    Rounding errors are those of sums of numbers like the largest of the gradient or of the cotangent.
+    """
     expected = vjp(formula, arrays, cotangent, index)
     largest = max(np.abs(expected).max(initial=0), np.abs(cotangent).max(initial=0))
     agree(got, expected, factor=factor, noise=np.finfo(np.float64).eps * largest)
@@ -46,7 +49,7 @@ def check_with_jax(
 def check_with_differences(
     got: np.ndarray, forward: Callable[[np.ndarray], np.ndarray], at: np.ndarray, cotangent: np.ndarray
 ) -> None:
-    """Along random directions `u`, `<got, u>` is the central difference of `<forward(at + h·u), cotangent>`."""
+    """Check that `<got, u>` is the central difference of `<forward(at + h·u), cotangent>` along random directions `u`."""
     assert got.dtype == np.float64 and got.shape == at.shape
     rng = np.random.default_rng(7)
     for _ in range(_DIRECTIONS):
@@ -67,17 +70,17 @@ def check_twice(
     factor: float = 4.0,
     **attributes: Any,
 ) -> None:
-    """Both checks of a gradient with respect to one operand.
+    """Run both checks of a gradient with respect to one operand.
 
     Args:
         got: The gradient.
         op: The forward op.
-        formula: The same in JAX, of all operands; absent ones are None.
+        formula: The same function in JAX, of all operands; absent operands are None.
         arrays: The operands, f64 where they are floats.
-        cotangent: That of its result.
-        index: Which operand.
-        factor: Multiplies the rounding errors that are allowed.
-        attributes: Of the forward op.
+        cotangent: The cotangent of the result.
+        index: The index of the operand.
+        factor: A factor for the allowed rounding errors.
+        attributes: The attributes of the forward op.
     """
     check_with_jax(got, formula, arrays, cotangent, index, factor)
 
@@ -88,7 +91,7 @@ def check_twice(
 
 
 def check_rounded_once(op: str, *operands: np.ndarray | None, factor: float = 1.0, **attributes: Any) -> None:
-    """A narrow result is that of the same numbers in f64, up to the errors of f32, rounded once."""
+    """Check that a narrow result equals the f64 result of the same numbers, up to f32 errors, rounded once."""
     got = run(op, *operands, **attributes)
     exact = run(op, *(_widened(o) for o in operands), **attributes)
     room = np.finfo(np.float32).eps * np.abs(exact).max(initial=0)

@@ -1,4 +1,4 @@
-"""The names that NumPy, JAX, PyTorch, Optax, Flax and Equinox have, as installed: whatever a user may type of them."""
+"""The names in the installed NumPy, JAX, PyTorch, Optax, Flax and Equinox that a user may type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_class(value: Any) -> bool:
     return isinstance(value, type)
 
 
-# What is asked for a name -> the modules, or classes, whose names it is asked for.
+# The objects that a user takes names from -> the modules or classes that provide the names.
 SPACES: dict[str, tuple[tuple[str, Is], ...]] = {
     "graph": tuple(
         (name, is_function)
@@ -43,7 +43,7 @@ SPACES: dict[str, tuple[tuple[str, Is], ...]] = {
 
 
 def owner_of(space: str) -> Any:
-    """What a user asks for the names of a space."""
+    """Return the object that a user takes the names of a space from."""
     graph = rlx.Graph()
     owners: dict[str, Callable[[], Any]] = {
         "graph": lambda: graph,
@@ -59,7 +59,7 @@ def owner_of(space: str) -> Any:
 
 
 def names_of(space: str) -> Iterator[tuple[str, str]]:
-    """Each name with the module that has it; modules that are not installed have none."""
+    """Yield each name with the module that has it; modules that are not installed have no names."""
     for home, is_meant in SPACES[space]:
         module, _, member = home.partition(":")
         try:
@@ -68,13 +68,14 @@ def names_of(space: str) -> Iterator[tuple[str, str]]:
             continue
         place = getattr(place, member) if member else place
         for name in getattr(place, "__all__", None) or dir(place):
-            with warnings.catch_warnings(action="ignore"):  # of names that are to go
+            with warnings.catch_warnings(action="ignore"):  # deprecated names
                 if not name.startswith("_") and (bool(member) or is_meant(getattr(place, name, None))):
                     yield home, name
 
 
-# Names that mean nothing here, as patterns: switches of a library, files, strings, dates, what is inside of its functions,
-# storage, sparse tensors, and the types of its states. A new name of a peer that is none of these fails a test.
+# Patterns of names without a meaning in RLX: switches of a library, files, strings, dates, internals of functions,
+# storage, sparse tensors, and the types of library states. A new name of a peer that matches none of these fails a
+# test.
 WITHOUT_MEANING = (
     r".*(autocast|anomaly|deterministic|num_\w*threads|warn_always|flush_denormal|default_tensor_type).*",
     r"(get|set|is)_\w*(enabled|precision|err|errcall|bufsize|module|include|denormal|vulkan|debug_mode|available)",

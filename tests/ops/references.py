@@ -1,4 +1,4 @@
-"""Running single ops with the evaluator, and other libraries on the same arrays."""
+"""Helpers that run single ops with the evaluator, and other libraries on the same arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conformance.functions import decompose, evaluate_function, merged, pr
 from tests.conformance.tolerance import TOLERANCES, Comparison, flushed
 from tests.conformance.values import special_values
 
-# Ulps that evaluator and library may be apart, for the errors of both, and how far beyond its typical size noise may go.
+# Allowed ulps between evaluator and library, for the errors of both, and how far noise may exceed its typical size.
 _ULPS = {"f64": 4, "f32": 4, "f16": 1, "bf16": 1, "c64": 8, "c128": 8}
 _ROOM = 12
 
@@ -64,7 +64,7 @@ ACTIVATIONS_IN_JAX: dict[str, Callable[[Any], Any]] = {
 
 
 def run(op: str, *operands: np.ndarray | None, **attributes: Any) -> Any:
-    """An op on arrays: one array, or a tuple for several results. Absent optional operands are None."""
+    """Run an op on arrays. It returns one array, or a tuple for several results. Absent optional operands are None."""
     graph = Graph(stage=card(op).spec.stage)
     given = {f"x{i}": array for i, array in enumerate(operands) if array is not None}
     tensors = {name: graph.input(name, Shape(a.shape, dtype(a.dtype))) for name, a in given.items()}
@@ -75,7 +75,7 @@ def run(op: str, *operands: np.ndarray | None, **attributes: Any) -> Any:
 
 
 def decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
-    """What an op decomposes into, on arrays."""
+    """Run the decomposition of an op on arrays."""
     graph = Graph()
     inputs = [graph.input(f"x{i}", Shape(a.shape, dtype(a.dtype))) for i, a in enumerate(operands)]
     graph.set_outputs(graph.emit(op, inputs, **attributes))
@@ -94,12 +94,12 @@ _LITTLE_EFFORT = {
 
 
 def jitted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of JAX arrays, compiled as a whole with little effort: it runs once, and compiling it is what costs."""
+    """Return a function of JAX arrays compiled as a whole with low effort: it runs only once, so compilation dominates."""
     return jax.jit(function, compiler_options=_LITTLE_EFFORT)
 
 
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
-    """The results of a function of JAX arrays, with 64-bit dtypes, as NumPy arrays."""
+    """Return the results of a function of JAX arrays, with 64-bit dtypes, as NumPy arrays."""
     with jax.enable_x64(True):
         results = function(*(jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays))
         if isinstance(results, (tuple, list)):
@@ -121,12 +121,12 @@ def agree(
 
     Args:
         got: The evaluator's result.
-        reference: The library's.
-        factor: Multiplies the ulps that the dtype may be off, and the room of the noise.
-        noise: More room for each element: what the library's own arithmetic may cost, as its typical size.
-        signed_zeros: Tell 0 and -0 apart.
-        where: Which elements to compare; by default all.
-        alternative: Another result that is as good.
+        reference: The library's result.
+        factor: A factor for the allowed ulps of the dtype, and for the noise.
+        noise: Additional tolerance for each element: the typical size of the library's own rounding errors.
+        signed_zeros: Whether 0 and -0 differ.
+        where: The elements to compare; by default all.
+        alternative: Another acceptable result.
     """
     reference = np.asarray(reference)
     if where is not None:
@@ -147,24 +147,24 @@ def agree(
 
 
 def samples_of(kind: DType | str, count: int = 200, *, low: float = -5, high: float = 5, seed: int = 0) -> np.ndarray:
-    """Special values of a dtype, then random ones."""
+    """Return special values of a dtype, then random ones."""
     kind = dtype(kind)
     return np.concatenate([special_values(kind), random(kind, (count,), low=low, high=high, seed=seed)])
 
 
 def special_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Special values first, so that bits that arithmetic would lose are among them."""
+    """Return special values first, so that they include bits that arithmetic would lose."""
     return np.resize(samples_of(name, 10), shape).astype(dtype(name).numpy)
 
 
 def same_bits(got: np.ndarray, reference: np.ndarray) -> None:
-    """Two arrays agree in shape, dtype and every bit."""
+    """Check that two arrays agree in shape, dtype and every bit."""
     assert got.shape == reference.shape and got.dtype == reference.dtype
     assert got.tobytes() == reference.tobytes()
 
 
 def random(kind: DType | str, shape: Sequence[int], *, low: float = -5, high: float = 5, seed: int = 0) -> np.ndarray:
-    """Random values of a dtype."""
+    """Return random values of a dtype."""
     kind, rng = dtype(kind), np.random.default_rng(seed)
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
@@ -175,7 +175,7 @@ def random(kind: DType | str, shape: Sequence[int], *, low: float = -5, high: fl
 
 
 def pairs_of(kind: DType | str) -> tuple[np.ndarray, np.ndarray]:
-    """Every special value of a dtype beside every other one, then random pairs."""
+    """Return every special value of a dtype paired with every other one, then random pairs."""
     special = special_values(dtype(kind))
     left, right = (m.ravel() for m in np.meshgrid(special, special))
     return (
@@ -185,19 +185,19 @@ def pairs_of(kind: DType | str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_denormals(*arrays: np.ndarray) -> np.ndarray:
-    """Where any array holds a denormal, which other libraries take for 0."""
+    """Return where any array has a denormal, which other libraries treat as 0."""
     return np.logical_or.reduce([(flushed(a) != a) & (a == a) for a in arrays])
 
 
 def _rounded(value: Any, to: type) -> Any:
-    """A number of mpmath, 0 where it is far below the least."""
+    """Return a number of mpmath, and 0 far below the smallest number."""
     import mpmath
 
     return to(0) if abs(value) < mpmath.mpf(10) ** -400 else to(mpmath.nstr(value, 22))
 
 
 def of_mpmath(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """A function to 25 digits, as numbers of the type of the arguments."""
+    """Return a function to 25 digits, in the dtype of the arguments."""
 
     def evaluated(x: np.ndarray) -> np.ndarray:
         import mpmath

@@ -1,6 +1,4 @@
-"""What answers say: the caller's own call under the names here, what is asked within a module of another library, and the
-numbers of the calls that they name.
-"""
+"""Answers in error messages: calls with RLX's names, names in modules of other libraries, results of suggested calls."""
 
 from __future__ import annotations
 
@@ -128,7 +126,7 @@ def test_names_of_parameters_are_answered() -> None:
         RLX.nn.Parameter(M)
 
 
-# A name, what its answer says in place of the user's own names, and what the peer computes.
+# A name, values for the user's names in its answer, and the peer's computation.
 FORMULAS: list[tuple[str, dict[str, Any], Callable[[], Any]]] = [
     ("indices", {"shape": (3, 4)}, lambda: np.indices((3, 4))),
     ("hamming", {"n": 9}, lambda: np.hamming(9)),
@@ -155,7 +153,7 @@ FORMULAS: list[tuple[str, dict[str, Any], Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(("name", "given", "peer"), FORMULAS)
 def test_a_formula_gives_the_numbers_of_the_peer(name: str, given: dict[str, Any], peer: Callable[[], Any]) -> None:
-    """The first expression of an answer, with the user's values in the place of its names."""
+    """The first expression of an answer is evaluated with the user's values in place of its names."""
     call = re.split(r", (?:with|of|for|and|whose|as) |: cond|; ", (CALLS | WITHIN)[name])[0]
     for n, value in given.items():
         call = call.replace(n, repr(value)) if n == "…" else call

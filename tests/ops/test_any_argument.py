@@ -1,4 +1,4 @@
-"""Whatever stands in place of an argument of a method of graphs: it is taken, or refused with an error of RLX's."""
+"""Any value in place of an argument of a graph method is accepted, or refused with an RLX error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES: list[Any] = [
     [None],
 ]
 VALUES += [np.zeros(0, np.float32), lambda: 0]
-# What stands in place of the others.
+# Values for the other arguments.
 USUAL: dict[str, Any] = {
     **dict.fromkeys(("axis", "k", "n", "num", "size", "length", "kernel"), 1),
     **dict.fromkeys(("shape", "sizes"), (2, 3, 4)),
@@ -38,7 +38,7 @@ BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ON
 
 
 def _unanswered(name: str) -> Iterator[str]:
-    """Calls of a method that fail with an error that is not RLX's."""
+    """Yield calls of a method that fail with an error that is not RLX's."""
     method = getattr(rlx.Graph, name)
     _, *parameters = inspect.signature(method).parameters.values()
     g: Any = rlx.Graph()
@@ -48,7 +48,8 @@ def _unanswered(name: str) -> Iterator[str]:
         if tested.kind is tested.VAR_KEYWORD:
             continue
         for value in VALUES:
-            # By name, so that those with a default may be left out; what has no name comes by its position.
+            # Arguments are passed by name, so that those with a default may be omitted; nameless ones are passed by
+            # position.
             named = {p.name: usual.get(p.name, x) for p in parameters if p.default is p.empty and p.kind in BY_NAME}
             rest: tuple[Any, ...] = ()
             if tested.kind in BY_NAME:

@@ -1,4 +1,4 @@
-"""Names of arguments that other libraries use: taken by reductions, suggested by all other ops."""
+"""Argument names of other libraries: accepted by reductions, suggested by all other ops."""
 
 from __future__ import annotations
 

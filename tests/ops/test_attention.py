@@ -16,7 +16,7 @@ _F32 = float(np.finfo(np.float32).eps)
 
 
 def _operands(name: str, keys: int = T, kv_heads: int = H, value_dim: int = D) -> tuple[np.ndarray, ...]:
-    """q, k and v as `[B, S, H, D]`."""
+    """Return q, k and v as `[B, S, H, D]`."""
     shapes = ((B, S, H, D), (B, keys, kv_heads, D), (B, keys, kv_heads, value_dim))
     return tuple(random(name, shape, low=-2, high=2, seed=i) for i, shape in enumerate(shapes))
 
@@ -32,7 +32,7 @@ def _split(x: np.ndarray) -> np.ndarray:
 def _check(
     name: str, operands: tuple[np.ndarray, ...], mask: Any, options: dict[str, Any], attributes: dict[str, Any]
 ) -> None:
-    """Both layouts against JAX's attention on the same values in f64."""
+    """Check both layouts against JAX's attention on the same values in f64."""
     wide = [x.astype(np.float64) for x in operands]
     reference = in_jax(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, **options), *wide)
     expected = reference.astype(operands[0].dtype)
@@ -48,7 +48,7 @@ def test_attention(name: str) -> None:
 
 
 def test_attention_is_exact_in_f64() -> None:
-    """JAX takes the softmax of f64 in f32, so this is NumPy's."""
+    """JAX computes the softmax of f64 in f32, so this compares with NumPy."""
     q, k, v = _operands("f64")
     scores = np.einsum("bshd,bthd->bhst", q, k).astype(np.longdouble) / 2
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
@@ -67,7 +67,7 @@ def test_grouped_heads(kv_heads: int) -> None:
 
 def test_causal() -> None:
     _check("f32", _operands("f32", keys=S), None, {"is_causal": True}, {"mask_kind": "causal"})
-    # More keys than queries: the last query sees all, as when keys are cached.
+    # There are more keys than queries: the last query sees all keys, as with cached keys.
     visible = np.tril(np.ones((S, T), bool), T - S)
     _check("f32", _operands("f32"), None, {"mask": visible[None, None]}, {"mask_kind": "causal"})
 

@@ -39,7 +39,7 @@ def test_every_backward_op_is_a_gradient() -> None:
 
 @pytest.fixture
 def no_kept_decompositions() -> Iterator[None]:
-    """Nothing that the evaluator keeps is made by the rules of a test."""
+    """Keep decompositions that use the rules of a test out of the evaluator's cache."""
     yield
     evaluate._decomposed.cache_clear()
 
@@ -48,7 +48,7 @@ def no_kept_decompositions() -> Iterator[None]:
 def test_a_gradient_is_what_the_rule_of_its_forward_op_gives(
     op: str, monkeypatch: pytest.MonkeyPatch, no_kept_decompositions: None
 ) -> None:
-    """The rule stands once: another one in the forward card is another gradient."""
+    """The rule exists only once: changing it in the forward card changes the gradient."""
     card: Any = registry.card(op)
     case = next(case for case in cases(op) if case.sample.attributes.get("ste") != "identity")
     bindings = case.bindings()[0]
@@ -70,7 +70,7 @@ def test_a_gradient_is_what_the_rule_of_its_forward_op_gives(
 
 @pytest.mark.parametrize("op", GRADIENTS)
 def test_work_of_a_gradient(op: str) -> None:
-    """It is known for every sample, also without optional operands; that of moving elements is none."""
+    """The cost is known for every sample, also without optional operands; moving elements has no cost."""
     card: Any = registry.card(op)
     for case in cases(op):
         graph = case.graph(case.bindings()[0])
@@ -82,7 +82,7 @@ def test_work_of_a_gradient(op: str) -> None:
 
 # --- activations ------------------------------------------------------------------------------------
 
-# The gradient of rounding is that of the identity, by convention.
+# By convention, the gradient of rounding is that of the identity.
 _FORMULAS = {kind: f for kind, f in ACTIVATIONS_IN_JAX.items() if kind != "round"}
 _DOMAINS = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt"), (0.1, 5.0)),
@@ -110,11 +110,11 @@ def test_activation_backward(kind: str) -> None:
 @drawn("name", NARROW)
 @pytest.mark.parametrize("kind", _FORMULAS)
 def test_activation_backward_in_narrow_floats(kind: str, name: str) -> None:
-    """Relative to each element: where a derivative is small it has its digits all the same."""
+    """The tolerance is relative to each element: small derivatives keep their digits too."""
     x, dy = _points(kind, name), random(name, (60,), seed=1)
     wide = [a.astype(np.float64) for a in (x, dy)]
     expected = vjp(_FORMULAS[kind], wide[:1], wide[1], 0)
-    # gelu(x)/x has the errors of 1 + erf, which is 0 in the end.
+    # gelu(x)/x has the errors of 1 + erf, which becomes 0.
     room = np.finfo(np.float32).eps * np.abs(wide[1]) if kind == "gelu" else None
     agree(run("activation_backward", x, dy, kind=kind), expected.astype(x.dtype), factor=4, noise=room)
 
@@ -181,7 +181,7 @@ def test_relu_backward(name: str) -> None:
 
 
 def test_complex_norm_sq_backward() -> None:
-    """JAX's gradient is the conjugate: `f(x + h·u) - f(x) = h·Re(gradient·u)` there, `h·Re(conj(gradient)·u)` here."""
+    """JAX's gradient is the conjugate. `f(x + h·u) - f(x)` is `h·Re(gradient·u)` in JAX, `h·Re(conj(gradient)·u)` here."""
     x, dy = random("c64", (4, 5)), random("f32", (4, 5), seed=1)
     got = run("complex_norm_sq_backward", x, dy)
     reference = in_jax(lambda z, t: jax.vjp(lambda v: v.real**2 + v.imag**2, z)[1](t)[0], x, dy)
@@ -189,7 +189,7 @@ def test_complex_norm_sq_backward() -> None:
     direction, step = (
         random("c64", (4, 5), seed=2),
         np.float32(0.125),
-    )  # a difference of a square has no error of its own
+    )  # the difference of a square has no error
     ahead, behind = (run("complex_norm_sq", x + s * step * direction).astype(np.float64) for s in (1, -1))
     expected = (got.conj() * direction).real.sum(dtype=np.float64)
     assert np.isclose((dy * (ahead - behind)).sum() / (2 * step), expected, rtol=1e-5, atol=1e-3)
@@ -233,7 +233,7 @@ def test_cumsum_backward_of_nothing_and_of_one(name: str) -> None:
 )
 def test_gather_backward(table: tuple[int, ...], indices: tuple[int, ...], axis: int) -> None:
     values = random("f64", table)
-    chosen = np.random.default_rng(1).integers(-3, 8, indices).astype(np.int32)  # clamped, and repeated
+    chosen = np.random.default_rng(1).integers(-3, 8, indices).astype(np.int32)  # clamped and repeated
     dy = random("f64", (*table[:axis], *indices, *table[axis + 1 :]), seed=2)
     got = run("gather_backward", dy, chosen, axis=axis, size=(table[axis],))
 
@@ -254,7 +254,7 @@ def test_gather_backward(table: tuple[int, ...], indices: tuple[int, ...], axis:
     ],
 )
 def test_extreme_indices_are_clamped(index: str, values: list[int], size: int) -> None:
-    """Neither a narrow index dtype nor a wide one wraps."""
+    """Neither a narrow nor a wide index dtype wraps."""
     dy = np.array([1, 10, 100, 1000], np.float32)
     expected = np.zeros(size, np.float32)
     np.add.at(expected, np.clip(values, 0, size - 1), dy)
@@ -264,7 +264,7 @@ def test_extreme_indices_are_clamped(index: str, values: list[int], size: int) -
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_gather_backward_adds_in_f32(name: str) -> None:
-    """600 ones: bf16 would stop at 256, f16 lose halves beyond 512."""
+    """With 600 ones, bf16 would stop at 256, and f16 would lose halves above 512."""
     dy = np.full(600, 1.25, dtype(name).numpy)
     got = run("gather_backward", dy, np.zeros(600, np.int32), axis=0, size=(2,))
     assert got.tolist() == [750 if name == "f16" else 752, 0]
@@ -293,7 +293,7 @@ def test_softmax_cross_entropy_backward_in_narrow_floats(name: str) -> None:
     ("index", "ignored"), [("i8", -1), ("u8", 255), ("i64", 2**32 + 1), ("i64", -(2**63)), ("u32", 2**32 - 1)]
 )
 def test_ignored_labels_have_no_gradient(index: str, ignored: int) -> None:
-    """Whatever the gradient of their loss; and a label that is out of range does not come into it in i32."""
+    """The gradient is 0 for any gradient of their loss, and a label that is out of range does not come into range in i32."""
     logits = random("f32", (2, 4))
     labels = np.array([ignored, 1], dtype(index).numpy)
     got = run("softmax_cross_entropy_backward", logits, labels, np.array([np.nan, 2.0], np.float32))
@@ -301,7 +301,7 @@ def test_ignored_labels_have_no_gradient(index: str, ignored: int) -> None:
     assert np.isclose(got[1].sum(), 0, atol=1e-6) and got[1, 1] < 0
 
 
-# --- what users may write ---------------------------------------------------------------------------
+# --- forms that users may write ---------------------------------------------------------------------
 
 _X, _WEIGHT, _IMAGE, _W = (2, 3, 4), (4,), (1, 2, 6, 6), (4, 2, 3, 3)
 _CALLS: list[tuple[str, list[tuple[int, ...]], dict[str, Any], tuple[int, ...]]] = [

@@ -18,7 +18,7 @@ WRT = {"query": 0, "key": 1, "value": 2, "mask": 3}
 
 
 def _operands(keys: int, kv_heads: int, packed: bool, name: str = "f64") -> list[np.ndarray]:
-    """q, k, v and dy in either layout; the values have another width than the keys."""
+    """Return q, k, v and dy in either layout. The values differ from the keys in width."""
     shapes = ((B, H, S, D), (B, kv_heads, keys, D), (B, kv_heads, keys, V), (B, H, S, V))
     arrays = [random(name, shape, low=-2, high=2, seed=i) for i, shape in enumerate(shapes)]
     if packed:
@@ -56,10 +56,10 @@ def test_grouped_heads_in_both_layouts(kv_heads: int, packed: bool, wrt: str) ->
 @pytest.mark.parametrize("wrt", ["query", "key", "value"])
 @pytest.mark.parametrize("keys", [4, 6, 2])
 def test_causal(keys: int, wrt: str) -> None:
-    """With fewer keys than queries, the first queries see nothing: they have no part in any gradient."""
+    """With fewer keys than queries, the first queries see no keys and contribute to no gradient."""
     got = _check(wrt, keys=keys, kv_heads=2, mask_kind="causal")
     if keys == 2 and wrt == "query":
-        assert not got[:, :2].any() and got[:, 3].all()  # and one key is all that query 2 can look at
+        assert not got[:, :2].any() and got[:, 3].all()  # query 2 sees only one key
 
 
 @pytest.mark.parametrize("wrt", ["query", "key", "value"])
@@ -76,7 +76,7 @@ def test_scale_and_softcap(softcap: float | None, score_scale: float | None, wrt
 
 
 def _keep(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Some keys for every query but the first of the first batch, which sees none."""
+    """Return a mask with some keys for every query, except the first query of the first batch, which sees none."""
     keep = random("bool", shape, seed=5)
     keep[..., 0] = True
     keep[0, ..., :] &= len(shape) == 4
@@ -97,13 +97,13 @@ def test_custom_masks(shape: tuple[int, ...], name: str, wrt: str) -> None:
 @pytest.mark.parametrize("wrt", ["query", "key", "value", "mask"])
 @pytest.mark.parametrize("shape", [(S, 5), (1, 1, 5), (B, 1, S, 5), (1, H, 1, 1), (B, H, S, 5)])
 def test_bias(shape: tuple[int, ...], wrt: str) -> None:
-    """The gradient of the bias itself is summed over the axes along which it repeats."""
+    """The gradient of the bias is summed over its broadcast axes."""
     _check(wrt, kv_heads=2, packed=False, mask=random("f64", shape, seed=5), mask_kind="bias", softcap=1.5)
 
 
 @pytest.mark.parametrize("wrt", ["query", "key", "value", "mask"])
 def test_bias_of_minus_infinity(wrt: str) -> None:
-    """It hides keys, for one query all of them."""
+    """Minus infinity hides keys; for one query it hides all of them."""
     bias = random("f64", (B, 1, S, 5), seed=5)
     bias[0, 0, 1, 2:], bias[1, 0, 2] = -np.inf, -np.inf
     got = _check(wrt, packed=False, mask=bias, mask_kind="bias")
@@ -122,7 +122,7 @@ def test_narrow_floats_are_computed_wide(name: str, wrt: str) -> None:
 
 
 def test_saturated_softcap_keeps_its_digits() -> None:
-    """`1 - tanh²` cancels where scores are far beyond the cap; the gradient there is small, not 0."""
+    """`1 - tanh²` cancels where scores are far beyond the cap. The gradient there is small, but not 0."""
     q, k, v, dy = (x.astype(np.float32) for x in _operands(5, H, True))
     q = q * 20
     options: dict[str, Any] = {"wrt": "query", "softcap": 1.0, "num_heads": H, "head_dim": D}
@@ -145,7 +145,7 @@ def test_only_a_bias_has_a_gradient() -> None:
 @pytest.mark.parametrize("n_rot", [8, 4, 0])
 def test_rope_backward(n_rot: int, style: str) -> None:
     x, dy = random("f64", (2, 3, 5, 8)), random("f64", (2, 3, 5, 8), seed=1)
-    cos, sin = (random("f64", (5, n_rot // 2), seed=s) for s in (2, 3))  # of no angle: the transpose, not the inverse
+    cos, sin = (random("f64", (5, n_rot // 2), seed=s) for s in (2, 3))  # not a rotation: this tests the transpose
     attributes: dict[str, Any] = {"head_dim": 8, "n_rot": n_rot, "style": style}
     got = run("rope_backward", dy, cos, sin, **attributes)
     check_twice(got, "rope", rope(n_rot, style), (x, cos, sin), dy, **attributes)

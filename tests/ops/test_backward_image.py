@@ -21,7 +21,7 @@ _POOLS: list[tuple[Any, ...]] = [
     ((1, 2, 7, 5), (3, 2), (1, 1), (1, 1, 0, 1)),
     ((2, 1, 8, 9), (3, 3), (2, 2), (1, 1, 1, 1)),
     ((1, 1, 9, 8), (2, 1), (3, 2), (0, 0, 0, 0)),  # gaps between windows
-    ((1, 2, 4, 3), (2, 2), (2, 1), (3, 2, 0, 2)),  # windows of padding alone
+    ((1, 2, 4, 3), (2, 2), (2, 1), (3, 2, 0, 2)),  # windows of only padding
     ((1, 1, 3, 4), (3, 4), (1, 1), (2, 2, 3, 3)),
     ((1, 1, 2, 2), (1, 1), (5, 5), (0, 0, 0, 0)),
     ((0, 2, 4, 4), (2, 2), (2, 2), (0, 0, 0, 0)),
@@ -50,7 +50,7 @@ def _dy_of(case: Any, x: np.ndarray, name: str) -> np.ndarray:
 
 
 def _by_loops(case: Any, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
-    """From the words: the first largest element of every window, NaN above all, padding never."""
+    """Compute by the definition: the first largest element of every window, NaN above all, padding never."""
     _, kernel, stride, padding = case
     result = np.zeros(x.shape)
     for n, c, i, j in np.ndindex(*dy.shape):
@@ -73,7 +73,7 @@ def test_max_pool2d_backward(case: Any) -> None:
     dy = _dy_of(case, x, "f64")
     got = run("max_pool2d_backward", x, dy, **_geometry(case))
     options: dict[str, Any] = {"kind": "max", "count_include_pad": True, **_geometry(case)}
-    if x.size and dy.size and max(case[3]) < min(case[1]):  # JAX wants some of the image in every window
+    if x.size and dy.size and max(case[3]) < min(case[1]):  # JAX requires some of the image in every window
         check_twice(got, "pool", _pool(case), (x,), dy, **options)
     assert np.allclose(got, _by_loops(case, x, dy), rtol=1e-14)
 
@@ -81,11 +81,11 @@ def test_max_pool2d_backward(case: Any) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("case", _POOLS, ids=str)
 def test_ties_and_special_values(case: Any, name: str) -> None:
-    """Few different values, so that most windows have ties; NaN, -inf all over, 0 and -0."""
+    """There are few different values, so most windows have ties; also NaN, windows of only -inf, 0 and -0."""
     pool = np.array([0.0, -0.0, 1.0, -1.0, -np.inf, -np.inf, -np.inf, np.inf, np.nan])
     x = np.random.default_rng(3).choice(pool, case[0]).astype(random(name, ()).dtype)
     x[:, :, : x.shape[2] // 2] = -np.inf
-    dy = np.round(_dy_of(case, x, name) * 4)  # sums of whole numbers are exact
+    dy = np.round(_dy_of(case, x, name) * 4)  # sums of integers are exact
     got = run("max_pool2d_backward", x, dy, **_geometry(case))
     with np.errstate(invalid="ignore"):
         assert np.array_equal(got.astype(np.float64), _by_loops(case, x.astype(np.float64), dy.astype(np.float64)))
@@ -132,7 +132,7 @@ def _conv(case: Any) -> Any:
 
 
 def _operands(case: Any, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x, w and dy."""
+    """Return x, w and dy."""
     x, w = random(name, case[0]), random(name, case[1], seed=1)
     return x, w, random(name, run("conv", x, w, **_attributes(case)).shape, seed=2)
 
@@ -160,7 +160,7 @@ def test_narrow_floats_accumulate_wide(case: Any, name: str) -> None:
 
 
 def test_no_window_has_no_gradient() -> None:
-    """A kernel that is one larger than the padded image: the result of the convolution is empty."""
+    """The kernel is one larger than the padded image, so the result of the convolution is empty."""
     dy = np.zeros((2, 4, 0, 3), np.float32)
     options: dict[str, Any] = {"stride": (2, 1), "padding": (1, 0, 0, 0), "dilation": (1, 1), "groups": 1}
     w, x = random("f32", (4, 3, 5, 2)), random("f32", (2, 3, 3, 4))

@@ -17,7 +17,7 @@ OPERANDS = {"input": 0, "gamma": 1, "beta": 2}
 
 
 def _operands(name: str, shape: tuple[int, ...], axis: int) -> tuple[np.ndarray, ...]:
-    """x, scale, bias and dy."""
+    """Return x, scale, bias and dy."""
     weight = (shape[axis],)
     return (
         random(name, shape, low=-2, high=4),
@@ -28,7 +28,7 @@ def _operands(name: str, shape: tuple[int, ...], axis: int) -> tuple[np.ndarray,
 
 
 def _taken(op: str, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Those of the four operands that a gradient op has."""
+    """Return those of the four operands that a gradient op has."""
     x, scale, bias, dy = operands
     if op.startswith("rms") or op == "group_norm_backward_input":
         return x, scale, bias, dy
@@ -72,7 +72,7 @@ def test_group_norm_backward(shape: tuple[int, ...], groups: int, wrt: str) -> N
 
 
 _OPS = [f"{norm}_norm_backward_{wrt}" for norm in ("layer", "rms", "group") for wrt in OPERANDS]
-_OPS.remove("layer_norm_backward_beta")  # a sum, which has no op of its own
+_OPS.remove("layer_norm_backward_beta")  # a sum, which has no op
 
 
 def _attributes(op: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def test_narrow_floats_are_computed_wide(op: str, name: str) -> None:
 
 @pytest.mark.parametrize("norm", ["layer", "rms", "group"])
 def test_constant_rows(norm: str) -> None:
-    """No variance: only eps keeps the gradient finite."""
+    """Without variance, only eps keeps the gradient finite."""
     _, scale, bias, dy = _operands("f64", (2, 8), 1)
     x = np.zeros((2, 8))
     op = f"{norm}_norm_backward_input"
@@ -110,7 +110,7 @@ def test_special_values_stay_in_their_row(norm: str) -> None:
 
 @pytest.mark.parametrize("norm", ["layer", "group"])
 def test_the_input_s_gradient_adds_up_to_nothing(norm: str) -> None:
-    """A shift of the input changes nothing: the means are taken off, not held fixed."""
+    """A shift of the input changes nothing: the gradient includes the derivative of the means."""
     operands = _operands("f64", (3, 8), 1)
     op = f"{norm}_norm_backward_input"
     got = run(op, *_taken(op, operands), **_attributes(op))

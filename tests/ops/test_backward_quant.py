@@ -1,4 +1,4 @@
-"""Gradients of fake quantisation against straight-through formulas in JAX, and differences where there are any."""
+"""Gradients of fake quantisation against straight-through formulas in JAX, and against differences where they exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ESTIMATORS = ("identity", "clipped_identity", "tanh", "hard_tanh")
 @pytest.mark.parametrize("ste", ESTIMATORS)
 @pytest.mark.parametrize(("bits", "axis"), [(8, None), (4, 1), (2, 0)])
 def test_fake_quantize_backward(bits: int, axis: int | None, ste: str) -> None:
-    """Of a formula whose derivative the estimator is: `factor·x + what does not depend on x`."""
+    """The formula has the estimator's derivative: `factor·x` plus a term that does not depend on x."""
     x, dy = random("f64", (4, 3, 5)), random("f64", (4, 3, 5), seed=1)
     others = tuple(i for i in range(3) if i != axis)
 
@@ -35,7 +35,7 @@ def test_fake_quantize_backward(bits: int, axis: int | None, ste: str) -> None:
 
 @pytest.mark.parametrize("name", ["f32", "f16", "bf16", "f64"])
 def test_the_largest_element_is_within_the_range(name: str) -> None:
-    """`qmax·(max|x|/qmax)` rounds to less than `max|x|` for some: they are no reason to clip."""
+    """`qmax·(max|x|/qmax)` rounds to less than `max|x|` for some elements, which must not be clipped."""
     for seed in range(20):
         x = random(name, (50,), seed=seed)
         dy = np.ones_like(x)
@@ -73,7 +73,7 @@ def test_fake_quantize_lsq_backward(bits: int, axis: int | None) -> None:
 
 
 def test_differences_where_all_is_clipped() -> None:
-    """There the forward op has a derivative: 0 in x, and `±qmax` in the scale."""
+    """If all elements are clipped, the forward op has a derivative: 0 in x, and `±qmax` in the scale."""
     x, dy = random("f64", (4, 6), low=2, high=5) * np.where(np.arange(6) % 2, 1, -1), random("f64", (4, 6), seed=1)
     scale = random("f64", (6,), low=0.5, high=1.5, seed=2)
     attributes: dict[str, Any] = {"bits": 2, "axis": 1}
@@ -94,7 +94,7 @@ def test_the_edge_of_the_range_counts_as_inside() -> None:
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_learned_scales_of_narrow_floats(name: str) -> None:
-    """The scale and its gradient are f32; what rounds to an integer has to round alike, so x/scale is exact here."""
+    """The scale and its gradient are f32. x/scale is exact here, so that both round to the same integers."""
     x, dy = random(name, (40,)), random(name, (40,), seed=1)
     scale = np.array(0.5, np.float32)
     of_x = run("fake_quantize_lsq_backward_x", x, scale, dy, bits=4)

@@ -11,12 +11,12 @@ import pytest
 
 from tests.ops.references import ACTIVATIONS_IN_JAX, agree, in_jax, random, run
 
-# The layers below add up some tens of products of numbers around 1.
+# The layers below add some tens of products of numbers around 1.
 _ROOM = np.array(40 * np.finfo(np.float32).eps)
 
 
 def _compare(got: np.ndarray, reference: Any, *operands: np.ndarray) -> None:
-    """Against JAX in f64."""
+    """Compare with JAX in f64."""
     wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in operands]
     agree(got, in_jax(reference, *wide).astype(np.float32), noise=_ROOM)
 

@@ -1,7 +1,7 @@
-"""Calls as users of NumPy, JAX and PyTorch type them: each works, or is answered with the call that does.
+"""Calls as users of NumPy, JAX and PyTorch type them: each works, or its error names the call that does.
 
-The file of calls has an indented line with the answer below each call that does not work. After a change that is meant,
-`python -m tests.ops.test_calls_as_typed` writes the file again; the answers that change are then read in the diff.
+The file of calls has an indented line with the answer below each call that does not work. After an intended change,
+`python -m tests.ops.test_calls_as_typed` writes the file again. Review the changed answers in the diff.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def _names() -> dict[str, Any]:
 
 
 def answer_in(message: str) -> str:
-    """What a message says to do; empty if it says nothing."""
+    """Return the advice in a message; empty if there is none."""
     found = next((m for m in (re.search(pattern, message, re.S) for pattern in _ANSWERS) if m), None)
     return " ".join(found[1].split()) if found else ""
 
 
 def _refusal(call: str) -> Exception | None:
-    """The error of a call; None if the call works."""
+    """Return the error of a call; None if the call works."""
     try:
         exec(call, _names())
     except REFUSALS as problem:
@@ -51,7 +51,7 @@ def _refusal(call: str) -> Exception | None:
 
 
 def _answer(call: str) -> str:
-    """What the error of a call says to do; empty if the call works."""
+    """Return the advice in the error of a call; empty if the call works."""
     problem = _refusal(call)
     if problem is None:
         return ""
@@ -86,7 +86,7 @@ def test_a_call_works_or_is_answered() -> None:
 
 
 def test_calls_with_other_keywords_work_as_their_answer_says() -> None:
-    """The answer to a wrong keyword repeats the call with the right one: it can be typed as it stands."""
+    """The answer to a wrong keyword repeats the call with the right one, so that it can be copied."""
     failed: list[str] = []
     tried = 0
     for call, answer in _recorded().items():

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts against NumPy and JAX, special values among the operands."""
+"""Complex numbers and their parts against NumPy and JAX, including special values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPES = [(), (5,), (3, 4), (0, 2)]
 
 
 def special() -> np.ndarray:
-    """Every special float as a real part beside every one as an imaginary part."""
+    """Return every special float as a real part with every special float as an imaginary part."""
     return run("complex", *pairs_of("f32"))
 
 
@@ -67,7 +67,7 @@ def test_norm_is_rounded_once() -> None:
 
 
 def built(function: Any, *arrays: np.ndarray) -> np.ndarray:
-    """What a function of a graph and its tensors gives for arrays."""
+    """Return the results of a function of a graph and its tensors for arrays."""
     graph = Graph()
     tensors = [graph.input(f"x{i}", a.shape, dtype(a.dtype)) for i, a in enumerate(arrays)]
     graph.set_outputs(function(graph, *tensors))
@@ -105,7 +105,7 @@ def test_refusals(call: Any, expected: str) -> None:
 
 
 def test_power_vanishes_or_explodes_as_its_size_does() -> None:
-    """Where NumPy multiplies out a whole exponent, it meets infinities on the way to 0."""
+    """NumPy multiplies repeatedly for integer exponents, and meets infinities where the result is 0."""
     a = np.array([3e30 + 1j, 1e20 - 40j, np.inf + 0j, 2j, 1 + 1j], np.complex64)
     b = np.array([-89, -40 + 0j, -2, -200, -300], np.complex64)
     assert np.array_equal(run("binary", a, b, kind="pow"), np.zeros(5, np.complex64))

@@ -1,4 +1,4 @@
-"""Quotients and powers of complex numbers over extremes, against NumPy, JAX and C99; compiled, against the evaluator."""
+"""Quotients and powers of complex numbers with extreme parts: against NumPy, JAX and C99; compiled, against the evaluator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wide_numbers() -> Iterator[None]:
 
 
 def grid(kind: str, *more: float) -> np.ndarray:
-    """Every extreme of both signs as a real part beside every one as an imaginary part."""
+    """Return every extreme of both signs as a real part with every one as an imaginary part."""
     part = rlx.dtype(kind).part
     sizes = [0.0, 1e-20, 1.0, 2.5, part.max**0.5 * 1.5, *more]
     parts = np.array([*sizes, *(-s for s in sizes), NAN], part.numpy)
@@ -41,8 +41,10 @@ def parts_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def same(found: np.ndarray, wanted: np.ndarray, operands: tuple[np.ndarray, ...], tolerance: float) -> None:
-    """Parts are equal but for an error in proportion to the size of the number, for what may be flushed to 0, and for a finite
-    part of an infinite number, whose digits are out of range beside the other one.
+    """Check that parts are equal up to an error proportional to the modulus.
+
+    Exceptions are parts that may be flushed to 0, and a finite part of an infinite number, whose digits are out of
+    range.
     """
     tiny = np.finfo(np.real(found).dtype).tiny
     size = np.where(np.isfinite(wanted), np.abs(wanted), 0)
@@ -60,7 +62,7 @@ def same(found: np.ndarray, wanted: np.ndarray, operands: tuple[np.ndarray, ...]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quotient_of_a_finite_and_an_infinite_number_is_zero_or_infinite(kind: str) -> None:
-    """As C99 has it, and JAX. NumPy gives NaN for an infinity of both parts, or beside NaN."""
+    """C99 and JAX agree. NumPy returns NaN for an infinity in both parts, or next to NaN."""
     a, b = pairs(grid(kind, INF), grid(kind, INF))
     found = run("binary", a, b, kind="div")
     vanishes, explodes = np.isfinite(a) & np.isinf(b), np.isinf(a) & np.isfinite(b) & (b != 0)
@@ -84,7 +86,7 @@ def test_a_quotient_of_a_finite_and_an_infinite_number_is_zero_or_infinite(kind:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_powers_of_special_numbers(kind: str) -> None:
-    """Limits where there are some, whatever NumPy's way to them meets; NaN where there is none."""
+    """The results are limits where they exist, even where NumPy's method fails, and NaN otherwise."""
     rows = [
         *[(complex(NAN, 1), 0, 1), (1, complex(INF, NAN), 1), (complex(INF, NAN), 1, complex(INF, NAN)), (0, 0, 1)],
         *[(complex(INF, x), complex(p, 0), 0) for x in (0, 1, -INF) for p in (-0.5, -1, -2, -3)],
@@ -123,7 +125,7 @@ EXPONENTS = [
 def operands(kind: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     exponents = np.array(EXPONENTS, rlx.dtype(kind).numpy)
     a, b = pairs(grid(kind, INF), exponents)
-    # Which infinity a power on an axis is depends on the last digit of π.
+    # The last digit of π determines which infinity a power on an axis is.
     phase = np.real(b) * np.angle(a)
     on_axis = (phase != 0) & (np.minimum(np.abs(np.cos(phase)), np.abs(np.sin(phase))) < 1e-6) & (b != 1)
     certain = ~on_axis | np.isfinite(run("binary", a, b, kind="pow"))

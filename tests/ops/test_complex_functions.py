@@ -1,4 +1,4 @@
-"""Elementary functions of c64 against mpmath, the rows of C99's annex G, and NumPy; and as IREE and XLA compute them."""
+"""Elementary functions of c64 against mpmath, the tables of C99's annex G, and NumPy; also compiled by IREE and XLA."""
 
 from __future__ import annotations
 
@@ -28,22 +28,25 @@ _EXACT: dict[str, Any] = {
     "sigmoid": lambda z: 1 / (1 + mpmath.exp(-z)),
     "sign": lambda z: z / abs(z),
 }
-# The greatest error of a compiled function relative to the size of the result, in ulps: those in f64 are rounded once.
+# The greatest error of a compiled function relative to its result, in ulps. Functions computed in f64 are rounded once.
 _COMPILED = dict.fromkeys(_EXACT, 0.8) | {"tan": 5.0, "sinh": 3.5, "cosh": 3.0, "log2": 3.5, "log10": 3.5, "sign": 1.5}
 _SMALLEST = 2.0**-126
 
 
 def _spread(rng: np.random.Generator, low: float, high: float) -> np.ndarray:
-    """Numbers whose parts have sizes from 2^low to 2^high and any sign."""
+    """Return numbers whose parts have magnitudes from 2^low to 2^high and random signs."""
     parts = [np.exp2(rng.uniform(low, high, _COUNT)) * rng.choice([-1.0, 1.0], _COUNT) for _ in range(2)]
     return (parts[0] + 1j * parts[1]).astype(np.complex64)
 
 
 def _numbers(kind: str) -> np.ndarray:
-    """Usual numbers, tiny and huge ones, and those where formulas cancel: near 1, -1, i, both unit circles, and the axes."""
+    """Return ordinary, tiny and huge numbers, and numbers where formulas cancel.
+
+    The latter are near 1, -1, i, both unit circles, and the axes.
+    """
     rng = np.random.default_rng(len(kind))
     circle, small = np.exp(1j * rng.uniform(-np.pi, np.pi, _COUNT)), _spread(rng, -30, -1)
-    roots = rng.uniform(-1.5, 1.5, _COUNT)  # where the real part of expm1 vanishes
+    roots = rng.uniform(-1.5, 1.5, _COUNT)  # roots of the real part of expm1
     most = 6.3 if kind in ("expm1", "sinh", "cosh", "tan", "exp2") else 120.0
     across, along = _spread(rng, -60, -10), _spread(rng, -4, 4)
     sets = [
@@ -65,7 +68,7 @@ def _exact(kind: str, z: np.ndarray) -> list[Any]:
 
 
 def _errors(kind: str, z: np.ndarray, found: np.ndarray) -> tuple[float, float]:
-    """The greatest error of a part in its own ulps, and of a result in ulps of its size."""
+    """Return the greatest error of a part in its own ulps, and of a result in ulps of its modulus."""
     of_parts = of_size = 0.0
     with mpmath.workprec(200):
         for value, exact in zip(found, _exact(kind, z), strict=True):
@@ -82,7 +85,7 @@ def _errors(kind: str, z: np.ndarray, found: np.ndarray) -> tuple[float, float]:
 def test_each_part_is_rounded_once(kind: str) -> None:
     z = _numbers(kind)
     of_parts, _ = _errors(kind, z, run("complex_function", z, kind=kind))
-    # The real part of expm1 is a difference: next to its roots f64 has fewer digits of it.
+    # The real part of expm1 is a difference: near its roots f64 has fewer digits.
     assert of_parts <= (30.0 if kind == "expm1" else 0.501)
 
 
@@ -94,7 +97,7 @@ def _graph(kinds: Any, arrays: dict[str, np.ndarray]) -> Graph:
 
 @drawn("device", ["cpu", "xla"])
 def test_compiled_functions_are_accurate(device: str) -> None:
-    """But for denormals, which may count as 0."""
+    """Denormals may count as 0."""
     arrays = {kind: _numbers(kind) for kind in _EXACT}
     arrays |= {
         kind: z[(np.abs(np.real(z)) > _SMALLEST) & (np.abs(np.imag(z)) > _SMALLEST)] for kind, z in arrays.items()
@@ -106,7 +109,7 @@ def test_compiled_functions_are_accurate(device: str) -> None:
 
 
 _INF, _NAN, _PI = math.inf, math.nan, math.pi
-# C99, annex G.6, and of expm1 and log1p what follows from exp and log.
+# C99, annex G.6; for expm1 and log1p, values that follow from exp and log.
 _ROWS: dict[str, list[tuple[tuple[float, float], tuple[float, float]]]] = {
     "acos": [
         ((0.0, 0.0), (_PI / 2, -0.0)), ((-0.0, 0.0), (_PI / 2, -0.0)), ((0.0, _NAN), (_PI / 2, _NAN)),
@@ -187,7 +190,7 @@ def _of_pairs(pairs: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", COMPOSED)
 def test_special_values_are_those_of_the_standard(kind: str) -> None:
-    """Part by part with signs, but where a part is NaN, which leaves the other's sign open."""
+    """Parts and their signs are compared, except where a part is NaN, which leaves the sign of the other undefined."""
     points, wanted = (_of_pairs(pairs) for pairs in zip(*_ROWS[kind], strict=True))
     found = run("complex_function", points, kind=kind)
     is_open = np.isnan(wanted) | (np.isinf(np.real(points)) & np.isinf(np.imag(points)))
@@ -198,7 +201,7 @@ def test_special_values_are_those_of_the_standard(kind: str) -> None:
 
 
 def test_signs() -> None:
-    """NumPy's, but NaN where a part is NaN beside an infinity, as the array API has it."""
+    """Signs are NumPy's, but NaN where a part is NaN next to an infinity, as in the array API."""
     sizes = (0.0, -0.0, 2.0, -3.0, 3e38, 1e-44, _INF, -_INF, _NAN)
     z = _of_pairs([(a, b) for a in sizes for b in (0.0, 4.0, -3e38, _INF, _NAN)])
     found = evaluate(_graph(["sign"], {"sign": z}), {"sign": z})[0]

@@ -1,4 +1,4 @@
-"""Numbers that become constants: what a dtype does not have is refused, wherever it is written."""
+"""Numbers that become constants: a value that the dtype cannot represent is refused, wherever it is written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NUMBERS: list[Any] = [
 
 
 def _fits(value: Any, kind: DType) -> bool:
-    """By exact arithmetic."""
+    """Return whether the dtype can represent a value, by exact arithmetic."""
     if isinstance(value, (complex, np.complexfloating)):
         parts = (value.real, value.imag)
         return kind.is_complex and all(_fits(p, kind.part) for p in parts)
@@ -82,7 +82,7 @@ def _fits(value: Any, kind: DType) -> bool:
         layout.special == "fn" and layout.mantissa
     ):  # the next number after the greatest would be even: the tie stays below
         return abs(exact) <= greatest + last / 2
-    return abs(exact) < greatest + last / 2  # else it rounds to infinity, or to NaN where there is none
+    return abs(exact) < greatest + last / 2  # otherwise it rounds to infinity, or to NaN if there is none
 
 
 @pytest.mark.parametrize("kind", DTYPES, ids=str)

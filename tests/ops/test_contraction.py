@@ -26,7 +26,7 @@ _SHAPES = [
 
 
 def _room(x: np.ndarray, y: np.ndarray, product: Any) -> np.ndarray:
-    """What rounding may cost: in proportion to the product of the absolute values."""
+    """Return the allowed rounding error, proportional to the product of the absolute values."""
     eps = np.finfo(np.float64).eps if x.dtype == np.float64 else np.finfo(np.float32).eps
     return eps * np.asarray(product(np.abs(x).astype(np.float64), np.abs(y).astype(np.float64)))
 

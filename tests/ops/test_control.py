@@ -1,4 +1,4 @@
-"""Control flow: against Python's own and JAX's, as users write it, and what is refused."""
+"""Control flow: against Python and JAX, as users write it, and refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _array(*shape: int, seed: int = 0) -> np.ndarray:
 
 @drawn("device", DEVICES)
 def test_only_the_taken_branch_runs(device: Any) -> None:
-    """The other one would never end."""
+    """The other branch would never end."""
     g = rlx.Graph()
     x, taken = g.input("x", (3,)), g.input("taken", (), rlx.bool_)
     forever = lambda x: g.while_(lambda x: g.sum(x) == g.sum(x), lambda x: x, x)  # noqa: E731
@@ -41,7 +41,7 @@ def test_only_the_taken_branch_runs(device: Any) -> None:
 
 @drawn("device", DEVICES)
 def test_collatz(device: Any) -> None:
-    """A loop whose length no one knows, with a branch inside."""
+    """A loop of unknown length, with a branch inside."""
     g = rlx.Graph()
     n = g.input("n", (), rlx.i32)
 
@@ -127,7 +127,7 @@ def test_two_parameters_may_be_two_tensors() -> None:
     g.set_outputs([p, q, c, ys])
     fibonacci = rlx.evaluate(g, {"a": np.float32(0), "b": np.float32(1), "xs": np.ones(3, np.float32)})
     assert [r.tolist() for r in fibonacci] == [5.0, 8.0, 3.0, [0.0, 1.0, 2.0]]
-    with pytest.raises(ZeroDivisionError):  # an error of the body's own
+    with pytest.raises(ZeroDivisionError):  # an error in the body
         g.scan(lambda c, x: (c, 1 / 0), a, xs)
 
 
@@ -143,7 +143,7 @@ def test_numbers_are_carries() -> None:
     assert (int(count), float(half), float(total[0])) == (4, 0.5**4, 5.0)
 
 
-# --- what is refused --------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------
 
 
 def _graph() -> tuple[rlx.Graph, Any, Any]:
@@ -195,7 +195,7 @@ def test_a_tensor_of_a_region_does_not_leave_it() -> None:
 
 
 def test_what_fails_leaves_the_graph_as_it_was() -> None:
-    """Tensors of a region that came to nothing are refused, not read: their memory has to stay valid."""
+    """Tensors of a discarded region are refused, not read. Their memory must stay valid."""
     for _ in range(20):
         g, x, _flag = _graph()
         kept: list[Any] = []

@@ -73,7 +73,7 @@ def test_same_padding_is_jaxs(size: tuple[int, ...], kernel: int, stride: int, d
     options = {"rhs_dilation": (dilation,) * count, "dimension_numbers": _LAYOUTS[2 + count]}
     expected = in_jax(lambda a, b: jax.lax.conv_general_dilated(a, b, (stride,) * count, "SAME", **options), x, w)
     shapes: list[Any] = [x.shape]
-    if stride == 1:  # then the padding depends on no size
+    if stride == 1:  # then the padding does not depend on sizes
         shapes.append(("n", 2, *(f"size{i}" for i in range(count))))
     for shape in shapes:
         g = rlx.Graph("same")

@@ -1,4 +1,4 @@
-"""Transposed convolution against its formula, the transpose of our own convolution, JAX and PyTorch."""
+"""Transposed convolution against its formula, the transpose of RLX's convolution, JAX and PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CASES: list[tuple[Any, ...]] = [
 
 
 def _generated() -> Iterator[tuple[Any, ...]]:
-    """A kernel that shares factors with the stride or not, in one and two dimensions, with edges of all kinds."""
+    """Yield cases in one and two dimensions with all kinds of edges, with kernels that share factors with the stride or not."""
     rng = np.random.default_rng(7)
     for stride in range(1, 5):
         for dilation in range(1, 5):
@@ -55,7 +55,7 @@ def test_conv_transpose_is_the_scatter_of_its_formula(case: Any, name: str) -> N
 
 
 def _scattered(x: Any, w: Any, stride: Any, padding: Any, extra: Any, dilation: Any, groups: int) -> np.ndarray:
-    """Every product of an element and a tap, added where it belongs."""
+    """Add every product of an element and a tap at its position."""
     kernel, sizes, per_group = w.shape[2:], x.shape[2:], w.shape[1]
     before, after = padding[::2], padding[1::2]
     out = [
@@ -77,12 +77,12 @@ def _scattered(x: Any, w: Any, stride: Any, padding: Any, extra: Any, dilation: 
 
 @pytest.mark.parametrize("case", list(_generated()), ids=str)
 def test_conv_transpose_is_the_transpose_of_conv(case: Any) -> None:
-    """`<conv(x, w), y> = <x, conv_transpose(y, w)>`, by the evaluator and by the decomposition."""
+    """`<conv(x, w), y> = <x, conv_transpose(y, w)>`, for the evaluator and the decomposition."""
     x_shape, w_shape, stride, padding, dilation, groups = case
     x, w = random("f64", x_shape, seed=1), random("f64", w_shape, seed=2)
     forward = run("conv", x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
     y = random("f64", forward.shape, seed=3)
-    # What the strides of the convolution left over at the end.
+    # The positions at the end that the strides of the convolution left over.
     grown = zip(x_shape[2:], w_shape[2:], stride, padding[::2], padding[1::2], dilation, strict=True)
     extra = tuple((n + b + a - d * (k - 1) - 1) % s for n, k, s, b, a, d in grown)
     window = {"stride": stride, "padding": padding, "output_padding": extra, "dilation": dilation, "groups": groups}
@@ -95,7 +95,7 @@ def test_conv_transpose_is_the_transpose_of_conv(case: Any) -> None:
 
 @pytest.mark.parametrize("case", _CASES, ids=str)
 def test_conv_transpose_in_jax(case: Any) -> None:
-    """A convolution of the input with holes in it and the kernel backwards."""
+    """The reference is a convolution of the dilated input with the reversed kernel."""
     x_shape, w_shape, stride, padding, extra, dilation, groups = case
     x, w = random("f64", x_shape, seed=1), random("f64", w_shape, seed=2)
     spans = [d * (k - 1) for d, k in zip(dilation, w_shape[2:], strict=True)]

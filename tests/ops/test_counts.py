@@ -1,4 +1,4 @@
-"""Counts that enter arithmetic are in a dtype that holds them: f16 ends at 65504."""
+"""Counts in arithmetic have a dtype that can represent them: f16 ends at 65504."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_more_elements_than_f16_can_count(name: str) -> None:
-    """Value and gradient in f16 and bf16 are those in f64, up to rounding; for open sizes as well."""
+    """Value and gradient in f16 and bf16 equal those in f64, up to rounding, also for symbolic sizes."""
     x = np.random.default_rng(0).uniform(0.5, 1.5, N).astype(np.float16)
     found = {}
     for kind, size in (("f64", N), ("f16", N), ("bf16", N)):

@@ -33,7 +33,7 @@ def test_cumprod(name: str, axis: int) -> None:
 
 
 def test_cumprod_is_correctly_rounded() -> None:
-    """Exactly, in rational numbers: in f16, products of rounded products would be far off."""
+    """The reference is exact, in rational numbers: products of rounded f16 products would be far off."""
     x = random("f16", (30,), low=0.8, high=1.2)
     exact, product = [], Fraction(1)
     for factor in map(float, x):
@@ -59,7 +59,7 @@ def test_cummax(name: str, axis: int) -> None:
     got = run("cummax", x, axis=axis)
     reference = in_jax(lambda v: jax.lax.cummax(v, axis=axis), x)
     is_float = name in FLOATS
-    # Of two zeros either is the larger; JAX takes denormals for zeros.
+    # Either of two zeros is the larger one; JAX treats denormals as zeros.
     agree(got, reference, factor=1.0 if is_float else 0.0)
     if is_float:
         assert np.isnan(got.astype(np.float64)).any()

@@ -1,4 +1,4 @@
-"""Determinants and their derivatives, at singular matrices too; norms, ranks and conditions of zeros, NaN and nothing."""
+"""Determinants and their derivatives, also at singular matrices; norms, ranks and conditions of special matrices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _of_rank(size: int, rank: int) -> np.ndarray:
 def test_the_derivative_is_the_cofactors_at_any_rank(size: int) -> None:
     matrices = [_of_rank(size, rank) for rank in range(size + 1)]
     zero_column = np.eye(size)
-    zero_column[0, 0] = 0  # the first pivot of a column vanishes, and no other
+    zero_column[0, 0] = 0  # only the first pivot of a column vanishes
     a = np.stack([*matrices, zero_column, np.eye(size)[::-1]])
     graph = _graph(_determinant, a.shape)
     (gradient,) = rlx.evaluate(rlx.grad(graph, wrt=["x"]), {"x": a})[-1:]
@@ -54,7 +54,7 @@ def test_the_derivative_is_the_cofactors_at_any_rank(size: int) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_second_derivatives(size: int) -> None:
-    """The change of the cofactors, by differences, at a matrix of one rank less."""
+    """The change of the cofactors, by differences, at a matrix of rank N-1."""
     a, tangent, step = _of_rank(size, size - 1), RANDOM.standard_normal((size, size)), 1e-5
     twice = rlx.jvp(rlx.grad(_graph(_determinant, a.shape), wrt=["x"]), ["x"])
     (found,) = rlx.evaluate(twice, {"x": a, "tangent_x": tangent})[-1:]
@@ -95,7 +95,7 @@ def test_norms_of_nothing_are_numpys(shape: tuple[int, ...], order: Any, keepdim
 
 
 def test_conditions_and_ranks_of_zeros_and_nan() -> None:
-    """NumPy refuses matrices of NaN in `cond`: its decomposition does not converge."""
+    """NumPy's `cond` refuses matrices of NaN, because its decomposition does not converge."""
     a = np.stack([np.zeros((2, 2)), np.diag([3.0, 0]), np.diag([4.0, 2]), np.full((2, 2), np.nan)])
     assert _value(lambda g, x: g.cond(x), a)[:3].tolist() == np.linalg.cond(a[:3]).tolist() == [np.inf, np.inf, 2]
     assert np.isnan(_value(lambda g, x: g.cond(x), a)[3])
@@ -125,7 +125,7 @@ def test_the_derivatives_of_singular_vectors_have_no_magnitude() -> None:
 
 @pytest.mark.parametrize("values", [lambda g, x: g.eigvalsh(x), lambda g, x: g.svdvals(x)], ids=["eigvalsh", "svdvals"])
 def test_derivatives_at_repeated_values(values: Any) -> None:
-    """Of functions in which equal values count alike."""
+    """The functions treat equal values alike."""
     a = np.diag([1.0, 1.0, 2.0])
     graph = _graph(lambda g, x: g.sum(g.square(values(g, x))), a.shape)
     (gradient,) = rlx.evaluate(rlx.grad(graph, wrt=["x"]), {"x": a})[-1:]

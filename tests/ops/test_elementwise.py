@@ -1,4 +1,4 @@
-"""Elementwise evaluators against JAX, SciPy and NumPy's extended precision, special values among the operands."""
+"""Elementwise evaluators against JAX, SciPy and NumPy's extended precision, including special values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.ops.references import (
 
 LONG = np.longdouble
 
-# In x86's extended precision, which has 11 more bits than f64; where it has no more, the comparison is only weaker.
+# Computed in x86's extended precision, which has 11 more bits than f64. Without these bits the comparison is only
+# weaker.
 _EXTENDED: dict[str, Callable[[Any], Any]] = {
     "gelu": lambda x: LONG(0.5) * x * special.erfc(np.asarray(-x / np.sqrt(LONG(2)), np.float64)),
     "gelu_approx": lambda x: LONG(0.5) * x * (1 + np.tanh(np.sqrt(2 / LONG(np.pi)) * (x + LONG(0.044715) * x**3))),
@@ -80,14 +81,14 @@ def test_every_activation_has_references() -> None:
 @pytest.mark.parametrize("kind", _EXTENDED)
 @drawn("name", FLOATS, of_each=2)
 def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
-    """Within the last digit of the exact value, everywhere, denormals and huge angles included."""
+    """The error is within the last digit of the exact value everywhere, including denormals and huge angles."""
     x = samples_of(name, low=-20, high=20)
     got = run("activation", x, kind=kind)
     with np.errstate(all="ignore"):
         exact = np.asarray(_EXTENDED[kind](x.astype(LONG)))
         exact = np.where(np.isneginf(x) & (kind in _GATED), -0.0, exact)
         rounded = exact.astype(x.dtype)
-    # f64 has no wider type to be evaluated in. There gelu is 1 + erf, which cancels.
+    # f64 has no wider type for the reference. There gelu is 1 + erf, which cancels.
     eps = np.finfo(np.float64).eps
     noise = eps * np.abs(np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)) if kind.startswith("gelu") else None
     agree(got, rounded, factor=0.5 if name in ("f32", "f64") else 1.0, noise=noise)
@@ -98,9 +99,9 @@ def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
 def test_activation_in_jax(kind: str, name: str) -> None:
     x = samples_of(name)
     usual = ~has_denormals(x) & ~(np.isneginf(x) & (kind in _GATED))
-    # JAX computes narrow dtypes in their own precision, and its trigonometry gives up on huge angles.
+    # JAX computes narrow dtypes in their own precision, and its trigonometry fails for huge angles.
     usual &= ~(np.abs(x.astype(np.float64)) > 1e4) | (kind not in ("sin", "cos", "tan"))
-    # What it makes these of loses as many digits as the result has exponents.
+    # Its compositions for these lose the digits of the result's exponent.
     usual &= ~(np.abs(x.astype(np.float64)) > 5) | (kind not in ("exp2", "sinh", "cosh"))
     reference = in_jax(ACTIVATIONS_IN_JAX[kind], x)
     noise = 4 * dtype(name).eps * np.abs(np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0))
@@ -132,7 +133,7 @@ def test_complex_activation(kind: str) -> None:
 
 
 def _wrapped(value: int, name: str) -> int:
-    """Two's complement."""
+    """Return the value in two's complement."""
     bits = 8 * dtype(name).itemsize
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype(name).is_signed and value >> (bits - 1) else value
@@ -158,17 +159,17 @@ def test_float_binary(kind: str, name: str) -> None:
     exactly |= {"max": np.maximum, "min": np.minimum}
     with np.errstate(all="ignore"):
         exact = exactly[kind](a.astype(LONG), b.astype(LONG)).astype(a.dtype)
-    in_range = (np.abs(b.astype(np.float64)) < 2.0**63) | (kind != "pow")  # NumPy's longdouble power takes 2^63 for odd
+    in_range = (np.abs(b.astype(np.float64)) < 2.0**63) | (kind != "pow")  # NumPy's longdouble power treats 2^63 as odd
     agree(got, exact, factor=0.5 if kind == "pow" else 0.25, where=in_range)
     usual = ~has_denormals(a, b)
-    # JAX's power loses digits in proportion to the exponent of the result, and (-inf)^-2 is not 0.
+    # JAX's power loses digits in proportion to the exponent of the result, and its (-inf)^-2 is not 0.
     usual &= ((np.abs(b.astype(np.float64)) < 30) & ~np.isneginf(a)) | (kind != "pow")
     agree(got, in_jax(_BINARY[kind], a, b), factor=8, where=usual & ~has_denormals(got))
 
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_the_corners_of_pow(name: str) -> None:
-    """C's rules: x^0 = 1 and 1^y = 1 even for NaN, odd powers keep the sign of zero and infinity."""
+    """C's rules hold: x^0 = 1 and 1^y = 1 even for NaN; odd powers keep the sign of zero and infinity."""
     kind = dtype(name).numpy
     nan, inf = np.nan, np.inf
     table = [(nan, 0, 1), (1, nan, 1), (nan, 1, nan), (-8, 1 / 3, nan), (-2, 3, -8), (-2, 2, 4), (0, -1, inf)]
@@ -181,7 +182,7 @@ def test_the_corners_of_pow(name: str) -> None:
 @pytest.mark.parametrize("kind", [k for k in _BINARY if k != "div"])
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integer_binary(kind: str, name: str) -> None:
-    """Against Python's unbounded integers, wrapped."""
+    """The reference is Python's unbounded integers, wrapped."""
     a, b = pairs_of(name)
     exact: dict[str, Callable[[int, int], int]] = {
         "add": lambda x, y: x + y,
@@ -199,7 +200,7 @@ def test_integer_binary(kind: str, name: str) -> None:
 
 
 def _exact_power(x: int, y: int) -> int:
-    """The quotient 1/x^-y truncated toward zero for negative y; 0 for 0."""
+    """Return the quotient 1/x^-y truncated toward zero for negative y; 0 for 0."""
     if y >= 0:
         return x**y
     return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)
@@ -231,7 +232,7 @@ _LOGIC: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operato
 
 @pytest.mark.parametrize("symbol", _LOGIC)
 def test_logical_operators_are_numpys(symbol: str) -> None:
-    """Of bools, tensors or not; of integers see `test_numbers.py`; floats have no bits to combine."""
+    """For bools, tensors or not. For integers see `test_numbers.py`; floats have no logical operators."""
     a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
     apply = _LOGIC[symbol]
     graph = Graph("logic")
@@ -265,7 +266,7 @@ def test_compare(kind: str, name: str) -> None:
     got = run("compare", a, b, kind=kind)
     usual = ~has_denormals(a, b)
     agree(got, in_jax(getattr(jnp, methods[kind]), a, b), where=usual)
-    # Denormals are numbers like any other.
+    # Denormals are compared like other numbers.
     exact = [getattr(x, f"__{kind}__")(y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
     assert got.tolist() == exact
 
@@ -330,7 +331,7 @@ def test_cast(source: str, target: str) -> None:
 
 
 def _cast(value: Any, source: str, target: str) -> Any:
-    """The meaning of `rlx.cast` on a Python number; rounding is left to NumPy."""
+    """Apply `rlx.cast` to a Python number; NumPy does the rounding."""
     to = dtype(target)
     if to.is_bool:
         return value != 0
@@ -347,7 +348,7 @@ def _cast(value: Any, source: str, target: str) -> Any:
 
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32"])
 def test_cast_rounds_to_nearest_even(target: str) -> None:
-    """Halfway between two neighbours, and just above and below."""
+    """The values are halfway between two neighbours, and just above and below."""
     kind = dtype(target)
     grid = random(kind, (500,), low=-100, high=100)
     with np.errstate(all="ignore"):
@@ -365,7 +366,7 @@ def test_clamp(name: str) -> None:
     x, low = pairs_of(name)
     high = np.roll(low, 7)
     got = run("clamp", x, low, high)
-    # Also where low > high, and where any of them is NaN; JAX takes denormals for zeros.
+    # Also where low > high, and where any operand is NaN. JAX treats denormals as zeros.
     denormal = has_denormals(x, low, high) if name in FLOATS else np.zeros(x.shape, bool)
     agree(got, in_jax(lambda a, b, c: jnp.minimum(jnp.maximum(a, b), c), x, low, high), factor=0, where=~denormal)
     if name in FLOATS:

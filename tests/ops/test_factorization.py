@@ -1,4 +1,4 @@
-"""Factorisations: what they give multiplied again, against NumPy and SciPy, on the evaluator and by their decompositions."""
+"""Factorisations: products of the factors, against NumPy and SciPy, for the evaluator and the decompositions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.ir.graph.evaluate import evaluate_decomposition
 from rlx.ir.op import registry
 
 SHAPES = [(1, 1), (2, 2), (5, 5), (2, 4, 4), (6, 3), (3, 6), (2, 3, 1, 4)]
-# What has equal or zero singular values or eigenvalues, or rows that vanish; and what squares overflow or vanish for.
+# Matrices with equal or zero singular values or eigenvalues, with zero rows, or whose squares overflow or vanish.
 HARD = {
     "zeros": np.zeros((3, 3)),
     "identity": np.eye(4),
@@ -34,14 +34,14 @@ def _matrices() -> list[Any]:
 
 
 def _both(op: str, a: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-    """What the evaluator gives, and the decomposition."""
+    """Return the results of the evaluator and of the decomposition."""
     card = registry.load()[op]
     found = [card.evaluate(a), evaluate_decomposition(card, (a,), {})]
     return [f if isinstance(f, tuple) else (f,) for f in found]
 
 
 def _near(found: np.ndarray, wanted: np.ndarray, times: float = 1) -> None:
-    """Within the rounding of f32 beside the largest element."""
+    """Check that the difference is within f32 rounding relative to the largest element."""
     largest = float(np.max(np.abs(wanted), initial=0)) or 1.0
     np.testing.assert_allclose(found / largest, wanted / largest, rtol=0, atol=times * 2e-6)
 
@@ -57,7 +57,7 @@ def test_qr(a: np.ndarray) -> None:
         _orthonormal(q)
         _near(q.astype(np.float64) @ r, a)
         assert not np.tril(r, -1).any()
-    if np.linalg.matrix_rank(a).min() == min(a.shape[-2:]):  # then the factors are the only ones with these signs
+    if np.linalg.matrix_rank(a).min() == min(a.shape[-2:]):  # then the factors are unique with these signs
         _near(q, np.linalg.qr(a.astype(np.float64))[0], 5)
 
 
@@ -134,7 +134,7 @@ def test_factors_of_what_is_not_finite_are_nan(op: str, value: float) -> None:
 @pytest.mark.parametrize("scale", [1e-37, 1e-25, 1e-15, 1e19, 1e36])
 @pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "qr", "svd"])
 def test_factors_of_any_magnitude(op: str, scale: float) -> None:
-    """They are as near, in f32, as those of a matrix of magnitude 1, though squares overflow or vanish."""
+    """The relative error in f32 equals that of a matrix of magnitude 1, although squares overflow or vanish."""
     rng = np.random.default_rng(6)
     full = rng.standard_normal((5, 5))
     for a in [full @ full.T + np.eye(5)] if op == "cholesky" else [full, np.outer(full[0], full[0])]:

@@ -1,4 +1,4 @@
-"""Fourier transforms against SciPy in extended precision, JAX, and what they have to satisfy."""
+"""Fourier transforms against SciPy in extended precision, JAX, and the identities of the transform."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from tests.ops.references import in_jax, random, run
 
 NORMS = ["backward", "ortho", "forward"]
 OPS = ("fft", "rfft", "irfft")
-# Small ones, primes with and without a matrix, products of both, powers of two.
+# Small lengths, primes with and without a matrix, products of both, powers of two.
 LENGTHS = [*range(1, 65), 97, 127, 131, 262, 360, 1000, 1009, 1024, 2018, 4096, 65536]
-# Rounding every element of the result once costs 3e-8; the transforms of f32 libraries are off by 1e-7 to 3e-7.
+# Rounding every element of the result once costs 3e-8; f32 libraries have errors of 1e-7 to 3e-7.
 LIMIT = 5e-7
 
 
 def far(got: np.ndarray, exact: Any) -> float:
-    """The relative error in the Euclidean norm."""
+    """Return the relative error in the Euclidean norm."""
     assert got.shape == exact.shape
     size = float(np.linalg.norm(exact.astype(np.complex128)))
     return float(np.linalg.norm((got - exact).astype(np.complex128))) / (size or 1.0)
 
 
 def signal(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Random complex numbers."""
+    """Return random complex numbers."""
     return random("c64", shape, seed=seed)
 
 
 def spectrum(n: int, seed: int = 0) -> np.ndarray:
-    """Half a spectrum of two signals of length n, with imaginary parts that nobody reads."""
+    """Return half spectra of two signals of length n, including imaginary parts that are not read."""
     return signal((2, n // 2 + 1), seed)
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """In x86's extended precision, which SciPy transforms in."""
+    """Return an array in x86's extended precision, so that SciPy computes in it."""
     return x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
 
 
 def uses(n: int) -> list[tuple[Graph, list[np.ndarray], Any]]:
-    """For one length, graphs of each op, their inputs, and the exact result."""
+    """Return graphs of each op for one length, with their inputs and the exact result."""
     z, x, half = signal((2, n), n), random("f32", (2, n), seed=n), spectrum(n, n)
     told = [
         (z, lambda g, v: g.fft(v), scipy.fft.fft(wide(z))),
@@ -69,7 +69,7 @@ def uses(n: int) -> list[tuple[Graph, list[np.ndarray], Any]]:
 
 @pytest.mark.parametrize("n", [1, 2, 9, 12, 34, 137])
 def test_transforms_of_f64_are_those_of_numpy(n: int) -> None:
-    """In c128, by the evaluator and as matrix products."""
+    """The evaluator and the matrix products are compared in c128."""
     rng = np.random.default_rng(n)
     x = rng.standard_normal((3, n))
     z = x + 1j * rng.standard_normal((3, n))
@@ -94,7 +94,7 @@ def test_transforms_of_f64_are_those_of_numpy(n: int) -> None:
 
 
 def decomposed(graph: Graph) -> Graph:
-    """A graph whose transforms are matrix products."""
+    """Return a graph whose transforms are matrix products."""
     with mlir.entered():
         decompose_all(graph.module, set(OPS))
     return graph
@@ -153,7 +153,7 @@ def test_decomposition_is_accurate(n: int) -> None:
 
 
 def test_decomposition_is_near_linear() -> None:
-    """No length, prime or not, is a product with its whole matrix once that is large."""
+    """No large length, prime or not, is a product with its whole matrix."""
     for n in (1009, 4096, 5003, 10007, 65536):
         graph = Graph()
         graph.set_outputs(graph.fft(graph.input("x0", (1, n), "c64")))
@@ -167,7 +167,7 @@ def test_decomposition_is_near_linear() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("n", [1, 2, 9, 12, 34, 137])
 def test_what_is_not_finite_spreads(n: int, value: float) -> None:
-    """To every element of its own transform, as in NumPy, and to no other one."""
+    """NaN and infinities spread to every element of their own transform, as in NumPy, and to no other transform."""
     x = random("f32", (3, n), seed=5)
     x[1, n // 2] = value
     z = x.astype(np.complex64)
@@ -212,14 +212,14 @@ def test_symbolic_sizes() -> None:
 
 # --- compiled ---------------------------------------------------------------------------------------
 
-# One matrix, a chirp, several stages, a stage that is a chirp, many stages.
+# Lengths with one matrix, a chirp, several stages, a stage that is a chirp, many stages.
 _COMPILED = [31, 131, 360, 2018, 65536]
 
 
 @drawn("compiler", [compiled, compiled_xla], ids=lambda c: {compiled: "iree", compiled_xla: "xla"}[c])
 @drawn("n", _COMPILED, of_each=2)
 def test_compiled_is_accurate(n: int, compiler: Any) -> None:
-    """With the sums of a real machine, which are f32 and in its order."""
+    """The compiled sums are f32, in the order of the machine."""
     given = list(uses(n))
     programs = compiler.compile_graphs([graph for graph, _, _ in given])
     for (graph, arrays, exact), program in zip(given, programs, strict=True):

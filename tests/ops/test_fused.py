@@ -23,14 +23,14 @@ def _operands(name: str, *shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _compare(got: np.ndarray, reference: Any, *operands: np.ndarray) -> None:
-    """Against JAX in f64; the ops inside a fused op round to its dtype, and their sums are of some tens of numbers around 1."""
+    """Compare with JAX in f64. Ops inside a fused op round to its dtype; their sums have some tens of numbers around 1."""
     expected = in_jax(reference, *[x.astype(np.float64) for x in operands])
     agree(got, expected.astype(got.dtype), noise=np.array(40 * float(rlx.dtype(got.dtype).eps)))
 
 
 @drawn("activation", [None, *ACTIVATIONS_IN_JAX], of_each=12)
 def test_fused_matmul_bias_act(activation: str | None) -> None:
-    """With sums between 0 and pi/2, where every function is defined and none is steep."""
+    """The sums are between 0 and pi/2, where every function is defined and not steep."""
     x, w, bias = (random("f32", s, low=0.1, high=h, seed=1) for s, h in (((4, 3), 0.6), ((3, 5), 0.6), ((5,), 0.3)))
     after = ACTIVATIONS_IN_JAX[activation] if activation else lambda v: v
     got = run("fused_matmul_bias_act", x, w, bias, activation=activation)
@@ -54,7 +54,7 @@ def test_dtypes(name: str) -> None:
 
 
 def _attend(q: Any, k: Any, v: Any, keep: Any) -> Any:
-    """JAX's own attention takes the softmax of f64 in f32."""
+    """Compute attention; JAX's own computes the softmax of f64 in f32."""
     q, k, v = (t.reshape(*t.shape[:2], HEADS, -1) for t in (q, k, v))
     scores = jnp.where(keep, jnp.einsum("bshd,bthd->bhst", q, k) / np.sqrt(q.shape[-1]), -jnp.inf)
     attended = jnp.einsum("bhst,bthd->bshd", jax.nn.softmax(scores, -1), v)
@@ -103,11 +103,11 @@ def test_masks_of_the_attention_block() -> None:
         _compare(got, reference, hidden, qkv_w, out_w, bias, out_b)
     nothing = np.zeros((B, S), bool)
     blind = run("fused_attention_block", hidden, qkv_w, out_w, nothing, bias, out_b, None, None, **_SIZES)
-    assert np.array_equal(blind, np.broadcast_to(out_b, blind.shape))  # who sees nothing attends to zeros
+    assert np.array_equal(blind, np.broadcast_to(out_b, blind.shape))  # a query that sees no keys gets zeros
 
 
 def _layer_weights(name: str, width: int = HEADS * D, e: int = E) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights and norms, then biases."""
+    """Return weights and norms, then biases."""
     shapes = [(B, S, e), (e, 3 * width), (width, e), (e,), (e,), (e, F), (F, e), (e,), (e,)]
     operands = _operands(name, *shapes, (3 * width,), (e,), (F,), (e,))
     return operands[: len(shapes)], operands[len(shapes) :]

@@ -1,4 +1,4 @@
-"""`lgamma`, `digamma` and `erfinv` against SciPy and mpmath, compiled too, and their derivatives against JAX."""
+"""`lgamma`, `digamma` and `erfinv` against SciPy and mpmath, also compiled, and their derivatives against JAX."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPECIAL = np.array([0.0, -0.0, 1.0, 2.0, -1.0, -3.0, np.inf, np.nan, 0.5, -0.5, 
 SCIPY: dict[str, Any] = {"lgamma": special.gammaln, "digamma": special.digamma, "erfinv": special.erfinv}
 
 
-# Halves are as far from one integer as from another.
+# Halves are equally far from two integers.
 QUARTERS = np.setdiff1d(np.arange(-80, 20, 0.25), np.arange(-80, 1))
 
 
@@ -56,7 +56,7 @@ def _units(got: np.ndarray, exact: np.ndarray, dtype: Any) -> np.ndarray:
 
 @drawn("device", ["cpu", "xla"])
 def test_digits_of_f32(device: str) -> None:
-    """At most 2 units in the last place, near the roots, those below 0 too, and the poles as well."""
+    """The error is at most 2 ulp, also near the poles and the roots, including those below 0."""
     g: Any = rlx.Graph()
     values = {name: x.astype(np.float32) for name, x in GRID.items()}
     for name in ("lgamma", "digamma"):
@@ -69,7 +69,7 @@ def test_digits_of_f32(device: str) -> None:
 
 
 def _roots_below(name: str) -> np.ndarray:
-    """Floats beside the roots below 0, which are found by mpmath: both neighbours, and some at small distances."""
+    """Return floats next to the roots below 0, found by mpmath: both neighbours, and some at small distances."""
     function = mpmath.digamma if name == "digamma" else lambda v: mpmath.log(abs(mpmath.gamma(v)))
     with mpmath.workdps(60):
         if name == "digamma":
@@ -87,7 +87,7 @@ def _roots_below(name: str) -> np.ndarray:
 
 
 def test_digits_of_f64() -> None:
-    """At most 4 units in the last place, at the roots too, of which there are many below 0; compiled as well."""
+    """The error is at most 4 ulp, also at the roots, many of which are below 0; also compiled."""
     g: Any = rlx.Graph()
     values = {
         name: x
@@ -128,7 +128,10 @@ def test_special_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", GRID)
 def test_two_derivatives(name: str) -> None:
-    """Polygamma functions of mpmath (JAX's second derivative of `gammaln` is wrong below 0), and JAX's of `erfinv`."""
+    """The references are mpmath's polygamma functions and JAX's `erfinv`.
+
+    JAX's second derivative of `gammaln` is wrong below 0.
+    """
     below = [-0.3, -0.4, -1.49, -2.55, -2.7, -3.2, -40.3, -80.7]
     x = np.array(
         [0.1, 0.4, 0.7, -0.3, 0.95] if name == "erfinv" else [0.3, 1.0, 2.5, 7.9, 8.1, 30.0, *below], np.float64
@@ -151,7 +154,7 @@ def test_two_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_derivatives_at_poles_and_infinities(dtype: Any) -> None:
-    """JAX's, but that 0 is a pole with a side for `lgamma`, and that `digamma` grows ever more slowly towards infinity."""
+    """The reference is JAX, except that for `lgamma` 0 is a one-sided pole and `digamma` grows ever more slowly to infinity."""
     x = np.array([-3, -1, -0.0, 0.0, np.inf, -2.5], dtype)
     wanted = {"lgamma": [np.nan, np.nan, np.inf, -np.inf, np.inf, None], "digamma": [np.inf] * 4 + [0, None]}
     for name, slopes in wanted.items():

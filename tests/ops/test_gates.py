@@ -1,4 +1,4 @@
-"""Functions between layers, norms, and names of PyTorch: judged by these libraries on the evaluator, and by it compiled."""
+"""Activations, norms and PyTorch names: the evaluator against other libraries, and compiled code against the evaluator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N = np.array([[3, 0, -1], [7, 2, 0]], np.int32)
 ROWS = np.array([[-np.inf, -np.inf], [np.inf, 1.0], [1e4, 1e4 + 1], [-1e4, 3.0]], np.float32)
 
 Call = Callable[..., Any]
-# What a graph says, what a library says, and the arrays.
+# The call on a graph, the call of a library, and the arrays.
 ARRANGED: list[tuple[Call, Call, tuple[Any, ...]]] = [
     (lambda g, x: g.permute(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1), (Z,)),
     (lambda g, x, y: g.concatenate([x, y], axis=1), lambda x, y: np.concatenate([x, y], 1), (X, Y)),
@@ -60,7 +60,7 @@ GATED: list[tuple[Call, Call]] = [
 
 
 def graph_of(calls: list[tuple[Any, ...]]) -> tuple[rlx.Graph, dict[str, np.ndarray], list[int]]:
-    """Calls in one graph, its inputs, and how many outputs each call has."""
+    """Return calls in one graph, its inputs, and the number of outputs of each call."""
     g: Any = rlx.Graph("vocabulary")
     inputs: dict[str, np.ndarray] = {}
     outputs: list[Any] = []
@@ -103,14 +103,14 @@ def test_functions_of_layers_are_those_of_jax() -> None:
     found = results_of([(ours, (V,)) for ours, _ in GATED])
     for number, ((got,), (_, theirs)) in enumerate(zip(found, GATED, strict=True)):
         wanted = np.asarray(theirs(jnp.asarray(V)))
-        usual = np.isfinite(V)  # at infinities some of JAX's are NaN where there is a limit
+        usual = np.isfinite(V)  # at infinities some JAX results are NaN where a limit exists
         np.testing.assert_allclose(got[usual], wanted[usual], rtol=2e-6, atol=1e-7, err_msg=f"case {number}")
         assert np.isnan(got[-1]), f"case {number}"
 
 
 @drawn("device", ["cpu", "xla"])
 def test_compilers_agree(device: str) -> None:
-    # At -inf, `x * sigmoid(x)` is NaN, and `silu`, which it is recognised as, the limit.
+    # At -inf, `x * sigmoid(x)` is NaN, but `silu`, to which it is rewritten, is the limit.
     finite = V[~np.isinf(V)]
     calls = [(ours, arrays) for ours, _, arrays in (*ARRANGED, *REDUCED)] + [(ours, (finite,)) for ours, _ in GATED]
     g, inputs, _ = graph_of(calls)

@@ -20,7 +20,7 @@ _EPS = np.finfo(np.float64).eps
 
 
 def _line(old: int, new: int, mode: str, *, align_corners: bool) -> np.ndarray:
-    """The matrix of one axis, from exact positions."""
+    """Return the matrix of one axis, from exact positions."""
     matrix = np.zeros((new, old))
     for i in range(new):
         if mode == "nearest":
@@ -95,7 +95,7 @@ def test_symbolic_sizes_mean_the_same(mode: str, align: bool, binding: dict[str,
 
 @pytest.mark.parametrize(("old", "new"), [pair for pair in _SIZES if pair[0] <= pair[1]])
 def test_resize_in_jax(old: int, new: int) -> None:
-    """JAX smooths where it makes images smaller, so larger ones are compared."""
+    """JAX smooths when it shrinks images, so only enlarging is compared."""
     x = random("f64", (2, 3, old, 4))
     got = run("resize", x, size=(new, 4), mode="bilinear", align_corners=False)
     agree(got, in_jax(lambda v: jax.image.resize(v, (2, 3, new, 4), "linear"), x), noise=100 * _EPS)
@@ -150,7 +150,7 @@ def test_refusals(call: Any, message: str) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("packed", [True, False])
 def test_axial_rope_2d(packed: bool, name: str) -> None:
-    """Pairs of lanes are complex numbers, turned one by one."""
+    """Pairs of lanes are complex numbers, rotated one by one."""
     end_x, end_y, d, heads, theta, repeat = 3, 2, 8, 2, 50.0, 2
     length = end_x * end_y * repeat
     x = random(name, (2, heads, length, d))

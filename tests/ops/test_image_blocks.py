@@ -1,4 +1,4 @@
-"""The blocks of image models against the same layers written with JAX, and with PyTorch's modules."""
+"""Blocks of image models against the same layers in JAX and PyTorch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import rlx
 from tests.drawing import drawn
 from tests.ops.references import agree, in_jax, random, run
 
-# A convolution of six channels adds up 54 products of numbers around 1, twice in a row.
+# A convolution of six channels adds 54 products of numbers around 1, twice in a row.
 _ROOM = np.array(100 * np.finfo(np.float32).eps)
 _NAMES = ("norm1_scale", "norm1_bias", "conv1_w", "conv1_b", "norm2_scale", "norm2_bias", "conv2_w", "conv2_b")
 _OPTIONAL = ("embedding", "embedding_w", "embedding_b", "skip_w", "skip_b")
 
 
 def _operands(c: int, o: int, *, embedded: bool, skip: str, batch: int = 2) -> dict[str, np.ndarray | None]:
-    """Operands by name; `skip` is `""`, `"w"` or `"wb"`."""
+    """Return operands by name. `skip` is `""`, `"w"` or `"wb"`."""
     shapes: dict[str, Any] = {"x": (batch, c, 5, 4)}
     shapes |= dict(zip(_NAMES, [(c,), (c,), (o, c, 3, 3), (o,), (o,), (o,), (o, o, 3, 3), (o,)], strict=True))
     shapes |= {"embedding": (batch, 3), "embedding_w": (3, o), "embedding_b": (o,)} if embedded else {}

@@ -1,4 +1,4 @@
-"""Indexing of tensors: what NumPy gives for the same index."""
+"""Indexing of tensors, against NumPy with the same index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_other_entries() -> None:
 
 
 def _entries(draw: random.Random, shape: tuple[int, ...], symbolic: bool) -> tuple[Any, ...]:
-    """A random index: of each axis an integer, a slice, or, once, an array of integers or booleans; new axes; `...`."""
+    """Return a random index: for each axis an integer, a slice, or, once, an integer or boolean array; new axes; `...`."""
     entries: list[Any] = []
     array_at = draw.choice([None, *range(len(shape))])
     axis = 0

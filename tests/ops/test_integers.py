@@ -1,6 +1,7 @@
-"""Functions of real numbers on integers and bools: what they give of the same numbers as floats.
+"""Functions of real numbers on integers and bools: their results equal those of the same numbers as floats.
 
-Differences of integers wrap, and weights between 0 and 1 are none: such a function has to make floats of its operands first.
+Differences of integers wrap, and integers cannot be weights between 0 and 1. These functions must convert their
+operands to floats first.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ CALLS: dict[str, tuple[int, Call]] = {
 
 
 def _array(name: str, number: int) -> np.ndarray:
-    """Small integers, and the least and the greatest."""
+    """Return small integers, and the least and the greatest."""
     kind = rlx.dtype(name)
     values = np.random.default_rng(number).integers(0 if not kind.is_signed else -5, 2 if kind.is_bool else 6, (4, 6))
     x = values.astype(kind.numpy)
@@ -125,7 +126,7 @@ def test_integers_count_as_the_floats_that_they_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_integers_are_never_nan(name: str) -> None:
-    """Without NaN in them, reductions that leave it out are those that do not, to the last digit."""
+    """Without NaN, reductions that ignore NaN equal the other reductions to the last digit."""
     x = _array(name, 0)
     for kind in ("sum", "prod", "max", "min"):
         for axis in (None, 0, (0, 1)):

@@ -1,4 +1,4 @@
-"""Layers by PyTorch's names, against formulas; and derivatives, batches and compilers for all that is named so."""
+"""Layers with PyTorch's names, against formulas; also their derivatives, batches and compiled code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRID = np.random.default_rng(5).uniform(-1.4, 1.4, (2, 3, 2, 2)).astype(np.float
 
 
 def convolved(x: Any, w: Any, stride: Any, padding: Any, **options: Any) -> np.ndarray:
-    """JAX's convolution."""
+    """Compute JAX's convolution."""
     return np.asarray(
         jax.lax.conv_general_dilated(jax.numpy.asarray(x), jax.numpy.asarray(w), stride, padding, **options)
     )
@@ -150,7 +150,7 @@ def test_dropout() -> None:
     assert (some != other).any() and (none == 1).all() and (all_ == 0).all()
 
 
-# Every name that is a composition, of one tensor: for derivatives, batches and compilers.
+# Every composed function, of one tensor: for derivatives, batches and compilers.
 CALLS: dict[str, Any] = {
     "max_pool": lambda g, x: g.max_pool2d(x, 2, 2, 1, dilation=2, ceil_mode=True),
     "avg_pool": lambda g, x: g.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
@@ -197,7 +197,7 @@ def graph_of(names: Any, x: np.ndarray) -> rlx.Graph:
 def test_derivatives_are_slopes(name: str) -> None:
     x = (
         np.random.default_rng(4).permutation(240).reshape(X.shape) / 70 - 1.7037
-    )  # no two are near each other, and none near 0 or 1: no kinks
+    )  # no two are close to each other, and none is close to 0 or 1: no kinks
     g = graph_of([name], x)
     direction = np.random.default_rng(6).standard_normal(x.shape)
     ahead, behind = (rlx.evaluate(g, {"x": x + s * 1e-6 * direction})[0] for s in (1, -1))

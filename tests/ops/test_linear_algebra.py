@@ -1,4 +1,4 @@
-"""Systems of equations against LAPACK, products by group and low-rank adaptation against loops."""
+"""Linear systems against LAPACK; products by group and low-rank adaptation against loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("evaluated", [run, decomposed], ids=["evaluated",
 
 
 def _expect_solution(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """As near to LAPACK's f64 solution as the condition of the matrix lets the dtype be."""
+    """Check that the solution is as close to LAPACK's f64 solution as the condition number allows for the dtype."""
     wide = a.astype(np.float64), b.astype(np.float64)
     reference = np.linalg.solve(*wide)
     # f16 and bf16 are solved in f32 and rounded once.
@@ -44,7 +44,7 @@ def test_dense_solve(size: int, name: str, evaluated: Any) -> None:
 
 @BOTH
 def test_pivots_are_sought(evaluated: Any) -> None:
-    """Zeros and small numbers on the diagonal, where elimination in place would divide by them."""
+    """The diagonal has zeros and small numbers; elimination without pivoting would divide by them."""
     permutation = np.eye(6)[[3, 1, 5, 0, 2, 4]]
     b = random("f64", (6,))
     assert np.array_equal(evaluated("dense_solve", permutation, b), permutation.T @ b)
@@ -91,7 +91,7 @@ def test_empty_systems(evaluated: Any) -> None:
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_batched_dense_solve(name: str, evaluated: Any) -> None:
     a, b = random(name, (4, 6, 6)), random(name, (4, 6, 2), seed=1)
-    a[2, 3] = a[2, 4]  # a singular one does not harm the others
+    a[2, 3] = a[2, 4]  # a singular system does not affect the others
     got = evaluated("batched_dense_solve", a, b)
     for i in (0, 1, 3):
         _expect_solution(got[i], a[i], b[i])
@@ -112,7 +112,7 @@ def test_what_is_no_system_is_refused(a: tuple[int, ...], b: tuple[int, ...]) ->
 
 
 def _grouped(x: np.ndarray, w: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """One product of a vector and a matrix for each row."""
+    """Compute one product of a vector and a matrix for each row."""
     rows = []
     for row, index in zip(x, indices, strict=True):
         matrix = w[min(max(int(index), 0), len(w) - 1)]
@@ -133,7 +133,7 @@ def test_grouped_matmul(rows: int, groups: int, name: str, evaluated: Any) -> No
 @BOTH
 @pytest.mark.parametrize("group", [0, 2, 4])
 def test_all_rows_of_one_group(group: int, evaluated: Any) -> None:
-    """The other groups are empty: there are no blocks of theirs."""
+    """The other groups are empty and have no blocks."""
     x, w = random("f64", (70, 3)), random("f64", (5, 3, 2), seed=1)
     got = evaluated("grouped_matmul", x, w, np.full(70, group))
     agree(got, x @ w[group], noise=np.full((70, 2), 1e-14))

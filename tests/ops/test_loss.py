@@ -16,7 +16,7 @@ NAN, INF = np.nan, np.inf
 
 
 def _wide(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
-    """A function of f80 numbers, with its result in the dtype of the first array."""
+    """Apply a function of f80 numbers, and return its result in the dtype of the first array."""
     with np.errstate(all="ignore"):
         return np.asarray(function(*(a.astype(np.longdouble) for a in arrays))).astype(arrays[0].dtype)
 
@@ -66,12 +66,12 @@ def test_softmax_cross_entropy_of_special_values() -> None:
     expected = np.array([2000, 0, INF, NAN, NAN, 0], np.float32)
     for evaluated in (run, decomposed):
         agree(evaluated("softmax_cross_entropy_with_logits", logits, labels), expected)
-    # What has NaN or no finite logit is ignored all the same where its label is.
+    # Rows with NaN or without a finite logit are also ignored if their label is.
     ignored = run("softmax_cross_entropy_with_logits", logits, np.full(6, -1))
     assert (ignored == 0).all()
 
 
-# --- losses of elements -----------------------------------------------------------------------------
+# --- elementwise losses -----------------------------------------------------------------------------
 
 _ELEMENTS: list[tuple[str, dict[str, Any], Callable[..., Any]]] = [
     ("mse_loss", {}, lambda x, y: (x - y) ** 2),
@@ -88,9 +88,9 @@ def _huber(x: np.ndarray, y: np.ndarray, delta: float) -> np.ndarray:
 
 
 def _binary_cross_entropy(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """`-t·log(sigmoid(x)) - (1 - t)·log(sigmoid(-x))`: PyTorch's own has half of the digits where x is large."""
+    """`-t·log(sigmoid(x)) - (1 - t)·log(sigmoid(-x))`. PyTorch's own has half of the digits for large x."""
     losses = targets * np.logaddexp(0, -logits) + (1 - targets) * np.logaddexp(0, logits)
-    undefined = (logits == np.inf) | (logits == -np.inf) & (targets == 0)  # inf - inf, or inf·0, by the formula
+    undefined = (logits == np.inf) | (logits == -np.inf) & (targets == 0)  # inf - inf, or inf·0, in the formula
     return np.where(undefined, np.nan, losses)
 
 
@@ -106,7 +106,7 @@ def test_losses_of_elements(
     x, y = random(name, (6, 15), seed=1), random(name, (6, 15), low=0, high=1, seed=2)
     got = run(op, x, y, reduction=reduction, **attributes)
     assert got.shape == ((6, 15) if reduction == "none" else ())
-    room = np.finfo(np.float64).eps * 10  # of x - x·t, of which little may be left
+    room = np.finfo(np.float64).eps * 10  # for x - x·t, which may cancel
     expected = _wide(lambda a, b: _REDUCED[reduction](reference(a, b)), x, y)
     agree(got, expected, factor=0.5, noise=np.full(got.shape, room))
 
@@ -133,7 +133,7 @@ def test_reductions_of_nothing(op: str) -> None:
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_small_binary_cross_entropies_keep_their_digits(name: str) -> None:
-    """A confident and right prediction: `log(1 + exp(-x))` is `exp(-x)`, far below the 1 that it is added to."""
+    """For a confident and correct prediction, `log(1 + exp(-x))` is `exp(-x)`, far below the added 1."""
     x = np.linspace(1, 80, 200).astype(dtype(name).numpy)
     x = np.concatenate([x, -x])
     target = (x > 0).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Losses with weights, labels that do not count, soft labels and the like, against formulas in wider arithmetic."""
+"""Losses with weights, ignored labels, soft labels and other options, against formulas in wider arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGN = np.array([1, -1, 1, -1], np.float32)
 
 
 def of_labels(x: Any, labels: Any, weight: Any = None, ignored: int = -100, smoothing: float = 0.0) -> tuple[Any, Any]:
-    """Each loss and its weight, in loops."""
+    """Compute each loss and its weight, in loops."""
     x, weight = np.moveaxis(x.astype(np.float64), 1, -1), np.ones(x.shape[1]) if weight is None else weight
     logs = x - special.logsumexp(x, -1, keepdims=True)
     losses, shares = np.zeros(labels.shape), np.zeros(labels.shape)
@@ -77,7 +77,7 @@ def test_edges_of_cross_entropy() -> None:
     (one,) = built(lambda g, x, t: g.cross_entropy(x, t), X[0, :, 0], np.asarray(LABELS[0, 0]))
     np.testing.assert_allclose(one, losses[0, 0], rtol=2e-6)
     (none,) = built(lambda g, x, t: g.cross_entropy(x, t), X, np.full_like(LABELS, -100))
-    assert np.isnan(none)  # as in PyTorch: the mean of nothing
+    assert np.isnan(none)  # as in PyTorch: the mean of no elements
     (symbols,) = built(
         lambda g, x, t: g.cross_entropy(x, t, label_smoothing=0.3), X, LABELS, dims=[("n", "c", 3), ("n", 3)]
     )
@@ -205,7 +205,7 @@ def g_of_logits(g: Any, x: Any) -> Any:
 def test_gradients_are_finite_at_edges() -> None:
     edge = np.array([0, 1, 0, 1], np.float32)
     wanted = np.array([0, 0, 1, 1], np.float32)
-    # PyTorch's: the difference over the variance, which counts as 1e-12 at least.
+    # PyTorch's derivative: the difference divided by the variance, which counts as at least 1e-12.
     np.testing.assert_allclose(
         slope(lambda g, p: g.binary_cross_entropy(p, wanted, reduction="sum"), edge), [0, 1e12, -1e12, 0], rtol=1e-6
     )

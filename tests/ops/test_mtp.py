@@ -1,4 +1,4 @@
-"""The multi-token prediction head against its description, written out in NumPy token by token."""
+"""The multi-token prediction head against its description, computed in NumPy token by token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EMBEDDING, _INNER, _TOKENS, _LABELS = 8, 12, 11, 9
 
 
 def _weights() -> dict[str, np.ndarray]:
-    """Everything but the first five operands, in the order of the record."""
+    """Return all operands except the first five, in the order of the record."""
     e, f, d = _EMBEDDING, _INNER, _SIZES["head_dim"]
     heads, kv = _SIZES["num_heads"] * d, _SIZES["num_kv_heads"] * d
     shapes = {
@@ -58,7 +58,7 @@ def _turned(head: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
 
 
 def _attended(p: dict[str, np.ndarray], normal: list[np.ndarray], at: int) -> np.ndarray:
-    """What the heads of one position give, each times its gate, side by side."""
+    """Return the packed heads of one position, each times its gate."""
     d, group = _SIZES["head_dim"], _SIZES["num_heads"] // _SIZES["num_kv_heads"]
     found = []
     for head in range(_SIZES["num_heads"]):
@@ -110,7 +110,7 @@ def test_last_token_idx_is_clamped() -> None:
 
 
 def _module(length: Any) -> rlx.GraphModule:
-    """A module whose weights are parameters, for two sequences."""
+    """Return a module whose weights are parameters, for two sequences."""
     shapes: dict[str, Any] = {
         "h_pre_norm": (2, length, _EMBEDDING),
         "input_ids": (2, length),

@@ -19,7 +19,7 @@ def _weights(name: str, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _room(name: str, expected: np.ndarray, *terms: np.ndarray) -> Any:
-    """Ulps of what is added up: the sum may be smaller."""
+    """Return the ulps of the summed terms, because the sum may be smaller."""
     eps = np.finfo(np.float64).eps if name == "f64" else np.finfo(np.float32).eps
     return 4 * eps * sum(np.abs(t.astype(np.float64)) for t in terms) + 0 * expected
 
@@ -103,7 +103,7 @@ def test_special_values_stay_in_their_row(op: str) -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_constant_rows(name: str) -> None:
-    """No variance: only eps keeps the quotient finite."""
+    """Without variance, only eps keeps the quotient finite."""
     x, (scale, bias) = np.full((2, 8), 3, dtype(name).numpy), _weights(name, 8)
     agree(run("layer_norm", x, scale, bias, axis=1, eps=1e-5), np.tile(bias, (2, 1)))
     zero = np.zeros((2, 8), dtype(name).numpy)

@@ -1,4 +1,4 @@
-"""Rounding, signs, remainders, bits and kinds of numbers: NumPy's results on the evaluator, the evaluator's on compilers."""
+"""Rounding, signs, remainders, bits and classification: the evaluator against NumPy, compilers against the evaluator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLOATS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.5, 2.5, -2.5, 3.0, 0.1, -0.3, 1e3, 7.25
 
 
 def numbers(name: str) -> np.ndarray:
-    """Small numbers, and those at the ends."""
+    """Return small numbers, and numbers at the ends of the range."""
     kind = rlx.dtype(name)
     if kind.is_bool:
         return np.array([False, True])
@@ -35,7 +35,7 @@ def numbers(name: str) -> np.ndarray:
 
 
 def pairs(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Every number with every other."""
+    """Return every number paired with every other."""
     x = numbers(name)
     a, b = np.meshgrid(x, x, indexing="ij")
     return a.ravel(), b.ravel()
@@ -50,7 +50,7 @@ def graph_of(calls: dict[str, Callable[..., Any]], *arrays: np.ndarray) -> tuple
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    """On f16 and bf16 as on f64, rounded once."""
+    """Compute f16 and bf16 in f64, rounded once."""
 
     def evaluated(*arrays: np.ndarray) -> np.ndarray:
         kind = arrays[0].dtype
@@ -64,7 +64,7 @@ def _bits_of(x: np.ndarray) -> np.ndarray:
     return x.view(f"u{x.itemsize}")
 
 
-# --- of one number ----------------------------------------------------------------------------------
+# --- functions of one number ------------------------------------------------------------------------
 
 _OF_ONE: dict[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
     "floor": ((*FLOATS, *INTEGERS), _wide(np.floor)),
@@ -96,11 +96,11 @@ def test_of_one_number(name: str, kind: str) -> None:
         same_bits(rlx.evaluate(g, inputs)[0], _OF_ONE[name][1](x))
 
 
-# --- of two -----------------------------------------------------------------------------------------
+# --- functions of two numbers -----------------------------------------------------------------------
 
 
 def _integers(function: Callable[[Any, Any], Any], by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
-    """NumPy's function, with another result where NumPy gives 0 and a warning."""
+    """Return NumPy's function, with another result where NumPy returns 0 and a warning."""
 
     def evaluated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if a.dtype.kind not in "iu":
@@ -111,7 +111,7 @@ def _integers(function: Callable[[Any, Any], Any], by_zero: Callable[[Any], Any]
 
 
 def _shifted(function: Callable[[int, int], int]) -> Callable[..., Any]:
-    """On integers of Python, cut off."""
+    """Apply a function to Python integers and truncate the result."""
 
     def evaluated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         bits = 8 * a.itemsize
@@ -135,7 +135,7 @@ _OF_TWO: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
     "left_shift": (INTEGERS, _shifted(lambda x, n: x << n)),
     "right_shift": (INTEGERS, _shifted(lambda x, n: x >> n)),
     "copysign": (FLOATS, lambda a, b: _with_sign(a, b)),
-    # NumPy gives the first of two zeros of f16.
+    # NumPy returns the first of two f16 zeros.
     "nextafter": (FLOATS, lambda a, b: np.where(a == b, b, np.nextafter(a, b))),
     "clip": (("f32", "f64", *INTEGERS), np.maximum),
 }
@@ -165,14 +165,14 @@ def test_logical_shifts(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_floor_divide_of_floats(kind: str) -> None:
-    """NumPy's, of which the quotient is a whole number; `divmod` gives both."""
+    """The result is NumPy's, and its quotient is an integer; `divmod` returns both."""
     a, b = pairs(kind)
     g, inputs = graph_of({"y": lambda g, x, y: g.divmod(x, y)[0], "r": lambda g, x, y: g.divmod(x, y)[1]}, a, b)
     quotient, rest = rlx.evaluate(g, inputs)
     with np.errstate(all="ignore"):
         same_bits(rest, np.remainder(a, b))
         expected = np.floor_divide(a, b)
-    # Where NumPy says infinity for a finite quotient, it has overflowed on the way.
+    # Where NumPy returns infinity for a finite quotient, it has overflowed internally.
     assert np.array_equal(quotient, expected, equal_nan=True)
 
 
@@ -214,7 +214,7 @@ def test_what_is_refused(wrong: Callable[..., Any], message: str) -> None:
 
 @drawn("device", ["cpu", "xla", "c"])
 def test_compilers_give_the_same_bits(device: str) -> None:
-    """All functions of all dtypes in one program; NaN may be any NaN."""
+    """All functions of all dtypes are in one program. Any NaN equals any NaN."""
     g = rlx.Graph("numbers")
     inputs: dict[str, np.ndarray] = {}
     outputs = {}
@@ -261,7 +261,7 @@ def test_derivatives_are_those_of_jax(name: str) -> None:
 
 
 def test_the_next_number() -> None:
-    """It has no derivative (JAX refuses it), takes integers as floats, and goes through the denormals."""
+    """It has no derivative (JAX refuses it), converts integers to floats, and includes denormals."""
     x = np.array([0.0, -0.0, 1e-45, 1.0, -1e-45], np.float32)
     g, inputs = graph_of({"y": lambda g, x: g.nextafter(x, 1), "z": lambda g, x: g.nextafter(3, x)}, x)
     y, z = rlx.evaluate(g, inputs)
@@ -274,7 +274,7 @@ def test_the_next_number() -> None:
 
 
 def test_remainder_of_far_numbers_is_exact() -> None:
-    """Where a quotient has more digits than a float."""
+    """The quotient has more digits than a float."""
     a, b = np.array([1e30, 3e38, -1e20], np.float32), np.array([3.0, 1e-30, 0.7], np.float32)
     exact = [int(float(x)) for x in a]
     assert one_op("binary", a, b, kind="rem").tolist()[0] == float(np.float32(exact[0] % 3))

@@ -1,4 +1,4 @@
-"""Kinds, signs, rounding and neighbours of storage floats at every pair of bit patterns: NumPy's, and compiled the same."""
+"""Classification, signs, rounding and neighbours of storage floats for all pairs of bit patterns: NumPy's, also compiled."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def pairs(kind: DType) -> tuple[np.ndarray, np.ndarray]:
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """Values as f64, as NumPy does not know that NaN of all dtypes is NaN."""
+    """Return values as f64, because NumPy does not recognise NaN of all dtypes."""
     with np.errstate(invalid="ignore"):
         return x.astype(np.float64)
 
 
 def results(kind: DType) -> tuple[rlx.Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """A graph, its inputs, and what it gives: of numbers the values."""
+    """Return a graph, its inputs, and its results; numbers are returned as values."""
     a, b = pairs(kind)
     x, y = wide(a), wide(b)
     g: Any = rlx.Graph("numbers")
@@ -47,7 +47,7 @@ def results(kind: DType) -> tuple[rlx.Graph, dict[str, np.ndarray], dict[str, np
             "nextafter": (g.nextafter(s, t), wide(np.nextafter(a, b))),
             "padded": (g.pad(s, 1, value=1.0), np.pad(x, 1, constant_values=1.0)),
         }
-        if kind.name in WITH_ZERO:  # else what is rounded to 0 is NaN
+        if kind.name in WITH_ZERO:  # otherwise values rounded to 0 are NaN
             wanted |= {"trunc": (g.trunc(s), np.trunc(x)), "round": (g.round(s), wide(np.rint(x).astype(a.dtype)))}
     if kind.name in WITH_ZERO and kind.float_format and kind.float_format.special != "finite":
         wanted["no NaN"] = (g.nan_to_num(s, posinf=1.0, neginf=-1.0), np.nan_to_num(x, posinf=1.0, neginf=-1.0))
@@ -70,7 +70,7 @@ def test_evaluated(kind: DType) -> None:
 @drawn("device", ["cpu", "xla"])
 @drawn("kind", FLOATS, of_each=3, ids=str)
 def test_compiled(kind: DType, device: str) -> None:
-    """But for the least f8e8m0fnu: it is below the normal f32 numbers, which devices may treat as 0."""
+    """The least f8e8m0fnu is excluded: it is below the normal f32 numbers, which devices may treat as 0."""
     g, inputs, wanted = results(kind)
     kept = np.ones(inputs["a"].shape, bool)
     if kind.name == "f8e8m0fnu":
@@ -78,7 +78,7 @@ def test_compiled(kind: DType, device: str) -> None:
     check(rlx.Session(device).compile(g).run(inputs), wanted, kept)
 
 
-# Functions of several ops: computed in f32 as a whole, where each step was rounded.
+# Functions of several ops, which are computed in f32 as a whole; rounding each step would be wrong.
 OF_TWO: dict[str, Any] = {
     **{"floor_divide": np.floor_divide, "remainder": np.remainder, "fmod": np.fmod, "hypot": np.hypot},
     **{"logaddexp": np.logaddexp, "heaviside": np.heaviside},
@@ -104,11 +104,11 @@ def test_functions_are_rounded_once(kind: DType) -> None:
         g.set_outputs([getattr(g, n)(s, t) for n in OF_TWO] + [getattr(g, n)(s) for n in OF_ONE])
         for (name, array), got in zip(wanted.items(), rlx.evaluate(g, {"a": a, "b": b}), strict=True):
             assert got.dtype == kind.numpy, name
-            # A product in f32 may end next to a half: either neighbour is right.
+            # A product in f32 may end next to a half, where either neighbour is correct.
             allowed = [wide((array * np.float32(1 + step)).astype(kind.numpy)) for step in (0, -1e-6, 1e-6)]
             value = wide(got)
             right = np.logical_or.reduce([(value == w) | (np.isnan(value) & np.isnan(w)) for w in allowed])
-            # Infinite quotients have no remainder, here as in Python; f4e2m1fn has no NaN.
+            # Infinite quotients have no remainder, as in Python; f4e2m1fn has no NaN.
             right |= np.isinf(y) if name in ("floor_divide", "remainder") else False
             right |= np.isnan(array) if kind.name == "f4e2m1fn" else False
             at = np.flatnonzero(~right)[:3]

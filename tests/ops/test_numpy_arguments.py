@@ -1,4 +1,4 @@
-"""Functions of NumPy on tensors take their arguments where NumPy has them, and mean what NumPy does."""
+"""NumPy functions on tensors take their arguments in NumPy's positions and with NumPy's meaning."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ ELSEWHERE: list[Any] = [
 
 @pytest.mark.parametrize("call", ELSEWHERE)
 def test_what_numpy_has_in_a_place_means_nothing_else_here(call: Any) -> None:
-    """An argument that tensors do not have is refused, by position as by name, and not taken for the next one."""
+    """An argument that tensors lack is refused, by position and by name, and not confused with the next one."""
     x: Any = rlx.Graph().input("x", X.shape)
     with pytest.raises(rlx.Error, match="unexpected keyword argument"):
         call(x)
@@ -106,7 +106,7 @@ def test_random_numbers_without_a_seed_differ_within_a_graph_and_not_from_run_to
 
 
 def test_every_function_is_a_function() -> None:
-    """None of them is the module of the same name."""
+    """None of the functions is the module of the same name."""
     from rlx.ops import surface
 
     assert all(type(getattr(rlx.ops, name)).__name__ == "function" for name in surface.methods())

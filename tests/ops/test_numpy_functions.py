@@ -1,4 +1,4 @@
-"""NumPy's functions of tensors, against those of arrays: in a graph and with values."""
+"""NumPy functions of tensors, against those of arrays: in a graph and in eager mode."""
 
 from __future__ import annotations
 

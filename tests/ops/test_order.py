@@ -18,7 +18,7 @@ NAMES = (*FLOATS, *INTEGERS, "bool")
 
 
 def _values(name: str) -> np.ndarray:
-    """Special values and ties."""
+    """Return special values and ties."""
     x = np.resize(samples_of(name), (12, 20))
     x[:, 3], x[5] = x[:, 11], x[4]
     return x

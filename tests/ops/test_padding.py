@@ -20,7 +20,7 @@ _NUMPY = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 
 
 def _padded(x: np.ndarray, padding: Any, **options: Any) -> np.ndarray:
-    """What the method gives, on the evaluator."""
+    """Return the result of the method on the evaluator."""
     g = rlx.Graph()
     g.set_outputs([g.pad(g.input("x", rlx.Shape(x.shape, dtype(x.dtype))), padding, **options)])
     return evaluate(g, {"x": x})[0]
@@ -34,7 +34,7 @@ def test_pad(mode: str, name: str) -> None:
     got = run("pad", x, low=low, high=high, mode=mode, value=1.0)
     pairs = list(zip(low, high, strict=True))
     given = {"constant_values": x.dtype.type(1)} if mode == "constant" else {}
-    # JAX has padding of its own, for every dtype.
+    # JAX has its own padding, for every dtype.
     same_bits(got, in_jax(lambda v: jnp.pad(v, pairs, mode=_NUMPY[mode], **given), x))
 
 

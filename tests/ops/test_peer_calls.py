@@ -1,4 +1,4 @@
-"""Calls as NumPy and PyTorch take them, made from their own signatures: each is computed as there, or answered."""
+"""Calls derived from the signatures of NumPy and PyTorch: each gives the same result in RLX, or an error with advice."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.ops.test_calls_as_typed import answer_in
 _RNG = np.random.default_rng(0)
 X, Y = (_RNG.uniform(0.1, 0.9, (3, 4)).astype(np.float32) for _ in range(2))
 SQUARE = (X.T @ X + np.eye(4)).astype(np.float32)
-# Arguments that a function needs, in the order in which they are tried.
+# Required arguments of a function, in the order in which they are tried.
 GIVEN: tuple[tuple[Any, ...], ...] = (
     *((X,), (SQUARE,), (X[0],), (X, Y), (SQUARE, SQUARE), (X[0], Y[0])),
     *((X, 1), (X, 0.5), (X, (4, 3)), (X, 0, 1), (X, (3, 1), (1, 0)), (X, 1, 2), (SQUARE, 2), ((3, 4),), ((3, 4), 2.0)),
 )
-# Values for an argument by its name; others get their default, and the other of True and False.
+# Values for an argument by name. Other arguments get their default, and bools also the other value.
 VALUES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("axis", "dim"), (-1, 0)),
     **dict.fromkeys(("axes", "dims"), ((0, 1),)),
@@ -30,7 +30,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     **{"norm": ("ortho",), "side": ("right",), "diagonal": (1,), "offset": (1,), "rtol": (1e-2,), "tol": (0.5,)},
     **{"rounding_mode": ("floor",), "training": (False,), "train": (False,), "momentum": (0.2,), "initial": (0.0,)},
 }
-# Where PyTorch's function of a name is another one, or gives more results, NumPy's is meant; or that of `functional`.
+# Names whose PyTorch function differs or returns more results: RLX has NumPy's function, or that of `functional`.
 OF_NUMPY = {
     *("std", "var", "median", "max", "min", "sort", "split", "histogram", "cummax", "cummin", "triangular_solve", "lu"),
     *(
@@ -49,7 +49,7 @@ OF_NUMPY = {
     *("kl_div", "binary_cross_entropy_with_logits", "adaptive_avg_pool2d"),
     *("trace", "diagonal", "adaptive_max_pool1d", "hinge_embedding_loss", "dropout", "meshgrid", "repeat", "lp_pool2d"),
 }
-# Factors of a matrix are unique but for signs, and NumPy's least squares give more results.
+# Factors of a matrix are unique only up to signs, and NumPy's least squares return more results.
 OTHERS = {"eigh", "svd", "qr", "lstsq", "resize", "real", "imag", "norm", "where"}
 
 
@@ -102,7 +102,7 @@ def _of_schema(argument: Any) -> Parameter:
 
 
 def _calls(function: Function) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The first arguments that it takes; then each other one by name, and all in their order."""
+    """Yield calls with the first accepted arguments, then with each other argument by name, and with all in order."""
     needed = [p for p in function.parameters if p.default is inspect.Parameter.empty]
     given = next((g for g in GIVEN if len(g) == len(needed) and _wanted(function, g, {}) is not None), None)
     if given is None:
@@ -120,7 +120,7 @@ def _calls(function: Function) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]
 
 
 def _wanted(function: Function, args: Any, kwargs: Any) -> list[np.ndarray] | None:
-    """What the peer computes; None if it does not take the arguments."""
+    """Return the peer's results; None if it does not accept the arguments."""
     torch: Any = pytest.importorskip("torch") if function.peer == "torch" else None
     try:
         made = [torch.from_numpy(a) if torch and isinstance(a, np.ndarray) else a for a in args]
@@ -132,7 +132,7 @@ def _wanted(function: Function, args: Any, kwargs: Any) -> list[np.ndarray] | No
 
 
 def _found(name: str, args: Any, kwargs: Any) -> list[np.ndarray] | str:
-    """What is computed here, or the message."""
+    """Return RLX's results, or the error message."""
     g: Any = rlx.Graph()
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     tensors = iter([g.input(f"x{i}", a.shape, dtype=a.dtype) for i, a in enumerate(arrays)])

@@ -1,4 +1,4 @@
-"""Every name of NumPy, JAX and PyTorch is there, or is answered with the call that is: made from the installed libraries."""
+"""Every name in the installed NumPy, JAX and PyTorch exists in RLX, or its error names the RLX call."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TABLES: dict[str, Mapping[str, str]] = {
     **{f"rlx.{name}": calls for name, calls in other_modules.MODULES.items()},
     "keywords": {f"{method}.{keyword}": advice for (method, keyword), advice in ADVICE.items()},
 }
-# How many of a hundred may have no answer: a new release of a peer has new names.
+# The percentage of names that may have no answer: a new release of a peer has new names.
 _NEW = 2
-# What stands for something of the user's in answers, and what other packages have.
+# Placeholders for the user's objects in answers, and names of other packages.
 _SAID = {"grad", "value_and_grad", "graph_for", "compiled_for", "clear_cache", "size_bytes", "jax"}
 
 
@@ -74,7 +74,7 @@ def test_an_answer_names_calls_that_exist(name: str) -> None:
 
 
 def _constructors() -> Iterator[tuple[str, Any, Any]]:
-    """Classes and functions of the same name here and in a peer."""
+    """Yield classes and functions with the same name in RLX and in a peer."""
     for ours, homes in (
         (rlx.nn, ("torch.nn", "flax.nnx", "equinox.nn")),
         (rlx.nn.init, ("jax.nn.initializers",)),
@@ -109,7 +109,7 @@ def test_an_option_of_a_peer_is_taken_or_answered() -> None:
                 if not answer_in(str(problem)):
                     missing.append(f"{name}: {problem}")
             except (rlx.Error, TypeError, ValueError, AttributeError):
-                pass  # its value is not one
+                pass  # 1 is not a valid value of the option
     assert 100 * len(missing) <= _NEW * asked, "\n".join(missing)
     assert asked >= 100
 
@@ -121,7 +121,7 @@ def test_a_table_has_a_name_once() -> None:
 
 
 def _expression(call: str) -> tuple[str, list[str]] | None:
-    """An answer that is an expression of tensors `x`, or `a` and `b`, and the tensors that it has."""
+    """Return an answer that is an expression of tensors `x`, or `a` and `b`, and its tensors."""
     text = call.split(": ")[0].split(", ")[0] if call.count("(") == call.split(", ")[0].count("(") else call
     try:
         names = {n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)}
@@ -135,7 +135,7 @@ def _function(name: str) -> Any:
     homes = ("scipy.special", "numpy", "torch", "torch.nn.functional", "torch.special", "jax.nn")
     for home in homes:
         try:
-            with warnings.catch_warnings(action="ignore"):  # of names that are to go
+            with warnings.catch_warnings(action="ignore"):  # deprecated names
                 found = getattr(importlib.import_module(home), name, None)
         except ImportError:
             continue
@@ -144,7 +144,7 @@ def _function(name: str) -> Any:
     return None
 
 
-# Answers whose numbers are another thing: positions, shapes, one of several results, a limit that the call states.
+# Answers with other results: positions, shapes, one of several results, or a limitation that the call states.
 _OF_OTHER_NUMBERS = {"mode", "rrelu", "atleast_1d", "atleast_2d", "atleast_3d", "logdet"}
 
 

@@ -26,7 +26,7 @@ _CASES: list[tuple[Any, ...]] = [
 
 
 def _windows(x: np.ndarray, kernel: Any, stride: Any, padding: Any, kind: str, *, include: bool) -> np.ndarray:
-    """Every window by itself."""
+    """Return the result of every window, one window at a time."""
     before = padding[::2]
     out = [
         (n + b + a - k) // s + 1
@@ -62,7 +62,7 @@ def test_pool(case: Any, name: str, kind: str, include: bool) -> None:
 
 @pytest.mark.parametrize("name", ["i8", "u8", "i16", "i32", "i64", "u32"])
 def test_pool_of_integers(name: str) -> None:
-    """Their least and greatest ones too; sums wrap."""
+    """The values include the least and greatest integers; sums wrap."""
     limits = np.iinfo(name.replace("i", "int").replace("u", "uint"))
     shape, kernel, stride, padding = _CASES[4]
     x = np.resize(np.array([limits.min, limits.max, 3, limits.max], limits.dtype), shape)

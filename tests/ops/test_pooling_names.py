@@ -1,4 +1,4 @@
-"""Pooling with dilation, rounded up, with indices and adaptive, against its definition in NumPy, as PyTorch documents it."""
+"""Pooling with dilation, `ceil_mode`, indices and adaptive sizes, against PyTorch's documented definition in NumPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ops.test_spectral import built
 
 
 def windows(size: int, k: int, s: int, pad: Any, d: int, ceil: bool) -> list[list[int]]:
-    """The positions of each window along an axis, those of the padding too."""
+    """Return the positions of each window along an axis, including those in the padding."""
     before, after = pad
     room = size + before + after - d * (k - 1) - 1
     count = (-(-room // s) if ceil else room // s) + 1
@@ -27,7 +27,7 @@ def windows(size: int, k: int, s: int, pad: Any, d: int, ceil: bool) -> list[lis
 
 
 def pooled(x: np.ndarray, axes: list[list[list[int]]], pads: Any, kind: str, counted: bool) -> Any:
-    """`kind` over windows given by their positions along each axis; of maxima their places too."""
+    """Apply `kind` to windows with the given positions along each axis; for maxima also return their positions."""
     shape = (*x.shape[:2], *map(len, axes))
     result, place = np.zeros(shape, np.float64), np.full(shape, -1)
     for at in np.ndindex(*shape):
@@ -36,7 +36,7 @@ def pooled(x: np.ndarray, axes: list[list[list[int]]], pads: Any, kind: str, cou
         inside = [t for t in taps if all(0 <= p < n for p, n in zip(t, image.shape, strict=True))]
         if kind == "max":
             values = [image[t] for t in inside]
-            best = int(np.argmax(values)) if values else -1  # the first NaN, if there is one
+            best = int(np.argmax(values)) if values else -1  # the first NaN, if any
             result[at] = values[best] if values else -np.inf
             place[at] = np.ravel_multi_index(inside[best], image.shape) if values else -1
         else:

@@ -32,18 +32,18 @@ def _wide(x: np.ndarray) -> Any:
 
 
 def _positions(x: np.ndarray, axis: int | None) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Every index of x, with that of its scale."""
+    """Yield every index of x with the index of its scale."""
     for index in np.ndindex(*x.shape):
         yield index, () if axis is None else (index[axis],)
 
 
 def _step(quotient: float) -> float:
-    """The nearest integer, of two the even one; what has none is left."""
+    """Return the nearest integer, with halves to even; NaN and infinities are unchanged."""
     return float(round(quotient)) if math.isfinite(quotient) else quotient
 
 
 def _quantized(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: int | None, kind: str) -> np.ndarray:
-    """`saturate(round(x/scale) + zero_point)`, one number after another."""
+    """Compute `saturate(round(x/scale) + zero_point)`, one number at a time."""
     to, wide = dtype(kind), _wide(x)
     result = np.zeros(x.shape, to.numpy)
     for index, own in _positions(x, axis):
@@ -55,7 +55,7 @@ def _quantized(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: i
 
 
 def _fake_quantized(x: np.ndarray, scale: np.ndarray, axis: int | None, bits: int) -> np.ndarray:
-    """`clamp(round(x/scale), -qmax, qmax)·scale`, one number after another."""
+    """Compute `clamp(round(x/scale), -qmax, qmax)·scale`, one number at a time."""
     most, wide = {8: 127, 4: 7, 2: 1}[bits], _wide(x)
     result = np.zeros(x.shape, wide)
     for index, own in _positions(x, axis):
@@ -67,7 +67,7 @@ def _fake_quantized(x: np.ndarray, scale: np.ndarray, axis: int | None, bits: in
 
 
 def _same(got: np.ndarray, expected: np.ndarray) -> None:
-    """Equal, NaN at the same places."""
+    """Check that arrays are equal, with NaN at the same positions."""
     assert got.dtype == expected.dtype and got.shape == expected.shape
     different = (got != expected) & ~((got != got) & (expected != expected))
     assert not different.any(), (got[different][:5], expected[different][:5])
@@ -79,7 +79,7 @@ def _same(got: np.ndarray, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("kind", BYTES)
 @pytest.mark.parametrize("name", FLOATS)
 def test_quantize(name: str, kind: str) -> None:
-    """Special values among the operands, exact ties where the scale is a power of two."""
+    """The operands include special values, and exact ties if the scale is a power of two."""
     x = samples_of(name, low=-60, high=60)
     x = np.concatenate([x, (np.arange(-80, 80) / 8).astype(x.dtype)])
     to = dtype(kind)
@@ -151,7 +151,7 @@ def test_floats_come_back_within_half_a_step(name: str, kind: str) -> None:
 
 
 def _in_onnx(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
-    """One node, by ONNX's reference implementation."""
+    """Run one node with ONNX's reference implementation."""
     onnx = pytest.importorskip("onnx")
     reference = pytest.importorskip("onnx.reference")
     helper, kind_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
@@ -184,7 +184,7 @@ def test_quantize_in_onnx(kind: str, axis: int | None) -> None:
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("axis", [None, 0, 2])
 def test_fake_quantize(axis: int | None, name: str, bits: int) -> None:
-    """Every mode, against loops; the scale is computed in f64 there, and may be off by an ulp."""
+    """Every mode is compared with loops. The scale is computed in f64 there and may differ by an ulp."""
     x = random(name, (3, 4, 5))
     wide, most = _wide(x), 2 ** (bits - 1) - 1
     others = tuple(i for i in range(3) if i != axis)
@@ -236,7 +236,7 @@ def test_fake_quantize_of_special_tensors() -> None:
     assert clamped.tolist() == [-3.5, -3.5, 3.5, 3.5]
 
 
-# --- what users write -----------------------------------------------------------------------------------
+# --- user calls -----------------------------------------------------------------------------------------
 
 
 def _only_output(g: rlx.Graph, result: Any, **inputs: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers against loops in Python's integers, and ONNX's reference implementation."""
+"""Products of 8-bit integers against loops over Python integers and ONNX's reference implementation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ops.test_quant import _f32, _in_onnx, _same, _step
 
 
 def _wrapped(value: int) -> int:
-    """Two's complement, 32 bits."""
+    """Return the value in 32-bit two's complement."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
 
@@ -87,7 +87,7 @@ def test_sums_are_not_scaled(attributes: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("zeros", _ZEROS, ids=str)
 def test_q_matmul_in_onnx(zeros: dict[str, int]) -> None:
-    """With powers of two as scales, which both multiply without rounding."""
+    """The scales are powers of two, so both multiply without rounding."""
     x, w = random("i8", (3, 20), low=-128, high=128), random("i8", (20, 4), low=-128, high=128, seed=1)
     point = [np.array(zeros.get(f"{n}_zero_point", 0), np.int8) for n in ("x", "w", "out")]
     operands = (x, _f32(2**-4), point[0], w, _f32(2**-5), point[1], _f32(2.0), point[2])

@@ -1,4 +1,4 @@
-"""Random numbers: the published vectors of Philox, exact arithmetic on its words, and the statistics of what comes of them."""
+"""Random numbers: Philox's published vectors, exact arithmetic on its words, and the statistics of the distributions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _block(counter: Sequence[int], key: Sequence[int]) -> list[int]:
-    """Ten rounds on Python integers, from the paper's figure: the left word of each pair is multiplied."""
+    """Compute ten rounds on Python integers, from the paper's figure: the left word of each pair is multiplied."""
     (left0, right0, left1, right1), (key0, key1) = counter, key
     for _ in range(10):
         product0, product1 = left0 * 0xD2511F53, left1 * 0xCD9E8D57
@@ -164,7 +164,7 @@ def test_uniform_numbers_pass_kolmogorov_smirnov(name: str) -> None:
 
 @pytest.mark.parametrize("compile_graphs", [compiled.compile_graphs, compiled_xla.compile_graphs], ids=["iree", "xla"])
 def test_compiled_uniform_numbers_have_the_same_bits(compile_graphs: Any) -> None:
-    """Ranges whose width is no power of two, where a product joined with a sum would round otherwise."""
+    """The widths of the ranges are not powers of two; a fused multiply-add would round differently."""
     graphs = []
     for name, low, high in (("f32", -1.3, 2.9), ("f64", -1.3, 2.9), ("f32", 0.1, 0.9), ("f32", 0.0, 0.3)):
         graph = rlx.Graph()
@@ -202,7 +202,7 @@ def test_normal_numbers_are_those_of_box_and_muller(name: str) -> None:
     z = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * turn)
     got = _drawn("rng_normal", (500,), 11, mean=0.5, std=1.5, dtype=name)
     expected = (0.5 + 1.5 * z).astype(np.float64).astype(got.dtype)
-    agree(got, expected, noise=np.full(500, 1e-15))  # of 2π·turn, near the zeros of the cosine
+    agree(got, expected, noise=np.full(500, 1e-15))  # error of 2π·turn, near the zeros of the cosine
     assert np.array_equal(_drawn("rng_normal", (20, 25), 11, mean=0.5, std=1.5, dtype=name).ravel(), got)
 
 
@@ -228,7 +228,7 @@ def test_the_tails_of_normal_numbers() -> None:
 
 
 def _sampled(logits: np.ndarray, unit: float, temperature: float, top_k: int, top_p: float) -> int:
-    """One draw, step by step."""
+    """Compute one draw, step by step."""
     order = sorted(range(len(logits)), key=lambda i: (-logits[i], i))
     weights = [float(np.exp((float(logits[i]) - float(logits[order[0]])) / temperature)) for i in order]
     if top_k:
@@ -290,7 +290,7 @@ def test_sample_at_temperature_zero_is_argmax() -> None:
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (2, 1.0), (0, 0.5)])
 def test_sample_of_special_values(top_k: int, top_p: float) -> None:
-    """Rows without a distribution give their largest logit; minus infinity is never drawn."""
+    """Rows without a distribution return their largest logit; minus infinity is never drawn."""
     logits = np.array([[1, np.nan, 2, np.nan], [0, np.inf, 1, np.inf], [-np.inf] * 4, [-np.inf, 1, 0, 2]], np.float32)
     draws = [run("sample", logits, np.asarray(seed), top_k=top_k, top_p=top_p) for seed in range(50)]
     assert {tuple(ids[:3]) for ids in draws} == {(1, 1, 0)}

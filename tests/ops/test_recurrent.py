@@ -1,4 +1,4 @@
-"""Recurrences against explicit loops, PyTorch's cells, and themselves in two chunks."""
+"""Recurrences against explicit loops, PyTorch's cells, and the same op in two chunks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import rlx
 from tests.drawing import drawn
 from tests.ops.references import FLOATS, agree, random, run
 
-# A few steps, each with sums of a handful of numbers around 1.
+# A few steps, each with sums of a few numbers around 1.
 _ROOM = np.array(20 * np.finfo(np.float32).eps)
 # The library computes in the dtype of its operands.
 _NOISE = {"f64": np.array(1e-14), "f32": _ROOM, "f16": np.array(2e-3), "bf16": np.array(2e-2)}
@@ -45,7 +45,7 @@ def _selective_scan_operands(kind: str, batch: int, steps: int, width: int, size
 
 
 def _selective_scan(x: Any, delta: Any, a: Any, b: Any, c: Any) -> np.ndarray:
-    """One number at a time."""
+    """Compute one number at a time."""
     result = np.zeros(x.shape)
     for batch, lane in np.ndindex(x.shape[0], x.shape[2]):
         h = [0.0] * a.shape[1]
@@ -92,7 +92,7 @@ def _delta_net_operands(kind: str, batch: int, steps: int, heads: int, size: int
 
 
 def _delta_net(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any) -> tuple[np.ndarray, np.ndarray]:
-    """One head at a time, with matrices."""
+    """Compute one head at a time, with matrices."""
     result, last = np.zeros(q.shape), state.copy()
     for batch, head in np.ndindex(q.shape[0], q.shape[2]):
         s = last[batch, head]
@@ -196,7 +196,7 @@ def test_cells(op: str, sizes: tuple[int, int, int, int], kind: str, reverse: bo
 
 @pytest.mark.parametrize("cut", [0, 2, 6])
 def test_two_chunks_with_a_carried_state_are_the_whole(cut: int) -> None:
-    """In f64, which the evaluators compute in, carried states lose nothing."""
+    """In f64, the dtype of the evaluators, carried states lose nothing."""
     *steps, state = _delta_net_operands("f64", 2, 6, 3, 4)
     result, last = run("gated_delta_net_carry", *steps, state)
     first, between = run("gated_delta_net_carry", *(t[:, :cut] for t in steps), state)
@@ -222,7 +222,7 @@ def test_two_chunks_with_a_carried_state_are_the_whole(cut: int) -> None:
 def _mamba(
     x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any, dt_b: Any, a_log: Any, d: Any, out_w: Any
 ) -> Any:
-    """Step by step, with the last K inputs of the convolution and the state carried along."""
+    """Compute step by step, carrying the last K inputs of the convolution and the state."""
     (inner, size), rank, kernel = a_log.shape, dt_w.shape[0], conv_w[:, 0, 0, :]
     result = np.zeros((*x.shape[:2], out_w.shape[1]))
     for row in range(x.shape[0]):
@@ -250,7 +250,7 @@ def test_mamba_block(steps: int, kernel_size: int) -> None:
 
 @pytest.mark.parametrize("shift", [-80.0, -30.0, -8.0, 0.0, 30.0, 200.0])
 def test_mamba_block_keeps_the_digits_of_small_steps(shift: float) -> None:
-    """`log(1 + exp(v))` far below and above zero, relative to itself: `d` is 0, so the first result is `delta·b·u·c`."""
+    """`log(1 + exp(v))` far below and above zero, relative to itself. `d` is 0, so the first result is `delta·b·u·c`."""
     x, in_w, conv_w, conv_b, x_w, a_log, out_w = _random(
         "f32", (1, 1, 2), (2, 4), (2, 1, 1, 1), (2,), (2, 3), (2, 1), (2, 2), low=0.5, high=1
     )

@@ -1,4 +1,4 @@
-"""Reductions, softmax, running sums and order, against JAX, SciPy and exact arithmetic."""
+"""Reductions, softmax, running sums and sorting, against JAX, SciPy and exact arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAN, INF = np.nan, np.inf
 
 
 def _magnitudes(x: np.ndarray, axes: Any) -> np.ndarray:
-    """The sum of absolute values: what the rounding errors of a sum are in proportion to."""
+    """Return the sum of absolute values, to which the rounding errors of a sum are proportional."""
     eps = np.finfo(np.float64).eps if x.dtype == np.float64 else np.finfo(np.float32).eps
     return eps * np.abs(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)).sum(axes)
 
@@ -39,7 +39,7 @@ def test_reduce_of_floats(kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_sum_is_correctly_rounded(name: str) -> None:
-    """Exactly, in rational numbers: rounding once from the exact sum."""
+    """The result is the exact rational sum, rounded once."""
     x = random(name, (40, 25), low=-100, high=100)
     x[:, 0] = 3e4 if name == "f16" else 1e6  # digits that a narrow accumulator would lose
     exact = [float(sum(map(Fraction, map(float, row)))) for row in x]
@@ -65,7 +65,7 @@ _COUNTING = {"sum": np.sum, "prod": np.prod, "cumsum": np.cumsum, "cumprod": np.
 @pytest.mark.parametrize("op", [*_COUNTING, "mean"])
 @pytest.mark.parametrize("name", (*INTEGERS, "bool"))
 def test_what_is_added_up_of_integers_and_bools(op: str, name: str) -> None:
-    """Bools count as 0 and 1 in i32, integers stay what they are; a mean is f32, but of i64 f64, as every quotient is."""
+    """Bools are summed as 0 and 1 in i32; sums of integers keep the dtype. Means, like quotients, are f32, for i64 f64."""
     x = (np.arange(6) % 3 != 1) if name == "bool" else np.array([5, 7, 11, 13, 2, 1]).astype(dtype(name).numpy)
     if name == "i64":
         x[0] = 2**53 - 1  # more digits than f32 has
@@ -180,7 +180,7 @@ def test_cumsum_of_special_values() -> None:
     assert run("cumsum", x[:, :0], axis=1).shape == (3, 0)
 
 
-# --- order ------------------------------------------------------------------------------------------
+# --- sorting ----------------------------------------------------------------------------------------
 
 
 @drawn("name", (*FLOATS, *INTEGERS, "bool"), of_each=4)
@@ -192,7 +192,7 @@ def test_argmax_and_argmin(axis: int, op: str, name: str) -> None:
     x[:, 3] = x[:, 7]  # ties
     got = run(op, x, axis=axis)
     assert got.dtype == np.int32
-    # NumPy's own argmax takes the first NaN, else the first of the largest; so does JAX's, but for denormals.
+    # NumPy's argmax takes the first NaN, else the first of the largest; so does JAX's, except for denormals.
     assert np.array_equal(got, getattr(np, op)(x.astype(np.float64) if name == "bf16" else x, axis))
     assert np.array_equal(got[None] if axis == 0 else got[:, None], run(op, x, axis=axis, keep_dims=True))
     few = random(name, (6, 30), low=0, high=3)
@@ -201,7 +201,7 @@ def test_argmax_and_argmin(axis: int, op: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", (*FLOATS, *INTEGERS))
 def test_topk(name: str) -> None:
-    few = random(name, (6, 30), low=0, high=5)  # ties, which go to the lower index
+    few = random(name, (6, 30), low=0, high=5)  # ties are in index order
     if name in FLOATS:
         few = np.floor(few)
     values, indices = run("topk", few, k=12)

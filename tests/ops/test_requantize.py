@@ -1,4 +1,4 @@
-"""Requantisation by fixed-point numbers, against the arithmetic of TensorFlow Lite on Python's integers."""
+"""Requantisation by fixed-point multipliers, against TensorFlow Lite's arithmetic on Python integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _wrapped(value: int, bits: int) -> int:
 
 
 def _doubling_high_multiply(a: int, b: int) -> int:
-    """`SaturatingRoundingDoublingHighMul` of gemmlowp: the nudge has the sign of the product, the quotient is truncated."""
+    """`SaturatingRoundingDoublingHighMul` of gemmlowp: the nudge has the sign of the product, and the quotient is truncated."""
     if a == b == LEAST:
         return MOST
     nudge = 2**30 if a * b >= 0 else 1 - 2**30
@@ -55,7 +55,7 @@ def _cases(mode: str, seed: int) -> tuple[np.ndarray, ...]:
     bits = BITS[mode]
     drawn = [rng.integers(LEAST, MOST, 4000), rng.integers(2 ** (bits - 1), 2**bits, 4000), rng.integers(-31, 8, 4000)]
     drawn[0] >>= rng.integers(0, 31, 4000)
-    # Halves of either sign, which are rounded by their own rule.
+    # Halves of either sign, which have their own rounding rule.
     halves = [(odd << k, 2 ** (bits - 1), -k) for odd in (-5, -3, -1, 1, 3, 5) for k in range(1, 25)]
     every = [*edges, *zip(*drawn, strict=True), *halves]
     return tuple(np.array(column, np.int64).astype(np.int32) for column in zip(*every, strict=True))

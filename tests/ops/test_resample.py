@@ -1,4 +1,4 @@
-"""Resampled and sampled images: judged by JAX, by ONNX's reference implementation, and by formulas in NumPy."""
+"""Resampled and sampled images, against JAX, ONNX's reference implementation, and formulas in NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRID = np.random.default_rng(5).uniform(-1.6, 1.6, (2, 4, 5, 2)).astype(np.float
 
 
 def judged(op: str, inputs: list[Any], **attributes: Any) -> np.ndarray:
-    """What ONNX's reference implementation gives."""
+    """Return the result of ONNX's reference implementation."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     node = helper.make_node(op, names, ["y"], **attributes)
     kinds = {np.dtype(np.float32): 1, np.dtype(np.int64): 7}
@@ -79,7 +79,7 @@ def test_one_and_three_axes() -> None:
 
 
 def weights(share: np.ndarray) -> list[np.ndarray]:
-    """Of the four neighbours: the cubic with -0.75, written out."""
+    """Return the weights of the four neighbours: the cubic with slope -0.75."""
     a, s = -0.75, share
     outer = [a * (s**3 - 2 * s**2 + s), a * (s**2 - s**3)]
     inner = [(a + 2) * s**3 - (a + 3) * s**2 + 1, -(a + 2) * s**3 + (2 * a + 3) * s**2 - a * s]
@@ -88,7 +88,7 @@ def weights(share: np.ndarray) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_cubic_samples_at_the_border(align_corners: bool) -> None:
-    """ONNX's reference holds positions within the image; here, as in PyTorch, each neighbour is."""
+    """ONNX's reference clamps positions to the image; RLX, like PyTorch, clamps each neighbour."""
     (got,) = built(lambda g, x, at: g.grid_sample(x, at, "bicubic", "border", align_corners), X, GRID)
     wide, taps = GRID.astype(np.float64), []
     for size, at in ((7, wide[..., 1]), (6, wide[..., 0])):
@@ -107,7 +107,7 @@ def test_cubic_samples_at_the_border(align_corners: bool) -> None:
 def test_samples_are_those_of_onnx(mode: str, padding_mode: str, align_corners: bool) -> None:
     (got,) = built(lambda g, x, at: g.grid_sample(x, at, mode, padding_mode, align_corners), X, GRID)
     if (mode, padding_mode) == ("bicubic", "border"):
-        return  # above
+        return  # tested above
     name = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     options: dict[str, Any] = {"mode": name, "padding_mode": padding_mode, "align_corners": int(align_corners)}
     np.testing.assert_allclose(got, judged("GridSample", [X, GRID], **options), rtol=1e-4, atol=1e-5)

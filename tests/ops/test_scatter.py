@@ -19,13 +19,13 @@ NAN, INF = np.nan, np.inf
 
 
 def _values(name: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Special values among others, in another order for each seed."""
+    """Return values that include special ones, in another order for each seed."""
     kind = dtype(name).numpy
     return np.resize(np.random.default_rng(seed).permutation(samples_of(name, 20)), shape).astype(kind)
 
 
 def _indices(name: str, shape: tuple[int, ...], high: int, seed: int = 0) -> np.ndarray:
-    """Indices in range, and far out of it on both sides."""
+    """Return indices in range, and far out of range in both directions."""
     values = random(name, shape, low=-3, high=high + 3, seed=seed)
     values.flat[0], values.flat[-1] = dtype(name).max, dtype(name).min
     return values
@@ -35,7 +35,7 @@ def _indices(name: str, shape: tuple[int, ...], high: int, seed: int = 0) -> np.
 
 
 def _gathered(x: np.ndarray, indices: np.ndarray, batch_dims: int) -> np.ndarray:
-    """From the formula, one position after the other."""
+    """Compute the formula, one position at a time."""
     *places, count = indices.shape
     result = np.zeros((*places, *x.shape[batch_dims + count :]), x.dtype)
     for place in np.ndindex(*places):
@@ -94,7 +94,7 @@ def test_gathers_that_do_not_fit(shape: Any, indices: Any, batch_dims: int) -> N
 
 
 def _positions(indices: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Where each update goes: pairs of its place and its target, without those that are dropped."""
+    """Return pairs of the position and target of each update, without dropped updates."""
     pairs = [(p, tuple(int(i) for i in indices[p])) for p in np.ndindex(*indices.shape[:-1])]
     return [(p, t) for p, t in pairs if all(0 <= i < d for i, d in zip(t, sizes, strict=True))]
 
@@ -134,12 +134,12 @@ def test_reductions(reduction: str, name: str) -> None:
     indices = random("i32", (50, 1), low=-2, high=8)
     got = run("scatter_nd", x, indices, updates, reduction=reduction)
     method = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}[reduction]
-    inside = np.where(indices < 0, 99, indices)[:, 0]  # JAX counts negative ones from the end
+    inside = np.where(indices < 0, 99, indices)[:, 0]  # in JAX negative indices count from the end
 
     def reference(v: Any, i: Any, u: Any) -> Any:
         return getattr(v.at[i], method)(u, mode="drop")
 
-    # JAX adds up f16 and bf16 in f16 and bf16.
+    # JAX adds f16 and bf16 in f16 and bf16.
     wide = {"f16": np.float32, "bf16": np.float32}.get(name, x.dtype)
     expected = in_jax(reference, x.astype(wide), inside, updates.astype(wide)).astype(x.dtype)
     exact = is_integer or reduction in ("max", "min")
@@ -173,7 +173,7 @@ def test_special_values() -> None:
     for reduction, values in expected.items():
         got = run("scatter_nd", x, indices, updates, reduction=reduction)
         agree(got, np.array(values, np.float32), signed_zeros=True)
-    # What is dropped leaves even -0 and NaN as they are.
+    # Dropped updates leave even -0 and NaN unchanged.
     for reduction in expected:
         dropped = run("scatter_nd", x, indices - 6, updates, reduction=reduction)
         same_bits(dropped, x)
@@ -185,7 +185,7 @@ def test_scatters_of_nothing() -> None:
     same_bits(run("scatter_nd", x, none, x[:0]), x)
     same_bits(run("scatter_nd", x[:0], np.zeros((3, 1), np.int32), x), x[:0])
     same_bits(run("scatter_nd", x[:, :0], np.zeros((3, 1), np.int32), x[:, :0]), x[:, :0])
-    # Tuples of no index: every update is the whole tensor.
+    # The tuples have no indices: every update is the whole tensor.
     same_bits(run("scatter_nd", x, np.zeros((2, 0), np.int32), np.stack([x + 1, x + 2])), x + 2)
 
 

@@ -1,4 +1,4 @@
-"""Helpers that look for elements and multiply tensors under NumPy's names, against NumPy and JAX."""
+"""Search functions and tensor products with NumPy's names, against NumPy and JAX."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _put(m: Any, x: Any, i: Any, v: Any) -> Any:
     return m.put_along_axis(x, i, v, axis=1)
 
 
-# A call with `m` being the library or the graph, and the operands.
+# Calls, where `m` is the library or the graph, and their operands.
 NUMPY: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     **{
         f"searchsorted {side} {n}": (lambda m, a, v, side=side: m.searchsorted(a, v, side=side), [ROW[:n], SOUGHT])
@@ -153,7 +153,7 @@ def test_gives_what_jax_gives(name: str) -> None:
 @drawn("device", ["cpu", "xla"])
 @drawn("share", range(3))
 def test_compiled_as_evaluated(device: str, share: int) -> None:
-    """Every call of a share in one module."""
+    """Every call of a share, compiled in one module."""
     g: Any = rlx.Graph()
     values: dict[str, np.ndarray] = {}
     outputs, expected = [], []
@@ -191,7 +191,7 @@ def test_einsum_with_lists_and_its_errors() -> None:
 
 @pytest.mark.parametrize("size", [1 << 17, 1 << 62])
 def test_a_long_axis_is_not_iterated_over(size: int) -> None:
-    """Each element would be an op: an import or a slip of a user would not end."""
+    """Each element would be an op, so an accidental iteration would not end."""
     g: Any = rlx.Graph()
     x = g.input("x", (size, 2))
     for use in (list, lambda t: (*t,), lambda t: g.einsum(t, t)):
@@ -234,7 +234,7 @@ def test_sizes_that_are_missing_are_asked_for() -> None:
 
 
 def test_a_histogram_counts_every_element() -> None:
-    """The greatest element is in the last interval, however the borders are rounded."""
+    """The greatest element is in the last interval, whatever the rounding of the edges."""
     g: Any = rlx.Graph()
     rows = np.random.default_rng(5).standard_normal((60, 11)).astype(np.float32)
     x = g.input("x", rows.shape)

@@ -1,4 +1,4 @@
-"""Shape and index ops against JAX: the same elements, bit for bit, in other places."""
+"""Shape and index ops against JAX: the same elements, bit for bit, in other positions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_concat(name: str) -> None:
 
 
 def _indices(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Indices far out of range on both sides among others."""
+    """Return indices that include some far out of range in both directions."""
     values = random(name, shape, low=-4, high=9)
     kind = dtype(name)
     values.flat[0], values.flat[-1] = kind.max, kind.min

@@ -1,4 +1,4 @@
-"""What `help` and editors show of the op methods is what they take."""
+"""The signatures of the op methods, which `help` and editors show, match the accepted arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.ir.op import registry
 from rlx.ops import surface
 
 registry.load()
-# Those whose arguments say how many results there are.
+# Ops whose arguments determine the number of results.
 SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "checkpoint", "elementwise_region"}
 SEVERAL |= {"fake_quantize", "optimization_barrier"}
 SEVERAL |= {f"{kind}max_pool{rank}" for kind in ("", "adaptive_") for rank in ("", "1d", "2d", "3d")}
@@ -65,7 +65,7 @@ def test_pages_have_a_summary_every_argument_and_the_errors() -> None:
 
 
 def test_what_tensors_may_be_is_typed_so() -> None:
-    """`start` and `size` are sizes in most ops; here they are values, or numbers that are no sizes."""
+    """`start` and `size` are sizes in most ops; here they are values, or numbers that are not sizes."""
     types = {
         ("lerp", "start"): "TensorLike",
         ("dynamic_slice", "starts"): "TensorLike | Sequence[TensorLike]",

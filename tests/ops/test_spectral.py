@@ -1,4 +1,4 @@
-"""The helpers around Fourier transforms against NumPy's and SciPy's functions of the same names."""
+"""Functions based on Fourier transforms, against the NumPy and SciPy functions of the same names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WINDOW = np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(8) / 8), np.float32
 
 
 def built(function: Callable[..., Any], *arrays: np.ndarray, dims: Any = None) -> list[np.ndarray]:
-    """What a function of a graph and its tensors gives for arrays; `dims` declares others than the arrays' sizes."""
+    """Return the results of a function of a graph and its tensors; `dims` declares sizes other than those of the arrays."""
     graph = Graph()
     declared = [a.shape for a in arrays] if dims is None else dims
     tensors = [
@@ -33,7 +33,7 @@ def built(function: Callable[..., Any], *arrays: np.ndarray, dims: Any = None) -
 
 
 def same(got: np.ndarray, expected: Any) -> None:
-    """Assert that a result is as near as f32 can be."""
+    """Assert that a result has f32 accuracy."""
     expected = np.asarray(expected)
     assert got.shape == expected.shape and got.dtype.kind == expected.dtype.kind
     assert np.linalg.norm(got - expected) <= LIMIT * np.linalg.norm(expected)
@@ -96,7 +96,7 @@ def test_stft_is_scipys() -> None:
     x = random("f32", (200,))
     ours = built(lambda g, v: g.stft(v, 8, 4, WINDOW), x)[0]
     theirs = scipy.signal.ShortTimeFFT(exact(WINDOW), hop=4, fs=1.0, phase_shift=None).stft(exact(x))
-    middle = theirs.T[theirs.shape[1] - ours.shape[0] - 1 :][: len(ours)]  # SciPy has frames over both ends as well
+    middle = theirs.T[theirs.shape[1] - ours.shape[0] - 1 :][: len(ours)]  # SciPy has frames beyond both ends too
     same(ours, middle)
 
 

@@ -1,4 +1,4 @@
-"""The methods of tensors against those of NumPy's arrays."""
+"""Methods of tensors, against those of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_names_of_other_libraries_say_the_call() -> None:
 
 
 def test_every_named_call_exists() -> None:
-    """What other names are said to be is there, and is not one of those that are explained."""
+    """The calls that replace other names exist, and are not themselves replaced."""
     g: Any = rlx.Graph()
     known = {"Session", "evaluate", "grad", "nn"}
     for name, method in other_names.METHOD_OF.items():

@@ -1,4 +1,4 @@
-"""Indexing by several arrays against NumPy, and `x.at[…]`, `dynamic_slice` and their kin against JAX."""
+"""Indexing by several arrays against NumPy; `x.at[…]`, `dynamic_slice` and related functions against JAX."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ UPDATES = ("set", "add", "multiply", "min", "max", "divide", "subtract")
 
 
 def _with_tensors(index: tuple[Any, ...]) -> tuple[list[np.ndarray], Callable[..., tuple[Any, ...]]]:
-    """The arrays of integers in an index, and the index with tensors in their place."""
+    """Return the integer arrays in an index, and the index with tensors in their place."""
     places = [n for n, e in enumerate(index) if isinstance(e, np.ndarray) and e.dtype != bool]
 
     def filled(*tensors: Any) -> tuple[Any, ...]:
@@ -138,7 +138,7 @@ def test_slices_that_start_at_a_tensor() -> None:
 
 @drawn("device", ["cpu", "xla"])
 def test_compiled_with_gradients(device: str) -> None:
-    """A few of each kind in one module, with the gradients of a sum of squares, which JAX gives as well."""
+    """A few updates of each kind in one module, with the gradients of a sum of squares; JAX is the reference."""
 
     def network(m: Any, x: Any, i: Any, v: Any) -> Any:
         y = x.at[i, :, i + 1].add(v[:, None]) if m is rlx else x.at[i, :, i + 1].add(v[:, None], mode="drop")
@@ -184,7 +184,7 @@ def test_updates_that_are_refused() -> None:
 
 
 def test_scatters_of_slices_of_one_row_and_one_element() -> None:
-    """IREE folds slices and axes of size 1; every combination of the two in one module."""
+    """IREE folds slices and axes of size 1; one module has every combination of the two."""
     g: Any = rlx.Graph()
     x = g.input("x", (4, 6))
     outputs = []
@@ -202,7 +202,7 @@ def test_scatters_of_slices_of_one_row_and_one_element() -> None:
 
 
 def test_a_scan_over_sorted_positions() -> None:
-    """What depends on no input is computed when it is compiled: IREE refuses to run a loop over it."""
+    """Values that depend on no input are computed at compile time: IREE refuses to run a loop for this."""
     g: Any = rlx.Graph()
     x = g.input("x", (36,))
     places = g.iota((36,)) % 4
@@ -214,7 +214,7 @@ def test_a_scan_over_sorted_positions() -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 3, -2, 9])
 def test_slices_that_move_are_updated_where_they_are_read(start: int) -> None:
-    """`x.at[i : i + 2]` writes to what `x[i : i + 2]` reads, whose start is clamped; other axes are cut as ever."""
+    """`x.at[i : i + 2]` writes where `x[i : i + 2]` reads, with a clamped start; other axes are sliced as usual."""
     starts = np.array(start, np.int32)
     for other in (lambda i: (), lambda i: (1,), lambda i: (slice(1, 4), None, slice(i, i + 3)), lambda i: (..., A)):
         index = lambda i, other=other: (slice(i, i + 2), *other(i))  # noqa: E731

@@ -1,4 +1,4 @@
-"""The helpers that reduce axes, against NumPy's and SciPy's functions of the same names."""
+"""Reductions against the NumPy and SciPy functions of the same names."""
 
 from __future__ import annotations
 

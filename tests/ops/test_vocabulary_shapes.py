@@ -1,4 +1,4 @@
-"""The helpers that arrange, cut and make tensors, against NumPy's functions of the same names."""
+"""Functions that arrange, split and create tensors, against the NumPy functions of the same names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE = random("f32", (5,))
 SQUEEZABLE = random("f32", (1, 3, 1, 2))
 SQUARE = np.arange(12, dtype=np.int32).reshape(3, 4)
 
-# A call with `m` being NumPy or the graph.
+# Calls, where `m` is NumPy or the graph.
 CALLS: dict[str, tuple[np.ndarray, Callable[[Any, Any], Any]]] = {
     "squeeze": (SQUEEZABLE, lambda m, x: m.squeeze(x)),
     "squeeze one": (SQUEEZABLE, lambda m, x: m.squeeze(x, axis=-2)),

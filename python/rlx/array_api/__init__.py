@@ -1,7 +1,10 @@
-"""The array API standard on RLX's tensors: what `x.__array_namespace__()` gives, so that code written for it builds graphs.
+"""The array API standard on RLX tensors.
 
-Inside of `with rlx.eager():` the same functions compute at once. Tensors are values: what the standard writes into an array is
-not there, and neither is what `docs/array-api.md` lists.
+`x.__array_namespace__()` returns this module, so code that is written for the standard builds graphs. Inside
+`with rlx.eager():` the same functions compute immediately.
+
+Tensors are values: functions of the standard that write to an array are missing, and so are those listed in
+`docs/array-api.md`.
 """
 
 from __future__ import annotations

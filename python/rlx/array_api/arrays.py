@@ -1,4 +1,4 @@
-"""What the functions of the array API share: arguments as tensors, devices, the builder of calls without tensors."""
+"""Shared helpers of the array API functions: arguments as tensors, devices, the builder of calls without tensors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rlx.support.errors import Error
 
 
 def devices_of() -> tuple[str, ...]:
-    """The devices of tensors: one, as a graph belongs to none."""
+    """Return the devices of tensors. There is one, because a graph has no device."""
     return ("graph",)
 
 
 def builder(*values: Any) -> Any:
-    """The builder of tensors among the values, else the one that is being traced or run op by op.
+    """Return the builder of the tensors among the values, else the builder that is being traced or is eager.
 
     Raises:
         Error: There is none.
@@ -32,10 +32,10 @@ def builder(*values: Any) -> Any:
 
 
 def as_tensor(x: Any) -> Tensor:
-    """A tensor as it is.
+    """Return a tensor unchanged.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The argument is not a tensor.
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"expected a tensor, got {type(x).__name__}")
@@ -43,10 +43,10 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def check_device(device: Any) -> None:
-    """Tensors have one device, by which none is meant.
+    """Check a `device=` argument. Tensors have a single device.
 
     Raises:
-        ValueError: Another one is asked for.
+        ValueError: Another device is requested.
     """
     if device not in (None, *devices_of()):
         raise ValueError(f"tensors belong to no device, and {device!r} was given; rlx.Session(device) compiles a graph")

@@ -1,4 +1,4 @@
-"""The option `copy=` of functions that make tensors: tensors over the memory of arrays, and tensors that are copied."""
+"""The `copy=` option of creation functions: tensors that share the memory of arrays, and copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.support.errors import Error
 
 
 class CopyNeeded(Error, BufferError, ValueError):
-    """The error where `copy=False` is asked for; the standard names a `BufferError` or a `ValueError`."""
+    """The error if `copy=False` cannot be satisfied. The standard requires a `BufferError` or a `ValueError`."""
 
     __str__ = Exception.__str__
 
@@ -30,7 +30,7 @@ def check_copy(what: str, copy: Any) -> None:
 
 
 def refuse(what: str, reason: str) -> CopyNeeded:
-    """The error for a tensor that cannot be had without a copy."""
+    """Return the error for a tensor that cannot be created without a copy."""
     return CopyNeeded(
         f"{what}: {reason} is a copy, and copy=False was given",
         location=describe(caller_location()),
@@ -39,16 +39,16 @@ def refuse(what: str, reason: str) -> CopyNeeded:
 
 
 def shared(what: str, array: np.ndarray) -> Tensor:
-    """A tensor over the memory of an array, which must not change while the tensor is used.
+    """Return a tensor that shares the memory of an array. The array must not change while the tensor is used.
 
     Raises:
-        CopyNeeded: Tensors belong to a graph here, and a constant of a graph has memory of its own.
+        CopyNeeded: Tensors belong to a graph, whose constants have their own memory.
     """
     if builder() is not EAGER:
         raise refuse(what, "a constant of a graph")
-    return EAGER.of(array.view())  # a view, as a tensor makes its own array read-only
+    return EAGER.of(array.view())  # a view, because a tensor makes its own array read-only
 
 
 def copied(tensor: Tensor) -> Tensor:
-    """A tensor of the same value that shares no memory with it; one of a graph has none, and is the same."""
+    """Return a tensor with the same value and its own memory. A tensor of a graph has no memory and is returned itself."""
     return EAGER.of(tensor.numpy().copy()) if isinstance(tensor, EagerTensor) else tensor

@@ -1,4 +1,4 @@
-"""Functions of the array API that make tensors."""
+"""Creation functions of the array API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _kind(dtype: Any, default: DType = f32) -> DType:
 
 
 def _default_of(value: Any) -> DType:
-    """The dtype that a Python number, or an array of such numbers, gets."""
+    """Return the default dtype of a Python number, or of an array of Python numbers."""
     if isinstance(value, (bool, np.bool_)):
         return bool_
     if isinstance(value, (int, np.integer)):
@@ -50,12 +50,12 @@ def _default_of(value: Any) -> DType:
 
 
 def _default_of_integers(least: int, greatest: int) -> DType:
-    """The first of i32, i64 and u64 that holds integers; i64 if none does."""
+    """Return the first of i32, i64 and u64 that can represent integers from `least` to `greatest`; i64 if none can."""
     return next((kind for kind in (i32, i64, u64) if kind.min <= least and greatest <= kind.max), i64)
 
 
 def _default_of_inexact(array: np.ndarray) -> DType:
-    """f32, or f64 if a number is beyond f32; c64 and c128 for complex numbers."""
+    """Return f32, or f64 if a number is beyond f32; c64 or c128 for complex numbers."""
     narrow, wide = (c64, c128) if array.dtype.kind == "c" else (f32, f64)
     parts = np.stack([np.real(array), np.imag(array)])
     with np.errstate(over="ignore"):
@@ -64,13 +64,14 @@ def _default_of_inexact(array: np.ndarray) -> DType:
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
-    """A tensor of a number, nested lists of numbers, an array or a tensor.
+    """A tensor from a number, nested lists of numbers, an array or a tensor.
 
-    With `copy=False` a tensor with a value uses the memory of an array, which must not change while the tensor is used.
+    With `copy=False` a tensor with a value shares the memory of the array, which must not change while the tensor is
+    used.
 
     Raises:
-        Error: It holds no numbers, lists are ragged, or the dtype does not have a number that is written in Python.
-        ValueError: `copy` is False, and a copy is needed: of numbers, in a graph, or for another dtype.
+        Error: It contains no numbers, lists are ragged, or the dtype cannot represent a Python number.
+        ValueError: `copy` is False, and a copy is needed: for Python numbers, in a graph, or for another dtype.
     """
     check_device(device)
     check_copy("asarray", copy)
@@ -95,7 +96,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
         array = np.trunc(array) if array.dtype.kind == "f" and kind.is_integer else array
     elif array.dtype.kind in "fc":
         kind = _default_of_inexact(array)
-    elif array.dtype.kind in "iuO":  # integers, those of more than 64 bits as objects
+    elif array.dtype.kind in "iuO":  # integers; those of more than 64 bits have dtype object
         kind = _default_of_integers(int(array.min()), int(array.max())) if array.size else i32
     else:
         kind = dtype_named(array.dtype)
@@ -117,14 +118,14 @@ def _of_array(obj: Any, dtype: Any, copy: bool | None) -> Tensor:
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
-    """A constant of an array of another library.
+    """A constant from an array of another library.
 
-    With `copy=False` a tensor with a value uses the memory of the array, which must not change while the tensor is used. By
-    default, and with `copy=True`, it has memory of its own.
+    With `copy=False` a tensor with a value shares the memory of the array, which must not change while the tensor is
+    used. By default, and with `copy=True`, it has its own memory.
 
     Raises:
-        Error: It lacks `__dlpack__`, is not in memory that the CPU reads, or is of a dtype that RLX does not have.
-        BufferError: `copy` is False, and tensors belong to a graph here, or the other library has to copy.
+        Error: The array lacks `__dlpack__`, is not in memory that the CPU can read, or has a dtype that RLX lacks.
+        BufferError: `copy` is False, but tensors belong to a graph or the other library has to copy.
     """
     check_device(device)
     check_copy("from_dlpack", copy)
@@ -140,46 +141,46 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor of one value."""
+    """A tensor filled with one value."""
     check_device(device)
     return builder(fill_value).full(shape, fill_value, dtype=_kind(dtype, _default_of(fill_value)))
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros, of f32 by default."""
+    """Zeros; f32 by default."""
     check_device(device)
     return builder().zeros(shape, dtype=_kind(dtype))
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Ones, of f32 by default."""
+    """Ones; f32 by default."""
     check_device(device)
     return builder().ones(shape, dtype=_kind(dtype))
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros: tensors are never written to."""
+    """Zeros, because tensors are never written to."""
     return zeros(shape, dtype=dtype, device=device)
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor of one value, of the shape and by default the dtype of another."""
+    """A tensor filled with one value, in the shape and by default the dtype of another tensor."""
     check_device(device)
     return builder(x).full(x.shape.dims, fill_value, dtype=_kind(dtype, x.dtype))
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros, as many as a tensor has elements."""
+    """Zeros in the shape of a tensor."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Ones, as many as a tensor has elements."""
+    """Ones in the shape of a tensor."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros, as many as a tensor has elements."""
+    """Zeros in the shape of a tensor."""
     return zeros_like(x, dtype=dtype, device=device)
 
 
@@ -190,7 +191,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
-    """The numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
+    """The numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float."""
     check_device(device)
     if stop is None:
         start, stop = 0, start
@@ -204,7 +205,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
 def linspace(
     start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
 ) -> Any:
-    """Numbers at one distance from each other."""
+    """Equally spaced numbers."""
     check_device(device)
     default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
     array = np.linspace(start, stop, num, endpoint=endpoint)

@@ -1,4 +1,4 @@
-"""The dtypes of the array API and what is said of them."""
+"""The dtypes of the array API, and functions that describe them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ int8, int16, int32, int64 = i8, i16, i32, i64
 uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 float32, float64, complex64, complex128 = f32, f64, c64, c128
 
-# Those that the standard names: it lacks half precision and the dtypes that only store numbers.
+# The dtypes of the standard. It lacks half precision and storage dtypes.
 _STANDARD = {d.numpy_name: d for d in DTYPES if not d.storage and (d.bits != 16 or d.is_integer)}
 
 
@@ -69,7 +69,7 @@ def _dtype_of(x: Any) -> DType:
 
 
 def finfo(type: Any) -> _FloatLimits:
-    """The limits of a float dtype, or of the parts of a complex one, or of the dtype of a tensor."""
+    """The limits of a float dtype, of the parts of a complex dtype, or of the dtype of a tensor."""
     kind = _dtype_of(type)
     part = kind.part
     if not part.is_float:
@@ -96,13 +96,15 @@ def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> An
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
-    """Whether every value of a dtype, or of the dtype of a tensor, is one of another: whether it promotes to that."""
+    """Whether a dtype, or the dtype of a tensor, promotes to another dtype, which then represents all of its values."""
     return promote(_dtype_of(from_), dtype_named(to)) is dtype_named(to)
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether a dtype is one, or of a kind: "bool", "signed integer", "unsigned integer", "integral", "real floating",
-    "complex floating", "numeric", or a tuple of these.
+    """Whether a dtype equals another or is of a kind.
+
+    Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric",
+    or a tuple of these.
     """
     own = dtype_named(dtype)
     if isinstance(kind, tuple):
@@ -130,7 +132,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 
 class _Info:
-    """What `__array_namespace_info__()` gives."""
+    """The result of `__array_namespace_info__()`."""
 
     def capabilities(self) -> dict[str, Any]:
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
@@ -149,5 +151,5 @@ class _Info:
 
 
 def __array_namespace_info__() -> _Info:
-    """What this namespace has: capabilities, devices and dtypes."""
+    """Capabilities, devices and dtypes of this namespace."""
     return _Info()

@@ -1,4 +1,4 @@
-"""Elementwise functions of the array API: each one op or helper, with the standard's name and dtypes."""
+"""Elementwise functions of the array API. Each is one op or helper, with the standard's name and dtypes."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ globals().update({name: _binary(name) for name in _BINARY})
 
 
 def floor_divide(x1: Any, x2: Any, /) -> Any:
-    """The quotient, rounded down: `rlx.ops.floor_divide`, but where an operand is infinite, `divide`, as the standard has it.
+    """The quotient, rounded down: `rlx.ops.floor_divide`, but `divide` where an operand is infinite, as in the standard.
 
-    There NumPy, and the operator `//` of tensors, give NaN or -1.
+    For infinite operands NumPy, and the operator `//` of tensors, give NaN or -1.
     """
     b = builder(x1, x2)
     x1, x2 = common(b, x1, x2)
@@ -91,18 +91,21 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 
 
 def sign(x: Any, /) -> Any:
-    """`rlx.ops.sign`, but 0 of -0, where that is -0."""
+    """`rlx.ops.sign`, except that it is 0 for -0, where `rlx.ops.sign` is -0."""
     found = x.builder.sign(x)
     return x.builder.where(x == 0, 0.0, found) if x.dtype.is_float else found
 
 
 def signbit(x: Any, /) -> Any:
-    """Whether the sign bit is set, of NaN as well, where `rlx.ops.signbit` says False."""
+    """Whether the sign bit is set, also for NaN, where `rlx.ops.signbit` is False."""
     return x.builder.bitcast(x, x.dtype.signed_word) < 0
 
 
 def tanh(x: Any, /) -> Any:
-    """`rlx.ops.tanh`, but of ±∞ + iy the zero has the sign of y, as the standard has it; in C99 it is that of sin 2y."""
+    """`rlx.ops.tanh`, except that for ±∞ + iy the zero has the sign of y, as in the standard.
+
+    In C99 it has the sign of sin 2y.
+    """
     found = x.builder.tanh(x)
     if not x.dtype.is_complex:
         return found
@@ -112,12 +115,12 @@ def tanh(x: Any, /) -> Any:
 
 
 def positive(x: Any, /) -> Any:
-    """The tensor itself."""
+    """The tensor, unchanged."""
     return x
 
 
 def conj(x: Any, /) -> Any:
-    """The conjugate; real numbers as they are."""
+    """The conjugate; real numbers are unchanged."""
     return x.builder.conjugate(x) if x.dtype.is_complex else x
 
 
@@ -132,7 +135,7 @@ def imag(x: Any, /) -> Any:
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    """Elements moved into an interval; the dtype of `x` stays."""
+    """Elements clamped to an interval, in the dtype of `x`."""
     b = builder(x)
     result: Tensor = x
     for bound, joined in ((min, b.maximum), (max, b.minimum)):

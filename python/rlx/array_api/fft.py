@@ -1,4 +1,4 @@
-"""The extension `fft` of the array API, of complex and real floats."""
+"""The `fft` extension of the array API, for complex and real floats."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
     "rfftn",
 ]
 
-# The scale of a transform is that of its inverse with these exchanged.
+# The scale of a transform is that of its inverse with these norms swapped.
 _EXCHANGED = {"backward": "forward", "forward": "backward"}
 
 
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-    """The discrete Fourier transform of an axis."""
+    """The discrete Fourier transform along an axis."""
     return builder(x).fft(x, axis, norm=norm, n=n)
 
 
@@ -41,7 +41,7 @@ def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backwa
 
 
 def fftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
-    """The discrete Fourier transform of several axes."""
+    """The discrete Fourier transform along several axes."""
     return builder(x).fftn(x, axes, norm, s=s)
 
 
@@ -75,7 +75,7 @@ def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward"
 
 
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-    """The transform, which is real, of a signal of which a half is given: the other one mirrors its conjugate."""
+    """The real transform of a Hermitian signal, given by its first half."""
     return irfft(x.builder.conjugate(x), n=n, axis=axis, norm=_EXCHANGED.get(norm, norm))
 
 
@@ -111,10 +111,10 @@ def _axes(x: Any, s: Any, axes: Any) -> Any:
 
 
 def _all_axes(x: Any, s: Any, axes: Any) -> list[int]:
-    """The axes of a transform, as numbers.
+    """Return the axes of a transform as integers.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There are none.
     """
     found = _axes(x, s, axes)
     numbers = list(range(x.rank)) if found is None else list(found)
@@ -124,7 +124,7 @@ def _all_axes(x: Any, s: Any, axes: Any) -> list[int]:
 
 
 def _others(x: Any, axes: list[int], inverse: bool, norm: str) -> Any:
-    """The transform of complex numbers along axes, or none."""
+    """Return the transform of complex numbers along axes, possibly none."""
     b = builder(x)
     return (b.ifftn if inverse else b.fftn)(x, axes=tuple(axes), norm=norm) if axes else x
 

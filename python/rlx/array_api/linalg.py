@@ -1,4 +1,4 @@
-"""The extension `linalg` of the array API."""
+"""The `linalg` extension of the array API."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ __all__ = [
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The vector product along an axis of size 3."""
+    """The cross product along an axis of size 3."""
     return builder(x1, x2).cross(x1, x2, axis)
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """A diagonal of the matrices of the last two axes."""
+    """A diagonal of the matrices in the last two axes."""
     return builder(x).diagonal(x, offset, -2, -1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sum of a diagonal of the matrices of the last two axes."""
+    """The sum of a diagonal of the matrices in the last two axes."""
     from rlx.array_api.reductions import sum as total
 
     return total(diagonal(x, offset=offset), axis=-1, dtype=dtype)
@@ -118,12 +118,12 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
 
 
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
-    """How many singular values are not zero."""
+    """The number of singular values that are not zero."""
     return builder(x).matrix_rank(x, rtol=rtol)
 
 
 def matrix_power(x: Any, n: int, /) -> Any:
-    """A power of matrices, by an integer."""
+    """An integer power of matrices."""
     return builder(x).matrix_power(x, n)
 
 
@@ -133,5 +133,5 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """A norm of all elements along axes."""
+    """A norm of the elements along axes."""
     return builder(x).norm(x, ord, axis=axis, keepdims=keepdims)

@@ -10,12 +10,12 @@ __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]
 
 
 def matmul(x1: Any, x2: Any, /) -> Any:
-    """The product of matrices."""
+    """The matrix product."""
     return builder(x1, x2).matmul(x1, x2)
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two axes exchanged."""
+    """The tensor with its last two axes swapped."""
     return builder(x).swapaxes(x, -1, -2)
 
 
@@ -25,5 +25,5 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The sum of the products along an axis, those of `x1` conjugated."""
+    """The sum of the products along an axis, with `x1` conjugated."""
     return builder(x1, x2).vecdot(x1, x2, axis)

@@ -1,4 +1,4 @@
-"""Functions of the array API that arrange elements."""
+"""Functions of the array API that rearrange elements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The common shape of shapes; raises `ValueError` if there is none."""
+    """The broadcast shape of several shapes; raises `ValueError` if there is none."""
     try:
         return broadcast(*shapes) if shapes else ()
     except ShapeError as problem:
@@ -40,23 +40,23 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
-    """Tensors repeated to their common shape."""
+    """Tensors broadcast to their common shape."""
     shape = broadcast(*(x.shape.dims for x in arrays))
     return tuple(x.builder.expand(x, shape) for x in arrays)
 
 
 def broadcast_to(x: Any, /, shape: Any) -> Any:
-    """A tensor repeated to a shape."""
+    """A tensor broadcast to a shape."""
     return builder(x).broadcast_to(x, shape)
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
-    """Tensors one after the other along an axis; with None, their elements."""
+    """Tensors joined along an axis; for None, their flattened elements."""
     return builder(arrays).concatenate(list(arrays), axis=axis)
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
-    """Tensors side by side along a new axis."""
+    """Tensors joined along a new axis."""
     return builder(arrays).stack(list(arrays), axis=axis)
 
 
@@ -66,7 +66,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def expand_dims(x: Any, /, axis: Any = 0) -> Any:
-    """A tensor with axes of size 1 more; raises `IndexError` for a place that is out of range."""
+    """A tensor with additional axes of size 1; raises `IndexError` for a position out of range."""
     try:
         return builder(x).expand_dims(x, axis)
     except ShapeError as problem:
@@ -87,7 +87,7 @@ def flip(x: Any, /, *, axis: Any = None) -> Any:
 
 
 def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
-    """A tensor with axes at other places."""
+    """A tensor with axes moved to other positions."""
     return builder(x).moveaxis(x, source, destination)
 
 
@@ -97,34 +97,34 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    """Each element several times in a row."""
+    """Each element repeated several times."""
     if isinstance(repeats, EagerTensor):
         repeats = repeats.numpy()
     return builder(x).repeat(x, repeats, axis)
 
 
 def reshape(x: Any, /, shape: Any, *, copy: Any = None) -> Any:
-    """The elements under another shape."""
+    """The elements in another shape."""
     return builder(x).reshape(x, tuple(shape))
 
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """Elements moved along axes; what leaves at the end comes back at the start."""
+    """Elements shifted along axes; those shifted beyond the end reappear at the start."""
     return builder(x).roll(x, shift, axis)
 
 
 def tile(x: Any, repetitions: Any, /) -> Any:
-    """Copies of a tensor side by side."""
+    """Repeated copies of a tensor."""
     return builder(x).tile(x, tuple(repetitions))
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
-    """The slices of an axis at positions."""
+    """The slices at positions of an axis."""
     if axis is None and as_tensor(x).rank != 1:
         raise ValueError("take needs an axis, unless the tensor has one only")
     return builder(x).take(x, indices, axis=axis)
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
-    """Elements of rows at positions of their own."""
+    """Elements at positions that are given for each row."""
     return builder(x).take_along_axis(x, indices, axis=axis)

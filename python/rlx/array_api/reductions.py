@@ -1,4 +1,4 @@
-"""Functions of the array API that reduce axes or run along them."""
+"""Reductions and running reductions of the array API, and sorting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _summed(x: Any, dtype: Any) -> Any:
-    """A tensor in the dtype in which the standard adds and multiplies: integers in no narrower one than the default."""
+    """Return a tensor in the dtype of sums and products in the standard: at least the default integer dtype for integers."""
     kind: DType = as_tensor(x).dtype
     if dtype is not None:
         kind = dtype_named(dtype)
@@ -37,12 +37,12 @@ def _summed(x: Any, dtype: Any) -> Any:
 
 
 def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Sum over axes; integers add up in i32 at least."""
+    """Sum over axes; integers are added in i32 or wider."""
     return builder(x).sum(_summed(x, dtype), axis, keepdims)
 
 
 def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Product over axes; integers are multiplied in i32 at least."""
+    """Product over axes; integers are multiplied in i32 or wider."""
     return builder(x).prod(_summed(x, dtype), axis, keepdims)
 
 
@@ -62,7 +62,7 @@ def min(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
-    """The mean square distance from the mean."""
+    """The mean squared deviation from the mean."""
     return builder(x).var(x, axis, ddof=correction, keepdims=keepdims)
 
 
@@ -96,17 +96,17 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: b
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The sums so far along an axis."""
+    """The running sums along an axis."""
     return _running("sum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The products so far along an axis."""
+    """The running products along an axis."""
     return _running("prod", x, axis, dtype, include_initial)
 
 
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
-    """The differences of neighbours along an axis."""
+    """The differences of adjacent elements along an axis."""
     b = builder(x)
     parts = [v for v in (prepend, x, append) if v is not None]
     return b.diff(b.concat(parts, axis) if len(parts) > 1 else x, n, axis)

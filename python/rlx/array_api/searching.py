@@ -1,4 +1,4 @@
-"""Functions of the array API that look for elements, and its sets."""
+"""Search and set functions of the array API."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def _flat(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
 
 
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the greatest element is, i32."""
+    """The position of the greatest element, i32."""
     return _flat("argmax", x, axis, keepdims)
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Where the least element is, i32."""
+    """The position of the least element, i32."""
     return _flat("argmin", x, axis, keepdims)
 
 
 def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """How many elements are not 0, i32."""
+    """The number of nonzero elements, i32."""
     return builder(x).count_nonzero(x, axis=axis, keepdims=keepdims)
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
-    """Where elements of `x2` belong in the sorted row `x1`, i32."""
+    """The positions at which elements of `x2` belong in the sorted row `x1`, i32."""
     b = builder(x1, x2)
     return b.searchsorted(x1 if sorter is None else b.gather(x1, sorter), x2, side=side)
 
@@ -72,7 +72,7 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
 
 
 def _value(x: Any, name: str) -> np.ndarray:
-    """The value of a tensor, which the size of a result depends on."""
+    """Return the value of a tensor that determines the size of a result."""
     if isinstance(x, EagerTensor):
         return x.numpy()
     own = "nonzero" if name == "nonzero" else "unique"
@@ -88,14 +88,14 @@ def _of(x: Any, array: np.ndarray) -> Any:
 
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:
-    """The positions of the elements that are not 0; of tensors with values only."""
+    """The positions of the nonzero elements, for tensors with values only."""
     if not x.rank:
         raise ValueError("nonzero needs a tensor of rank 1 or more")
     return tuple(_of(x, part.astype(np.int32)) for part in np.nonzero(_value(x, "nonzero")))
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The result of `unique_all`."""
 
     values: Any
     indices: Any
@@ -104,21 +104,21 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The result of `unique_counts`."""
 
     values: Any
     counts: Any
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The result of `unique_inverse`."""
 
     values: Any
     inverse_indices: Any
 
 
 def unique_all(x: Any, /) -> UniqueAll:
-    """The different elements, where each is first, the number of each element, and how often each is there."""
+    """The distinct elements, their first positions, the index of each element among them, and their counts."""
     array = _value(x, "unique_all")
     values, first, inverse, counts = np.unique(array, True, True, True, equal_nan=False)
     parts = (first, inverse.reshape(array.shape), counts)
@@ -126,17 +126,17 @@ def unique_all(x: Any, /) -> UniqueAll:
 
 
 def unique_counts(x: Any, /) -> UniqueCounts:
-    """The different elements, and how often each is there."""
+    """The distinct elements and their counts."""
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
 
 
 def unique_inverse(x: Any, /) -> UniqueInverse:
-    """The different elements, and the number of each element."""
+    """The distinct elements, and the index of each element among them."""
     found = unique_all(x)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 def unique_values(x: Any, /) -> Any:
-    """The different elements."""
+    """The distinct elements."""
     return unique_all(x).values

@@ -1,4 +1,4 @@
-"""`GraphModule`: one builder over HIR and MIR that knows at which stage it is."""
+"""`GraphModule`: one builder over HIR and MIR that tracks its stage."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rlx.ir.op.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 from rlx.parts import PASS_RUNNER
 from rlx.support.errors import Error, StageError
 
-# The methods that build HIR: blocks, and names that are also tensor ops, which `.graph` has.
+# The methods that build HIR: blocks, and names that are also tensor ops; the tensor ops are methods of `.graph`.
 HIR_METHODS = (
     *(name for name, spec in registry.SPECS.items() if spec.stage == "hir"),
     "attention",
     "rope",
     "rms_norm",
 )
-# Functions of `rlx` that give another graph, as methods: `module.grad(["w"])`.
+# Functions of `rlx` that return another graph, as methods: `module.grad(["w"])`.
 TRANSFORMS = (
     "grad",
     "grad_with_loss",
@@ -45,12 +45,12 @@ Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 
 
 class GraphModule:
-    """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (what a target takes).
+    """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (ops of a target).
 
-    All methods of `Graph` are methods here. Those that build blocks exist at HIR only, `graph` from MIR on.
+    All methods of `Graph` are methods of this class. Methods that build blocks exist at HIR only, `graph` from MIR on.
 
     Args:
-        graph: What the module holds; it is shared, not copied.
+        graph: The graph of the module; it is shared, not copied.
     """
 
     def __init__(self, graph: Graph):
@@ -58,29 +58,29 @@ class GraphModule:
 
     @classmethod
     def hir(cls, name: str) -> GraphModule:
-        """An empty module at HIR."""
+        """Return an empty module at HIR."""
         return cls(Graph(name, stage="hir"))
 
     @classmethod
     def mir(cls, name: str) -> GraphModule:
-        """An empty module at MIR."""
+        """Return an empty module at MIR."""
         return cls(Graph(name, stage="mir"))
 
     @classmethod
     def from_graph(cls, graph: Graph) -> GraphModule:
-        """A module around a graph, at the graph's stage."""
+        """Return a module around a graph, at the graph's stage."""
         return cls(graph)
 
     @classmethod
     def define(cls, name: str, build: Callable[[Any], Outputs | None]) -> GraphModule:
-        """A module at HIR, built by a function.
+        """Return a module at HIR, built by a function.
 
         Args:
             name: Name of the graph.
-            build: Called with the module; gives the outputs, or has set them.
+            build: Called with the module. It returns the outputs, or sets them itself.
 
         Raises:
-            Error: There are no outputs, or `build` is no function.
+            Error: There are no outputs, or `build` is not a function.
         """
         if not callable(build):
             raise Error(f"define: expected a function that builds '{name}', got {build!r:.60}")
@@ -96,7 +96,7 @@ class GraphModule:
 
     @property
     def stage(self) -> str:
-        """`"hir"`, `"mir"` or `"lir"`."""
+        """The stage: `"hir"`, `"mir"` or `"lir"`."""
         return self._graph.stage
 
     def _graph_at(self, stage: str) -> Graph | None:
@@ -104,17 +104,17 @@ class GraphModule:
 
     @property
     def as_hir(self) -> Graph | None:
-        """The graph when the module is at HIR, else None."""
+        """The graph if the module is at HIR, else None."""
         return self._graph_at("hir")
 
     @property
     def as_mir(self) -> Graph | None:
-        """The graph when the module is at MIR, else None."""
+        """The graph if the module is at MIR, else None."""
         return self._graph_at("mir")
 
     @property
     def as_lir(self) -> Graph | None:
-        """The graph when the module is at LIR, else None."""
+        """The graph if the module is at LIR, else None."""
         return self._graph_at("lir")
 
     @property
@@ -131,30 +131,30 @@ class GraphModule:
         return self._graph
 
     def lower(self) -> GraphModule:
-        """The module at MIR: a new one, so that this one can still be extended; from MIR on, the module itself."""
+        """Return a new module at MIR, so that this one can still be extended. From MIR on, return the module itself."""
         if self.stage != "hir":
             return self
         passes = importlib.import_module(PASS_RUNNER)
         return GraphModule(passes.run(self._graph, passes.to_mir()))
 
     def into_graph(self) -> Graph:
-        """The tensor graph, lowered when the module is at HIR."""
+        """Return the tensor graph, lowered if the module is at HIR."""
         return self.lower().graph
 
     @property
     def fusion_policy(self) -> str:
-        """Whether ops are fused once blocks are lowered (`"direct"`), or stay primitives (`"fusable"`)."""
+        """Whether lowering of blocks fuses ops (`"direct"`) or leaves primitives (`"fusable"`)."""
         return policy_of(self._graph.module.operation) or "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
-        """Choose whether ops are fused once blocks are lowered; returns the module itself.
+        """Choose whether lowering of blocks fuses ops; return the module itself.
 
         Args:
             policy: `"direct"` fuses them, `"fusable"` leaves primitives.
 
         Raises:
-            StageError: The module is not at HIR: its blocks are gone.
-            Error: There is no such policy.
+            StageError: The module is not at HIR, so it has no blocks.
+            Error: The policy is unknown.
         """
         self._require_hir("with_fusion_policy")
         if policy not in POLICIES:
@@ -178,14 +178,14 @@ class GraphModule:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in TRANSFORMS:  # `rlx.transforms` is to the right in the import order, so it is imported by name
+        if name in TRANSFORMS:  # `rlx.transforms` is later in the import order, so it is imported by name
             return partial(getattr(importlib.import_module("rlx"), name), self)
         name = _ALIASES.get(name, name)
         if name in HIR_METHODS:
             self._require_hir(name)
         return getattr(self._graph, name)
 
-    # Not those of the graph, which `__getattr__` would find.
+    # Without these methods, `__getattr__` would return those of the graph.
     def __reduce__(self) -> tuple[Any, ...]:
         return GraphModule, (self._graph,)
 
@@ -209,7 +209,7 @@ class GraphModule:
         self._graph.set_outputs(outputs)
 
     def finish_hir(self, outputs: Outputs | None = None) -> GraphModule:
-        """Set the outputs, unless they are set, and verify the module; returns the module itself.
+        """Set the outputs, unless they are set, and verify the module; return the module itself.
 
         Raises:
             StageError: The module is not at HIR.
@@ -227,7 +227,7 @@ class GraphModule:
     # --- text -------------------------------------------------------------------------------------
 
     def inspect(self) -> str:
-        """Text for readers: stage, histogram of ops, arguments, ops with their places, outputs."""
+        """Return a readable dump: stage, histogram of ops, arguments, ops with their source locations, outputs."""
         return str(inspect_graph(self._graph)) + "\n"
 
     def __str__(self) -> str:

@@ -110,7 +110,7 @@ def _check_kernel(name: str, x: Shape, w: Shape, expected: tuple[Dim, ...]) -> N
 
 
 def _check_embedding(h: Shape, embedding: Shape | None, w: Shape | None, bias: Shape | None) -> None:
-    """Check that all three operands of the embedding are given, or none."""
+    """Check that the three operands of the embedding are either all given or all absent."""
     if embedding is None and w is None and bias is None:
         return
     if embedding is None or w is None or bias is None:
@@ -121,5 +121,5 @@ def _check_embedding(h: Shape, embedding: Shape | None, w: Shape | None, bias: S
 
 
 def _at_every_pixel(b: Builder, x: Tensor) -> Tensor:
-    """`[…, C]` as `[…, C, 1, 1]`, which broadcasts over images."""
+    """Return `[…, C]` as `[…, C, 1, 1]`, which broadcasts over images."""
     return b.reshape(x, (*x.shape.dims, 1, 1))

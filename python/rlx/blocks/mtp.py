@@ -1,4 +1,4 @@
-"""Heads that predict further tokens from the last hidden states."""
+"""Multi-token prediction heads, which predict further tokens from the last hidden states."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
             return b.rms_norm(x, getattr(p, f"{name}_w"), getattr(p, f"{name}_b"), eps=eps)
 
         def turned(x: Tensor, name: str, cos: Tensor, sin: Tensor) -> Tensor:
-            """Heads `[B, S, H, D]`, normalised and rotated, side by side."""
+            """Return heads `[B, S, H, D]`, normalised, rotated and packed."""
             joined = b.reshape(normal(x, name), (*x.shape.dims[:2], x.shape.dims[2] * head_dim))
             return b.rope(joined, cos, sin, head_dim, n_rot)
 
@@ -89,7 +89,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         k = turned(k, "k_norm", p.cos, p.sin)
         v = b.matmul(attended, p.v_w)
 
-        # The result needs only the last token of each sequence; the other tokens contribute only keys and values.
+        # The result needs only the last token of each sequence. The other tokens contribute only keys and values.
         x, attended = (b.gather_batched(t, p.last_token_idx, axis=1) for t in (x, attended))
         q_gate = b.reshape(b.matmul(attended, p.q_gate_w), (batch, 1, num_heads, 2 * head_dim))
         cos, sin = (b.gather(t, p.last_token_idx, axis=0) for t in (p.cos, p.sin))
@@ -102,7 +102,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         return b.matmul(normal(h, "head_norm"), p.lm_head_w)
 
     def _by_name(self, operands: Sequence[Any]) -> Any:
-        """The operands by the names that the record gives them."""
+        """Return the operands by their names in the record."""
         return SimpleNamespace(**dict(zip((o.name for o in self.spec.operands), operands, strict=True)))
 
     def samples(self) -> Any:
@@ -137,6 +137,6 @@ def _check_norm(p: Any, name: str, x: Shape, size: Dim) -> None:
 
 
 def _up_to(b: Builder, index: Tensor, length: Dim) -> Tensor:
-    """Which of `length` positions are not after `index [B, 1]`, which is clamped into range: bool `[B, length]`."""
+    """Return which of `length` positions are at most `index [B, 1]`, clamped to the range: bool `[B, length]`."""
     position = b.gather(b.iota((length,), axis=0), index, axis=0)
     return b.iota((1, length), axis=1) <= position

@@ -1,4 +1,4 @@
-"""Layers around a recurrence."""
+"""Layers with a recurrence."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MambaBlock(Card, op="mamba_block"):
 
 
 def _convolved(b: Builder, x: Tensor, w: Tensor) -> Tensor:
-    """The causal convolution of `[B, S, I]`, from a sequence of zeros before the first step."""
+    """Return the causal convolution of `[B, S, I]`, with zeros before the first step."""
     kernel_size: Any = w.shape.dims[3]
     batch, _, channels = x.shape.dims
     before = b.expand(b.constant(0.0, dtype=x.dtype), (batch, kernel_size - 1, channels))

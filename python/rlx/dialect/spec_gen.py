@@ -110,7 +110,7 @@ OPS = (
         'attention',
         'mir',
         'Scaled dot-product attention',
-        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nwhat `empty_rows` says: zeros, or NaN, as a plain softmax does.',
+        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, with the softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`, `k [B, Hkv, T, D]`,\n`v [B, Hkv, T, Dv]`; the result has the layout of `q`. `H = num_heads` is a multiple of `Hkv`: query head `h`\nreads key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c maps a score s to `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`; `custom`:\n`mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), keeps keys where it is nonzero (bool, integer) or at\nleast 0.5 (float); `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. `empty_rows` is the\nresult of a query that sees no key: zeros, or NaN as in a plain softmax.',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
@@ -140,7 +140,7 @@ OPS = (
         'rope',
         'mir',
         'Rotary position embedding',
-        "Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with\n`D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that\n`style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.",
+        "Rotates the first `n_rot` lanes of every head; the other lanes are unchanged. `x [B, S, H·D]` or `[B, H, S, D]`\nwith `D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. `style` selects the pairs (a, b) of\nlanes: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.",
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('cos', _DTYPES_0),
@@ -209,7 +209,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of complex_norm_sq',
-        '`2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.',
+        '`2·x·dy`: the gradient with respect to the real part plus i times the gradient with respect to the imaginary part.',
         (
             ValueSpec('x', _DTYPES_2),
             ValueSpec('dy', _DTYPES_3),
@@ -229,7 +229,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of rope',
-        '`rope` by the opposite angle; shapes and attributes are those of `rope`.',
+        '`rope` with the negative angle; shapes and attributes are those of `rope`.',
         (
             ValueSpec('dy', _DTYPES_0),
             ValueSpec('cos', _DTYPES_0),
@@ -278,7 +278,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of layer_norm with respect to its scale',
-        '`sum dy·x̂` over all axes but `axis`.',
+        '`sum dy·x̂` over all axes except `axis`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -326,7 +326,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of rms_norm with respect to its scale',
-        '`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.',
+        '`sum dy·x/sqrt(mean x^2 + eps)` over all axes except `axis`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -351,7 +351,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of rms_norm with respect to its bias',
-        '`sum dy` over all axes but `axis`.',
+        '`sum dy` over all axes except `axis`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -401,7 +401,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of group_norm with respect to its scale',
-        '`sum dy·x̂` over all axes but the channels.',
+        '`sum dy·x̂` over all axes except the channels.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -424,7 +424,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of group_norm with respect to its bias',
-        '`sum dy` over all axes but the channels.',
+        '`sum dy` over all axes except the channels.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -447,7 +447,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of attention with respect to one of its inputs',
-        'The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its\nkind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads\nincluded. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.',
+        'The vector-Jacobian product of `attention` with `dy`, for the operand `wrt`; `mask` is allowed if its kind is\n`bias`. Operands and attributes are those of `attention`, including scale, softcap, masks and grouped heads.\nQueries that see no key contribute to no gradient. Computed in f32 for f16 and bf16.',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
@@ -501,7 +501,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of gather with respect to its table',
-        'The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that\naxis. Indices are clamped, as `gather` does. `size` is a list of one dimension.',
+        'The slices of `dy`, added at their indices along `axis` of a table of zeros with `size` elements on that axis.\nIndices are clamped as in `gather`. `size` is a list of one dimension.',
         (
             ValueSpec('dy', _DTYPES_5),
             ValueSpec('indices', _DTYPES_6),
@@ -524,7 +524,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of the maximum over windows of images',
-        'Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major\norder; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are\nthose of `pool`.',
+        'Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major order. NaN\ncounts as the largest, padding never does. The element of a window that contains only padding is dropped.\nAttributes are those of `pool`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -548,7 +548,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of conv with respect to its input',
-        '`dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives\n`H` and `W`. The other attributes are those of `conv`.',
+        '`dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` with `size = [H, W]`. The\nother attributes are those of `conv`.',
         (
             ValueSpec('dy', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -574,7 +574,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of conv with respect to its kernel',
-        '`x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and\n`kW`. The other attributes are those of `conv`.',
+        '`x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]` with `kernel = [kH, kW]`. The other\nattributes are those of `conv`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -621,7 +621,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of fake_quantize with a scale of the tensor itself',
-        '`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.',
+        '`dy` times the factor of the estimator `ste`, with the scale `max|x|/qmax` of `x`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
@@ -665,7 +665,7 @@ OPS = (
         'backward',
         'mir',
         'Gradient of fake_quantize_lsq with respect to its scale',
-        '`sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else\n`sign(z)·qmax`.',
+        '`sum dy·psi(x/scale)` over all elements that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`,\nelse `sign(z)·qmax`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -826,7 +826,7 @@ OPS = (
         'transformer',
         'hir',
         'Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU',
-        '`h = x + attention(rope(rms(x)·wq), rope(rms(x)·wk), rms(x)·wv)·wo`;\n`result = h + ((rms(h)·up)·silu(rms(h)·gate))·down`.\n\n`x [B, S, E]`; norm weights `[E]`; `wq [E, H·D]`, `wk` and `wv [E, Hkv·D]`, `wo [H·D, E]`; `gate` and `up [E, F]`,\n`down [F, E]`; `cos` and `sin [S, D/2]`. 14 operands, and `mask` as the 15th with the kinds `custom` and `bias`.',
+        '`h = x + attention(rope(rms(x)·wq), rope(rms(x)·wk), rms(x)·wv)·wo`;\n`result = h + ((rms(h)·up)·silu(rms(h)·gate))·down`.\n\n`x [B, S, E]`; norm weights `[E]`; `wq [E, H·D]`, `wk` and `wv [E, Hkv·D]`, `wo [H·D, E]`; `gate` and `up [E, F]`,\n`down [F, E]`; `cos` and `sin [S, D/2]`. There are 14 operands; the kinds `custom` and `bias` add `mask` as the\n15th.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('ln1_scale', _DTYPES_0),
@@ -866,7 +866,7 @@ OPS = (
         'transformer',
         'hir',
         'Post-norm encoder layer (BERT)',
-        '`h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;\n`result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).\n\n`x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,\n`b_down [E]`;\nnorm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.',
+        '`h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;\n`result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).\n\n`x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,\n`b_down [E]`; norm scales and biases `[E]`. `mask` is as in `attention`, and present for the kinds `custom` and\n`bias`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('wq', _DTYPES_0),
@@ -907,7 +907,7 @@ OPS = (
         'mtp',
         'hir',
         'Multi-token prediction head of Qwen 3.5',
-        "Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and\nprojects with `eh_w [2E, E]`; then one layer of causal attention whose query\nprojection `q_gate_w [E, H·2D]` holds for every head its query and then its gate, with `rms_norm` of every\nhead's query and key, `rope` on `n_rot` lanes, grouped keys, and\n`attention·sigmoid(gate)` before `o_w [H·D, E]`; residual, `rms_norm`, SwiGLU, residual; the row\n`last_token_idx [B, 1]` of each sequence, `rms_norm`, and `lm_head_w [E, V]`.\n\n`h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`,\nhead norms `[D]`, other norms `[E]`,\n`gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.",
+        "Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and projects\nwith `eh_w [2E, E]`. One layer of causal attention follows. Its query projection `q_gate_w [E, H·2D]` contains the\nquery and then the gate of every head. It applies `rms_norm` to every head's query and key, `rope` to `n_rot`\nlanes, uses grouped keys, and computes `attention·sigmoid(gate)` before `o_w [H·D, E]`. Then follow a residual,\n`rms_norm`, SwiGLU, and a residual; finally the row `last_token_idx [B, 1]` of each sequence, `rms_norm`, and\n`lm_head_w [E, V]`.\n\n`h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`, head\nnorms `[D]`, other norms `[E]`, `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.",
         (
             ValueSpec('h_pre_norm', _DTYPES_0),
             ValueSpec('input_ids', _DTYPES_6),
@@ -960,7 +960,7 @@ OPS = (
         'recurrent',
         'hir',
         'Mamba layer: projection, causal convolution, selective scan, gate',
-        '`[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;\n`y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`;\n`result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4). `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]`\n(causal, one kernel a channel), `x_w [I, R + 2N]`, `dt_w [R, I]`,\n`a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.',
+        '`[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;\n`y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`; `result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4).\n`x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]` (causal, one kernel per channel), `x_w [I, R + 2N]`,\n`dt_w [R, I]`, `a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('in_w', _DTYPES_0),
@@ -988,7 +988,7 @@ OPS = (
         'image',
         'hir',
         'Residual block of a U-Net',
-        '`h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =\nskip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B).\n`x [N, C, H, W]`, `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with\n`embedding_w [T, O]` and `embedding_b [O]`, all three or none;\n`skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]`, needed where `O` is not `C`, and `skip_b\n[O]`, or `x` itself.',
+        '`h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`;\n`result = skip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B). `x [N, C, H, W]`,\n`conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with `embedding_w [T, O]` and\n`embedding_b [O]`: all three or none. `skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]` and\n`skip_b [O]`, or `x` itself; `skip_w` is required if `O` is not `C`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('norm1_scale', _DTYPES_0),
@@ -1043,7 +1043,7 @@ OPS = (
         'contraction',
         'mir',
         'Contraction over any axes with any batch axes',
-        "The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes pair up in the order in which they are listed. f16 and bf16 accumulate in f32.",
+        'The axes of the result are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes are paired in list order. f16 and bf16 accumulate in f32.',
         (
             ValueSpec('lhs', _DTYPES_4),
             ValueSpec('rhs', _DTYPES_4),
@@ -1068,7 +1068,7 @@ OPS = (
         'linear_algebra',
         'mir',
         'Each row times the matrix of its own group (mixture of experts)',
-        '`x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =\nx[m]·w[indices[m]]`, shape `[M, N]`.\nf16 and bf16 accumulate in f32.',
+        '`x [M, K]`, `w [E, K, N]`, integer `indices [M]`, clamped to `[0, E)`: `result[m] = x[m]·w[indices[m]]`, shape\n`[M, N]`. f16 and bf16 accumulate in f32.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -1113,7 +1113,7 @@ OPS = (
         'linear_algebra',
         'mir',
         'The solution of a system of linear equations',
-        '`a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with\npartial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large\nnumbers. f16 and bf16 are solved in f32.',
+        '`a [N, N]`, `b [N]` or `[N, K]`; the result `x` has the shape of `b` and solves `a·x = b`, by Gaussian elimination\nwith partial pivoting. A singular `a` gives infinities or NaN, or large numbers where rounding hides the\nsingularity. f16 and bf16 are solved in f32.',
         (
             ValueSpec('a', _DTYPES_0),
             ValueSpec('b', _DTYPES_0),
@@ -1131,7 +1131,7 @@ OPS = (
         'linear_algebra',
         'mir',
         'The solutions of a batch of systems of linear equations',
-        '`a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.',
+        '`a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each system as in `dense_solve`.',
         (
             ValueSpec('a', _DTYPES_0),
             ValueSpec('b', _DTYPES_0),
@@ -1148,7 +1148,7 @@ OPS = (
         'yield',
         'control',
         'mir',
-        'What a region gives',
+        'The values that a region yields',
         'The terminator of every region of an rlx op.',
         (
             ValueSpec('values', _DTYPES_7, 'variadic'),
@@ -1165,7 +1165,7 @@ OPS = (
         'control',
         'mir',
         'One of two regions, chosen by a scalar',
-        'Runs `then_region` where `condition` (a scalar) is true and `else_region` otherwise, and only that one.\nNeither has arguments: they read values from outside. Both yield\nvalues of the same types, which are the results.',
+        'Runs only `then_region` if `condition` (a scalar) is true, and only `else_region` otherwise. The regions have no\narguments; they may read values from outside. Both yield values of the same types, which are the results.',
         (
             ValueSpec('condition', _DTYPES_8),
         ),
@@ -1185,7 +1185,7 @@ OPS = (
         'control',
         'mir',
         'A loop that runs while a condition holds',
-        '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the\nnext ones, of the same types. Ends when the condition is false, or after\n`max_iterations` runs of the body. The results are the last carries. Both regions may read values from outside.',
+        '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the next\ncarries, of the same types. The loop ends when the condition is false, or after `max_iterations` runs of the body.\nThe results are the last carries. Both regions may read values from outside.',
         (
             ValueSpec('inits', _DTYPES_7, 'variadic'),
         ),
@@ -1207,7 +1207,7 @@ OPS = (
         'control',
         'mir',
         'A loop over the leading axis of tensors, with carries',
-        'The first `num_carries` inputs are the initial carries, the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`, and yields the next carries\nand any number of other values; those, stacked on a leading axis, are the results after the last carries.\n`reverse` goes from the end, for slices and stacks alike. `length` is a list of one\ndimension. The region may read values from outside. `num_checkpoints` is for the gradient: how many carries\nit keeps, to compute the others again (absent: all).',
+        'The first `num_carries` inputs are the initial carries; the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`. It yields the next carries and any number of other\nvalues. The results are the last carries, then the other values stacked on a leading axis. `reverse` runs from the\nend, for slices and stacks alike. `length` is a list of one dimension. The region may read values from outside.\n`num_checkpoints` is the number of carries that the gradient keeps; it computes the others again (absent: it keeps\nall).',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
@@ -1230,8 +1230,8 @@ OPS = (
         'elementwise_region',
         'function',
         'mir',
-        'A chain of elementwise ops as one',
-        '`body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,\nclamp, constant) and, at its end, of reductions of what they give; what it yields are the results. The inputs broadcast as in NumPy\nwherever the ops of the region do. The region reads nothing from outside.',
+        'A chain of elementwise ops as one op',
+        '`body_region` takes the inputs. It consists of elementwise ops (activation, cast, binary, compare, where, clamp,\nconstant), which may be followed by reductions of their results. Its yielded values are the results. The inputs\nbroadcast as in NumPy wherever the ops of the region do. The region does not read values from outside.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
@@ -1249,8 +1249,8 @@ OPS = (
         'custom_fn',
         'function',
         'mir',
-        'A function with derivative rules of its own',
-        '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input.\n`jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.\nRegions may read values from outside, which count as constants for the rules. With `no_derivative` the function has none:\nwho asks for one is told this text.',
+        'A function with its own derivative rules',
+        '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input. `jvp_region`, unless empty, takes\nthe inputs and a tangent of each, and yields a tangent of each result. Regions may read values from outside, which\ncount as constants for the rules. With `no_derivative` the function has no derivative; the text is the reason in\nthe error message.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
@@ -1272,8 +1272,8 @@ OPS = (
         'checkpoint',
         'checkpoint',
         'mir',
-        'Ops whose values the backward pass computes again instead of keeping them',
-        'Runs `body_region`, which has no arguments and reads values from outside; what it yields are the results. Reverse mode keeps\nwhat the region reads and nothing of what it computes: it runs the region again (Griewank, "Achieving\nlogarithmic growth of temporal and spatial complexity in reverse automatic differentiation").',
+        'Ops whose values the backward pass recomputes instead of storing them',
+        'Runs `body_region`, which has no arguments and reads values from outside. Its yielded values are the results.\nReverse mode stores only the values that the region reads, and runs the region again (Griewank, "Achieving\nlogarithmic growth of temporal and spatial complexity in reverse automatic differentiation").',
         (),
         (),
         (
@@ -1289,8 +1289,8 @@ OPS = (
         'optimization_barrier',
         'checkpoint',
         'mir',
-        'The same values, but not before others are there',
-        'The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not computed\nbefore the tensors `after` are there: so that what is computed again is computed late. `after` are not empty.',
+        'The same values, available only after other values',
+        'The results are the inputs. Ops on the results are not merged with equal ops on the inputs, and do not run before\nthe tensors `after` are available. Recomputed values are thus computed late. The tensors `after` are not empty.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
             ValueSpec('after', _DTYPES_7, 'variadic'),
@@ -1307,8 +1307,8 @@ OPS = (
         'custom',
         'custom',
         'mir',
-        'An op that a user has registered',
-        '`name` says which; `attributes` are its attributes. Its card (`rlx.CustomOp`) gives inference, evaluator,\ndecomposition or lowering, and rules.',
+        'A user-registered op',
+        '`name` is the name of the op, `attributes` are its attributes. Its card (`rlx.CustomOp`) defines inference,\nevaluator, decomposition or lowering, and rules.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
@@ -1328,7 +1328,7 @@ OPS = (
         'convolution',
         'mir',
         'Convolution (cross-correlation) in one, two or three dimensions',
-        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists\nbefore and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.',
+        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists the zeros before and\nafter each spatial axis in order. f16 and bf16 accumulate in f32; integers wrap.',
         (
             ValueSpec('x', _DTYPES_9),
             ValueSpec('w', _DTYPES_9),
@@ -1353,7 +1353,7 @@ OPS = (
         'convolution_transpose',
         'mir',
         'Transposed convolution in one, two or three dimensions',
-        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,\nout…]` with\n`out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists\nbefore and after of each spatial\naxis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as\nin `conv`. f16 and bf16 accumulate in f32.',
+        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O, out…]`\nwith `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists the\npositions cut before and after each spatial axis in order; `output_padding` adds positions at the end. `x` is\nextended by zeros beyond its edges, which count as in `conv`. f16 and bf16 accumulate in f32.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -1379,7 +1379,7 @@ OPS = (
         'pool',
         'mir',
         'Maximum, mean or sum over windows in one, two or three dimensions',
-        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, is zero in a sum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max; of integers the least one), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
+        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`. `padding`\nlists the padding before and after each spatial axis in order. Padding is never a maximum and counts as zero in a\nsum. In a mean it counts as zeros, or not at all with `count_include_pad = false`. NaN propagates. A window of\npadding alone gives -inf as a maximum (for integers the least value), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
             ValueSpec('x', _DTYPES_9),
         ),
@@ -1403,8 +1403,8 @@ OPS = (
         'resize',
         'image',
         'mir',
-        'Spatial axes resampled to other sizes',
-        '`x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -\n1/2` (half-pixel centres), or with\n`align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;\n`bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with\npositions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of\nweight 0 does not count, be it NaN.',
+        'Resampling of spatial axes to other sizes',
+        '`x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out - 1/2`\n(half-pixel centres), or with `align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel\n`floor(i·in/out)` and does not support `align_corners`. `bilinear` interpolates linearly along every spatial axis\n(one, two or three), with positions clamped to the image. Interpolation weights are computed exactly from the\nsizes, in f64. A pixel of weight 0 does not count, even if it is NaN.',
         (
             ValueSpec('x', _DTYPES_0),
         ),
@@ -1427,7 +1427,7 @@ OPS = (
         'image',
         'mir',
         'Rotary embedding of two-dimensional positions',
-        '`x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of\n`end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands\nat column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first\n`D/4` pairs turn with the column, the last `D/4` with\nthe row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,\naxial form). Computed in f32.',
+        '`x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens: an image of `end_y`\nrows and `end_x` columns, repeated `repeat_factor` times. Token `t` is at column `t mod end_x` and row\n`(t mod (end_x·end_y)) // end_x`. Lanes form pairs (2i, 2i + 1): the first `D/4` pairs rotate with the column, the\nlast `D/4` with the row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision\ntransformers, axial form). Computed in f32.',
         (
             ValueSpec('x', _DTYPES_0),
         ),
@@ -1453,7 +1453,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of one tensor',
-        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take\nintegers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32; the elementary functions of c64 that are made of these are\n`complex_function`. Integer arithmetic wraps.',
+        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take integers;\n`exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and `log` also take c64, and `abs` of c64 is f32; the other elementary\nfunctions of c64, which are compositions of these, are `complex_function`. Integer arithmetic wraps.',
         (
             ValueSpec('x', _DTYPES_4),
         ),
@@ -1477,7 +1477,7 @@ OPS = (
         'elementwise',
         'mir',
         'Conversion to another dtype',
-        '`result = dtype(x)`. Float to integer truncates toward zero and saturates, NaN becomes 0;\ninteger to narrower integer wraps; anything to bool is `x != 0`; complex to real keeps the real part.\nFloat to narrower float rounds to nearest even.',
+        '`result = dtype(x)`. Float to integer truncates toward zero and saturates, and NaN becomes 0; integer to narrower\ninteger wraps; anything to bool is `x != 0`; complex to real keeps the real part. Float to narrower float rounds\nto nearest even.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -1499,7 +1499,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of two tensors',
-        '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic\nwraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.\n`max` and `min` give NaN when either operand is NaN, and do not take complex numbers.\nAn integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1\n(and 0 for base 0).\n`atan2` takes floats, with the special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.\n`trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and\nits remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by\nas many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.',
+        '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic wraps; on bool,\n`add` and `max` are logical or, `mul` and `min` are logical and. `div` takes floats and complex numbers. `max` and\n`min` give NaN when either operand is NaN, and do not take complex numbers. An integer `pow` with a negative\nexponent is the truncated quotient: 0 unless the base is 1 or -1 (and 0 for base 0). `atan2` takes floats, with\nthe special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for\n`rhs = 0`, and integers. `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1\n(all bits are 1), with remainder `lhs`. The quotient of the least integer by -1 wraps, with remainder 0. A shift\nby a negative number, or by at least the number of bits, gives 0, or -1 for `shift_right` of a negative number.',
         (
             ValueSpec('lhs', _DTYPES_10),
             ValueSpec('rhs', _DTYPES_10),
@@ -1524,7 +1524,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise comparison',
-        '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.\nNaN is unequal to everything. Complex numbers take `eq` and `ne` only.',
+        '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy. NaN is unequal to\neverything. Complex numbers support only `eq` and `ne`.',
         (
             ValueSpec('lhs', _DTYPES_10),
             ValueSpec('rhs', _DTYPES_10),
@@ -1569,8 +1569,8 @@ OPS = (
         'popcount',
         'bits',
         'mir',
-        'How many bits are 1',
-        '`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.',
+        'Number of bits that are 1',
+        '`result` is the number of bits of `x` that are 1, in the same dtype; the sign bit counts.',
         (
             ValueSpec('x', _DTYPES_6),
         ),
@@ -1590,7 +1590,7 @@ OPS = (
         'bits',
         'mir',
         'The same bits as another dtype',
-        '`result` has the bits of `x`, read as `dtype`, which has as many; neither is bool or complex. Every derivative\nthrough it is zero.',
+        '`result` has the bits of `x`, read as `dtype`, which has the same width. Neither dtype may be bool or complex.\nEvery derivative through it is zero.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -1634,8 +1634,8 @@ OPS = (
         'clamp',
         'elementwise',
         'mir',
-        'Values held between two bounds',
-        '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape\nof `x`.\nWhere `low > high` the result is `high`; NaN in any of them gives NaN.',
+        'Values clamped between two bounds',
+        '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape of\n`x`. Where `low > high` the result is `high`; NaN in any of them gives NaN.',
         (
             ValueSpec('x', _DTYPES_9),
             ValueSpec('low', _DTYPES_9),
@@ -1678,7 +1678,7 @@ OPS = (
         'complex',
         'mir',
         'Real part',
-        '`result = Re x`, of f32 for c64 and f64 for c128.',
+        '`result = Re x`, in f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1698,7 +1698,7 @@ OPS = (
         'complex',
         'mir',
         'Imaginary part',
-        '`result = Im x`, of f32 for c64 and f64 for c128.',
+        '`result = Im x`, in f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1738,7 +1738,7 @@ OPS = (
         'complex',
         'mir',
         'Squared modulus',
-        '`result = (Re x)^2 + (Im x)^2`, of f32 for c64 and f64 for c128.',
+        '`result = (Re x)^2 + (Im x)^2`, in f32 for c64 and f64 for c128.',
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1758,7 +1758,7 @@ OPS = (
         'complex',
         'mir',
         'Elementary function of a complex tensor',
-        "`result = kind(x)`, for the functions that `activation` has of floats only. Branch cuts are NumPy's: the sign of a zero\npart says on which side of a cut a number lies. Infinities, NaN and signed zeros are as C99, annex G, has them.\nAll but `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.",
+        "`result = kind(x)`, for the functions that `activation` supports only for floats. Branch cuts are NumPy's: the\nsign of a zero part determines the side of a cut. Infinities, NaN and signed zeros follow C99, annex G. All\nfunctions except `tan`, `sinh`, `cosh`, `log2` and `log10` are computed in f64.",
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -1831,8 +1831,8 @@ OPS = (
         'cholesky',
         'triangular',
         'mir',
-        'The lower triangular matrix whose product with its transpose is a positive definite matrix',
-        '`result·resultᵀ = a`. Of `a [..., N, N]` only the lower triangle is read. Of a matrix that is not positive definite, the\ncolumns from the first pivot on that is not positive are NaN.',
+        'Cholesky factor: the lower triangular matrix whose product with its transpose is the operand',
+        '`result·resultᵀ = a` for positive definite `a [..., N, N]`, of which only the lower triangle is read. If a matrix\nis not positive definite, the columns are NaN from its first pivot that is not positive.',
         (
             ValueSpec('a', _DTYPES_0),
         ),
@@ -1848,8 +1848,8 @@ OPS = (
         'triangular_solve',
         'triangular',
         'mir',
-        'The solutions of systems of linear equations with triangular matrices',
-        'The `x` with `a·x = b`, for `a [..., N, N]` and `b [..., N, K]`. The other triangle of `a` is not read, nor is its diagonal if\n`unit_diagonal` says that it is 1. A zero on the diagonal gives infinities and NaN.',
+        'Solutions of linear systems with triangular matrices',
+        'The solution `x` of `a·x = b`, for `a [..., N, N]` and `b [..., N, K]`. The other triangle of `a` is not read.\nWith `unit_diagonal` the diagonal is not read either and counts as 1. A zero on the diagonal gives infinities and\nNaN.',
         (
             ValueSpec('a', _DTYPES_0),
             ValueSpec('b', _DTYPES_0),
@@ -1870,7 +1870,7 @@ OPS = (
         'lu',
         'mir',
         'Triangular factors of matrices, with partial pivoting',
-        '`a[permutation] = L·U` for `a [..., M, N]` and `K = min(M, N)`: `lu [..., M, N]` has `U` in its upper triangle and, below, `L`,\nwhose diagonal is 1. `pivots [..., K]` are the rows that step by step were exchanged with row 0, 1, …, and `permutation\n[..., M]` is what they come to. Among equally large pivots the first is taken; where all are zero, the column of `L` is zero.',
+        '`a[permutation] = L·U` for `a [..., M, N]` and `K = min(M, N)`: `lu [..., M, N]` has `U` in its upper triangle and\n`L`, with unit diagonal, below. `pivots [..., K]` are the rows that were swapped with row 0, 1, … in each step,\nand `permutation [..., M]` is the resulting permutation. Among equally large pivots the first is taken; if all are\nzero, the column of `L` is zero.',
         (
             ValueSpec('a', _DTYPES_0),
         ),
@@ -1888,8 +1888,8 @@ OPS = (
         'qr',
         'qr',
         'mir',
-        'Orthonormal columns, and the upper triangular matrix of what they are multiplied with',
-        "`q·r = a`, with `q [..., M, K]` and `r [..., K, N]` for `a [..., M, N]` and `K = min(M, N)`, by Householder's reflections:\nsigns are as in LAPACK, an element of the diagonal of `r` has the opposite sign of what it was reflected from.",
+        'QR decomposition: orthonormal columns times an upper triangular matrix',
+        '`q·r = a`, with `q [..., M, K]` and `r [..., K, N]` for `a [..., M, N]` and `K = min(M, N)`, by Householder\nreflections. Signs are as in LAPACK: a diagonal element of `r` has the opposite sign of the element that it was\nreflected from.',
         (
             ValueSpec('a', _DTYPES_0),
         ),
@@ -1907,7 +1907,7 @@ OPS = (
         'eigh',
         'mir',
         'Eigenvalues and eigenvectors of symmetric matrices',
-        '`a·vectors = vectors·diag(values)`, with `values [..., N]` in ascending order and orthonormal columns in `vectors [..., N, N]`.\nOf `a` only the lower triangle is read. The element of largest magnitude of each vector is positive.',
+        '`a·vectors = vectors·diag(values)`, with `values [..., N]` in ascending order and orthonormal columns in\n`vectors [..., N, N]`. Only the lower triangle of `a` is read. The element of largest magnitude of each vector is\npositive.',
         (
             ValueSpec('a', _DTYPES_0),
         ),
@@ -1944,7 +1944,7 @@ OPS = (
         'fused',
         'mir',
         'activation(x·w + bias)',
-        '`x […, M, K]`, `w [K, N]`; `bias` is `[N]`, or whatever else broadcasts to the result; no `activation` is the identity.',
+        '`x […, M, K]`, `w [K, N]`; `bias` is `[N]`, or any shape that broadcasts to the result. Without `activation` it is\nthe identity.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -1990,7 +1990,7 @@ OPS = (
         'fused',
         'mir',
         'activation(conv(x, w) + bias)',
-        '`conv` with a `bias [O]` for each channel of its result; no `activation` is the identity.',
+        '`conv` with a `bias [O]` for each channel of its result. Without `activation` it is the identity.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -2018,7 +2018,7 @@ OPS = (
         'fused',
         'mir',
         'A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift',
-        '`normal` is a layer norm without weights. `scale` and `shift` broadcast to `x […, E]`, as `[B, 1, E]` do (Peebles and Xie,\nScalable diffusion models with transformers, section 3.2).',
+        '`normal` is a layer norm without weights. `scale` and `shift` broadcast to `x […, E]`, for example `[B, 1, E]`\n(Peebles and Xie, Scalable diffusion models with transformers, section 3.2).',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -2041,7 +2041,7 @@ OPS = (
         'fused',
         'mir',
         'residual + gate·x',
-        '`x` and `residual` have one shape, to which `gate` broadcasts, as `[B, 1, E]` does.',
+        '`x` and `residual` have one shape, to which `gate` broadcasts, for example `[B, 1, E]`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('gate', _DTYPES_0),
@@ -2136,8 +2136,8 @@ OPS = (
         'fused_attention_block',
         'fused_layers',
         'mir',
-        'Attention with its projections: q, k and v from one product, and the way out',
-        '`qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are\ngiven; `attention` of kind `mask_kind` with `mask`, which is there for the kinds `custom` and `bias`;\n`result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`\nor as `attention` has it; `cos` and `sin [S, D/2]`.',
+        'Attention with its projections: q, k and v from one product, and the output projection',
+        '`qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k if `cos` and `sin` are given;\n`attention` of kind `mask_kind` with `mask`, which is present for the kinds `custom` and `bias`;\n`result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]` or\nany mask of `attention`; `cos` and `sin [S, D/2]`.',
         (
             ValueSpec('hidden', _DTYPES_0),
             ValueSpec('qkv_w', _DTYPES_0),
@@ -2167,7 +2167,7 @@ OPS = (
         'fused_layers',
         'mir',
         'A post-norm encoder layer (BERT) in one op',
-        '`h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+\ndown_b))`, `attention_block` as `fused_attention_block`\nwithout positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`,\nscales and shifts `[E]`; all four biases or none.',
+        '`h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+ down_b))`,\n`attention_block` is `fused_attention_block` without positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`,\n`out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`, scales and shifts `[E]`; either all four biases or none.',
         (
             ValueSpec('hidden', _DTYPES_0),
             ValueSpec('qkv_w', _DTYPES_0),
@@ -2205,7 +2205,7 @@ OPS = (
         'loss',
         'mir',
         'Cross entropy of softmax(logits) against integer labels',
-        '`logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label\noutside `[0, C)` is ignored: its loss is 0.\nComputed in f32 for f16 and bf16.',
+        '`logits […, C]`, integer `labels […]`; `result[…] = log(sum exp(logits)) - logits[label]`. A label outside\n`[0, C)` is ignored: its loss is 0. Computed in f32 for f16 and bf16.',
         (
             ValueSpec('logits', _DTYPES_0),
             ValueSpec('labels', _DTYPES_6),
@@ -2225,7 +2225,7 @@ OPS = (
         'loss',
         'mir',
         'Cross entropy of sigmoid(logits) against probabilities',
-        '`max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with\n`reduction`.',
+        '`max(x, 0) - x·t + log(1 + exp(-|x|))` for `logits` x and `targets` t of one shape; `reduction` selects the mean\nor sum.',
         (
             ValueSpec('logits', _DTYPES_0),
             ValueSpec('targets', _DTYPES_0),
@@ -2247,7 +2247,7 @@ OPS = (
         'loss',
         'mir',
         'Squared difference',
-        '`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.',
+        '`(prediction - target)^2` for tensors of one shape; `reduction` selects the mean or sum.',
         (
             ValueSpec('prediction', _DTYPES_0),
             ValueSpec('target', _DTYPES_0),
@@ -2269,7 +2269,7 @@ OPS = (
         'loss',
         'mir',
         'Squared difference that grows linearly where it is large',
-        'With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum\nwith `reduction` (Huber 1964).',
+        'With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; `reduction` selects the\nmean or sum (Huber 1964).',
         (
             ValueSpec('prediction', _DTYPES_0),
             ValueSpec('target', _DTYPES_0),
@@ -2292,7 +2292,7 @@ OPS = (
         'norm',
         'mir',
         'Layer normalisation over the channels of each pixel',
-        '`x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.\nStatistics in f32 for f16 and bf16.',
+        '`x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.\nStatistics are in f32 for f16 and bf16.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -2418,7 +2418,7 @@ OPS = (
         'quant',
         'mir',
         '8-bit integers from floats',
-        '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
+        '`result = saturate(round(x / scale) + zero_point)`, rounding half to even; NaN becomes the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or have shape\n`[x.dim(axis)]` with `axis`. f64 divides and adds in f64, other dtypes in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_12),
@@ -2461,7 +2461,7 @@ OPS = (
         'quant_compute',
         'mir',
         'Product of 8-bit matrices: as sums, requantised or as floats',
-        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.\nWith `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and\nrounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`; with i32,\n`result = acc`, and there is no `multiplier` either: `requantize` may follow, which takes no floats.\n`multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.',
+        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32. With\n`dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and rounding (half to even)\nin f32; with f32, `result = acc·multiplier`, without `out_zero_point`; with i32, `result = acc`, also without\n`multiplier`, and integer-only `requantize` may follow. `multiplier` is a scalar, or `[N]`: one number per column.\ni32 wraps; zero points are in the range of i8.',
         (
             ValueSpec('x', _DTYPES_14),
             ValueSpec('w', _DTYPES_14),
@@ -2488,7 +2488,7 @@ OPS = (
         'quant_compute',
         'mir',
         'Convolution of 8-bit images: as sums, requantised or as floats',
-        '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and\n`q_matmul`: accumulated in i32, padded with `x_zero_point`.',
+        '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`. It behaves like\n`conv` and `q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
             ValueSpec('x', _DTYPES_14),
             ValueSpec('w', _DTYPES_14),
@@ -2519,7 +2519,7 @@ OPS = (
         'requantize',
         'mir',
         'An integer multiplied by a fixed-point number, and saturated to fewer bits',
-        '`result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as in NumPy.\nNo float is involved, so that every machine gives the same bits: those of TensorFlow Lite for the same `mode`.\n`double`: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`, halved 31 times, of which halves are\nrounded up, and which saturates; the division by `2^-shift` for a negative shift, of which halves are rounded away from 0.\n`single`: `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up. `short`: likewise, with\n`2^(shift - 15)` for a multiplier of 16 bits.\nA shift counts as -31 below and as 30 above (14 for `short`), a multiplier of `short` by its last 16 bits, with their sign.\n`dtype` is i8, u8, i16 or i32; `zero_point` lies in its range, and in that of i16.',
+        '`result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as\nin NumPy. It uses integers only, so every machine returns the same bits: those of TensorFlow Lite for the same\n`mode`. `double` has three steps: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`\ndivided by 2^31, which rounds halves up and saturates; the division by `2^-shift` for a negative shift, which\nrounds halves away from 0. `single` is `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up.\n`short` is the same with `2^(shift - 15)` and a 16-bit multiplier. Shifts are clamped to -31 and 30 (14 for\n`short`); `short` uses the last 16 bits of a multiplier, with their sign. `dtype` is i8, u8, i16 or i32;\n`zero_point` is in its range, and in that of i16.',
         (
             ValueSpec('x', _DTYPES_11),
             ValueSpec('multiplier', _DTYPES_11),
@@ -2543,8 +2543,8 @@ OPS = (
         'fake_quantize',
         'fake_quant',
         'mir',
-        'Rounded to the values that a few bits represent, as floats',
-        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.\nf16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
+        'Rounding to the values that a few bits can represent, as floats',
+        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2 bits; at\nmost 16). `scale` is a scalar, or one number for each position of `axis`. `scale_mode` selects it: `max|x|/qmax`\n(`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second result is the scale\nthat was used; for `ema` it is the caller's next state. `state` is an operand for `ema` and `fixed` only. Where\nthe scale is 0 the result is 0. `ste` selects the gradient with respect to `x`. The scale counts as a constant: it\nhas no gradient, and no gradient propagates through it. f16 and bf16 are computed in f32, and `state` and `scale`\nare then f32; otherwise they have the dtype of `x`.",
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('state', _DTYPES_0, 'optional'),
@@ -2569,7 +2569,7 @@ OPS = (
         'fake_quant',
         'mir',
         'Fake quantisation with a learned step size',
-        '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with\n`axis` of shape `[x.dim(axis)]`, and has a gradient of its own\n(Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.',
+        '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or has shape\n`[x.dim(axis)]` with `axis`, and has its own gradient (Esser et al., Learned step size quantization, eq. 3). Its\ndtype, and a scale of 0, are as in `fake_quantize`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_0),
@@ -2590,7 +2590,7 @@ OPS = (
         'random',
         'mir',
         'Random 32-bit words of a counter-based generator',
-        'Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order\nis word `i mod 4` of the block whose counter\nis `i // 4` and whose key is `seed`. `seed` is a scalar of which the 64 bits (sign-extended) are the key.\nEqual on every device.',
+        'Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order is word\n`i mod 4` of the block with counter `i // 4` and key `seed`. `seed` is a scalar; its 64 bits (sign-extended) are\nthe key. The result is equal on every device.',
         (
             ValueSpec('seed', _DTYPES_6),
         ),
@@ -2608,8 +2608,8 @@ OPS = (
         'rng_uniform',
         'random',
         'mir',
-        'Random numbers, equally likely in a range',
-        '`low + (high - low)·u` with `u` in `[0, 1)` made of the upper bits of `random_bits(seed, shape)`: 24 of them\nfor f32, f16 and bf16 (computed in f32), and 53 of two words for f64, `random_bits(seed, [2, shape…])`. Rounding\nmay give `high` itself, unless it is 1 and `low` is 0, in f32 and f64. `seed` is a scalar integer. Equal on\nevery device, to the last bit.',
+        'Uniformly distributed random numbers',
+        '`low + (high - low)·u` with `u` in `[0, 1)` from the upper bits of `random_bits(seed, shape)`: 24 bits for f32,\nf16 and bf16 (computed in f32), and 53 bits of two words for f64, `random_bits(seed, [2, shape…])`. Rounding may\nreturn `high` itself, except in f32 and f64 if `high` is 1 and `low` is 0. `seed` is a scalar integer. The result\nis equal on every device, to the last bit.',
         (
             ValueSpec('seed', _DTYPES_6),
         ),
@@ -2630,8 +2630,8 @@ OPS = (
         'rng_normal',
         'random',
         'mir',
-        'Random numbers of a normal distribution',
-        '`mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])`\nby the method of Box and Muller: `v` is the first over 2^32 (1/2 instead of 0), rounded to the dtype, and `u` the\nsecond over 2^32, without its lower 8 bits but for f64. `seed` is a scalar integer. Computed in f32 for f16 and\nbf16.',
+        'Normally distributed random numbers',
+        '`mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])` by\nthe Box-Muller method. `v` is the first word (1/2 instead of 0) divided by 2^32, rounded to the dtype. `u` is the\nsecond word divided by 2^32, without its lower 8 bits except for f64. `seed` is a scalar integer. Computed in f32\nfor f16 and bf16.',
         (
             ValueSpec('seed', _DTYPES_6),
         ),
@@ -2653,7 +2653,7 @@ OPS = (
         'random',
         'mir',
         'A class drawn for each row of logits',
-        '`logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, cut to the `top_k`\nmost likely classes (0: all), then to the fewest most\nlikely ones whose probabilities reach `top_p`, at least one; ties go to the lower id. The id is the first\nclass at which the cumulated probability exceeds `u` times their sum, with `u` of `rng_uniform(seed)`: in order of\nlikelihood where `top_k` or `top_p` cut, else in order of ids, which needs no sorting. `temperature` 0 takes the\nmost likely, and so does a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a\nscalar integer. Probabilities are f32 (f64 for f64 logits), and sums of them rounded: devices may differ where\n`u` lies within some 1e-7 of a limit between two classes.',
+        '`logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, restricted to the `top_k`\nmost likely classes (0: all), then to the smallest set of most likely classes whose probabilities reach `top_p`,\nat least one. Ties go to the lower id. The id is the first class at which the cumulative probability exceeds `u`\ntimes the total, with `u` from `rng_uniform(seed)`. Classes are in order of likelihood if `top_k` or `top_p`\nrestrict them, else in order of ids, which needs no sorting. `temperature` 0 takes the most likely class, and so\ndoes a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a scalar integer.\nProbabilities are f32 (f64 for f64 logits), and their sums are rounded: devices may differ where `u` is within\nabout 1e-7 of the boundary between two classes.',
         (
             ValueSpec('logits', _DTYPES_0),
             ValueSpec('seed', _DTYPES_6),
@@ -2675,7 +2675,7 @@ OPS = (
         'recurrent',
         'mir',
         'State-space recurrence with input-dependent coefficients (Mamba)',
-        '`h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq.\n2). `x` and `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`;\nresult `[B, S, H]`. Computed in f32 for f16 and bf16.',
+        '`h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq. 2). `x`\nand `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`; result `[B, S, H]`. Computed in f32 for f16 and bf16.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('delta', _DTYPES_0),
@@ -2698,7 +2698,7 @@ OPS = (
         'recurrent',
         'mir',
         'Gated delta rule, from a zero state',
-        '`gated_delta_net_carry` from a state of zeros, without the state at the end.',
+        '`gated_delta_net_carry` with an initial state of zeros, without the final state as a result.',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
@@ -2746,7 +2746,7 @@ OPS = (
         'recurrent',
         'mir',
         'Long short-term memory over a sequence',
-        '`[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`; `h =\nsigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`,\n`w_hidden [H, 4H]`, `bias [4H]`; results `[B, S, H]` (`h` of every step), and `h` and `c` after the last.\n`reverse` goes from the end.',
+        '`[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`;\n`h = sigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`, `w_hidden [H, 4H]`, `bias [4H]`;\nresults `[B, S, H]` (`h` of every step), and `h` and `c` after the last step. `reverse` runs from the end.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('h', _DTYPES_0),
@@ -2774,7 +2774,7 @@ OPS = (
         'recurrent',
         'mir',
         'Gated recurrent unit over a sequence',
-        '`[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`; `r = sigmoid(a_r\n+ b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`,\n`h = (1 - z)·n + z·h` (Cho et al. 2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`,\n`w_input [I, 3H]`, `w_hidden [H, 3H]`, biases `[3H]`; results `[B, S, H]`, and `h` after\nthe last step. `reverse` goes from the end.',
+        '`[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`;\n`r = sigmoid(a_r + b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`, `h = (1 - z)·n + z·h` (Cho et al.\n2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`, `w_input [I, 3H]`, `w_hidden [H, 3H]`, biases\n`[3H]`; results `[B, S, H]`, and `h` after the last step. `reverse` runs from the end.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('h', _DTYPES_0),
@@ -2824,7 +2824,7 @@ OPS = (
         'reduce',
         'mir',
         'Normalised exponentials along an axis',
-        '`exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row that is -inf all over is NaN.',
+        '`exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row of only -inf gives NaN.',
         (
             ValueSpec('x', _DTYPES_0),
         ),
@@ -3002,8 +3002,8 @@ OPS = (
         'sort',
         'order',
         'mir',
-        'The elements of an axis in order',
-        'The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.',
+        'The sorted elements of an axis',
+        'The elements of `x` at `argsort(x)`. The sort is stable, and NaN counts as the largest.',
         (
             ValueSpec('x', _DTYPES_1),
         ),
@@ -3025,8 +3025,8 @@ OPS = (
         'reshape',
         'shape',
         'mir',
-        'The same elements in row-major order under another shape',
-        '`shape` holds as many elements as `x`; its dimensions may be symbolic.',
+        'The same elements in row-major order in another shape',
+        '`shape` has the same number of elements as `x`; its dimensions may be symbolic.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -3070,8 +3070,8 @@ OPS = (
         'shard',
         'sharding',
         'mir',
-        'The same tensor, spread over devices',
-        'The result is `x`. `sharding` says for each dimension over which axes of the module\'s mesh (`rlx.mesh`) it is spread: `"data, _"`,\n`"data+model, _"`; `_` is none. It means something to what runs on many devices, XLA through `stablehlo` and `to_jax`; everywhere else\nit does nothing.',
+        'The same tensor, sharded over devices',
+        'The result is `x`. `sharding` lists for each dimension the axes of the module\'s mesh (`rlx.mesh`) that it is\nsharded over: `"data, _"`, `"data+model, _"`; `_` means none. It is used by targets that run on several devices\n(XLA through `stablehlo` and `to_jax`) and has no effect elsewhere.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -3094,7 +3094,7 @@ OPS = (
         'shape',
         'mir',
         'A contiguous range of one axis',
-        '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each,\nso that they may be symbolic.',
+        '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each, so they may be\nsymbolic.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -3142,7 +3142,7 @@ OPS = (
         'shape',
         'mir',
         'Two tensors joined along one axis',
-        'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to\none copy of each.',
+        'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy\nof each tensor.',
         (
             ValueSpec('lhs', _DTYPES_7),
             ValueSpec('rhs', _DTYPES_7),
@@ -3185,7 +3185,7 @@ OPS = (
         'reverse',
         'shape',
         'mir',
-        'The order of some axes reversed',
+        'Reversed order along some axes',
         "NumPy's `flip` along `axes`, which are sorted and distinct.",
         (
             ValueSpec('x', _DTYPES_7),
@@ -3208,7 +3208,7 @@ OPS = (
         'padding',
         'mir',
         'Elements added before and after every axis',
-        '`low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.\n`mode` says what they are:\n`value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` of them), the\nedge element (`replicate`),\nor the other side (`circular`, at most `dim`). Axes are padded one after the other, as in NumPy.',
+        '`low` and `high` list the number of elements before and after each axis; they are not negative and may be\nsymbolic. `mode` selects the elements: `value` (`constant`), the tensor mirrored at the edge element (`reflect`,\nat most `dim - 1` elements), the edge element (`replicate`), or the other side (`circular`, at most `dim`\nelements). Axes are padded one after the other, as in NumPy.',
         (
             ValueSpec('x', _DTYPES_7),
         ),
@@ -3255,7 +3255,7 @@ OPS = (
         'index',
         'mir',
         'Slices of a table at given indices',
-        'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before\n`axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.\nThe gathered axis must not be empty unless the result is.',
+        'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes\nbefore `axis`. Negative indices do not count from the end: every index is clamped to `[0, dim)`. The gathered axis\nmust not be empty unless the result is.',
         (
             ValueSpec('table', _DTYPES_7),
             ValueSpec('indices', _DTYPES_6),
@@ -3277,7 +3277,7 @@ OPS = (
         'index',
         'mir',
         'Slices of a batch of tables, each at its own indices',
-        'The indices carry the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped into `[0, dim)`.',
+        'The indices have the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped to `[0, dim)`.',
         (
             ValueSpec('table', _DTYPES_7),
             ValueSpec('indices', _DTYPES_6),
@@ -3299,7 +3299,7 @@ OPS = (
         'index',
         'mir',
         'Rows of a table',
-        '`table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.',
+        '`table [V, E]`, integer `indices […]`; `result […, E] = table[indices]`, with indices clamped.',
         (
             ValueSpec('table', _DTYPES_7),
             ValueSpec('indices', _DTYPES_6),
@@ -3319,7 +3319,7 @@ OPS = (
         'scatter',
         'mir',
         'Slices of a tensor at tuples of indices',
-        'The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading\nones that both share:\n`result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index is clamped into\nits axis;\nnegative ones do not count from the end.',
+        'The last axis of `indices […, K]` contains positions on the first `K` axes of `x` after the `batch_dims` leading\naxes that both share: `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index\nis clamped to its axis; negative indices do not count from the end.',
         (
             ValueSpec('x', _DTYPES_7),
             ValueSpec('indices', _DTYPES_6),
@@ -3341,7 +3341,7 @@ OPS = (
         'scatter',
         'mir',
         'A tensor with slices combined into it at tuples of indices',
-        '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position\n`i…` in row-major order\n`result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any\nindex is out of range is dropped.\nf16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.',
+        '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position `i…`\nin row-major order, `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position\nwith an index out of range is dropped. f16 and bf16 sums and products accumulate in f32; the order of `add` and\n`mul` is not specified.',
         (
             ValueSpec('x', _DTYPES_10),
             ValueSpec('indices', _DTYPES_6),
@@ -3364,8 +3364,8 @@ OPS = (
         'scatter_add',
         'scatter',
         'mir',
-        'Rows added up at given positions',
-        '`updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at\nits index. Repeated indices add up;\nindices outside `[0, size)` are dropped. `size` is a list of one dimension. f16 and bf16 accumulate in f32.',
+        'Rows added at given positions',
+        '`updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at its\nindex. Repeated indices accumulate; indices outside `[0, size)` are dropped. `size` is a list of one dimension.\nf16 and bf16 accumulate in f32.',
         (
             ValueSpec('updates', _DTYPES_4),
             ValueSpec('indices', _DTYPES_6),
@@ -3387,7 +3387,7 @@ OPS = (
         'fft',
         'mir',
         'Discrete Fourier transform along an axis',
-        "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,\nwith NumPy's names.\nAny length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its\nown compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.",
+        "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` determines `c`, with NumPy's\nnames. The length is arbitrary, but the axis must not be empty. A back end without its own transforms compiles a\nsymbolic length as a product with the whole matrix, in time and memory proportional to `N^2`: bind the length\ninstead.",
         (
             ValueSpec('x', _DTYPES_2),
         ),
@@ -3408,7 +3408,7 @@ OPS = (
         'fft',
         'mir',
         'Discrete Fourier transform of real numbers',
-        'The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.',
+        'The first `N//2 + 1` elements of `fft(x)` along `axis`. The other elements are their conjugates.',
         (
             ValueSpec('x', _DTYPES_3),
         ),
@@ -3428,7 +3428,7 @@ OPS = (
         'fft',
         'mir',
         'Inverse of the Fourier transform of real numbers',
-        'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements\nthat stands for a Hermitian one.\nThe imaginary parts of its first and, for an even length, last element are not read. `length` is a list of\none dimension.',
+        'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements that\nrepresents a Hermitian spectrum. The imaginary parts of its first and, for an even length, last element are not\nread. `length` is a list of one dimension.',
         (
             ValueSpec('x', _DTYPES_2),
         ),

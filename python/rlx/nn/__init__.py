@@ -1,7 +1,8 @@
 """Layers and networks: thin modules whose parameters are a dictionary of names, as in PyTorch's state dicts.
 
-A module is declared once. Called on a tensor of a graph, it declares its parameters there; `init` gives their first
-values, `params_from` and `load` those of a state dict or a file, and `apply` computes with given ones.
+A module is declared once. Called on a tensor of a graph, it declares its parameters in that graph. `init` returns
+initial values, `params_from` and `load` return the values of a state dict or a file, and `apply` computes with given
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activations as modules, for places that want one; `rlx.ops.relu` and the like do as well, as `Sequential` takes functions."""
+"""Activations as modules. `Sequential` also accepts functions such as `rlx.ops.relu`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Activation(Module):
     """An elementwise function by its name in `rlx.ops`.
 
     Args:
-        kind: Such as `"gelu"`; with `options` of that function.
-        options: Its keyword arguments.
+        kind: The name, for example `"gelu"`.
+        options: Keyword arguments of that function.
     """
 
     def __init__(self, kind: str, **options: Any):
@@ -35,7 +35,7 @@ class ReLU(Activation):
 
 
 class GELU(Activation):
-    """`x·Φ(x)`; with `approximate="tanh"` by its usual formula."""
+    """`x·Φ(x)`; with `approximate="tanh"` the tanh approximation."""
 
     def __init__(self, approximate: str = "none"):
         if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
@@ -66,7 +66,7 @@ class Tanh(Activation):
 
 
 class Softmax(Activation):
-    """Exponentials over their sum along an axis."""
+    """Softmax along an axis."""
 
     def __init__(self, axis: int = -1):
         super().__init__("softmax", axis=axis)

@@ -1,11 +1,11 @@
-"""Initialisers: functions of a key and a shape that give the values of a parameter before training.
+"""Initialisers: functions from a key and a shape to the initial values of a parameter.
 
-A key is an integer; the same key and shape give the same values on every machine, to the last bits of logarithm and sine:
-they are made of the words of RLX's own generator. Any function `(key, shape) -> array` is an initialiser, for instance
-`lambda key, shape: np.random.default_rng(key).gumbel(size=shape)`.
+A key is an integer. The same key and shape give the same values on every machine, up to the last bits of logarithm and
+sine, because the values are derived from the words of RLX's own generator. Any function `(key, shape) -> array` is an
+initialiser, for example `lambda key, shape: np.random.default_rng(key).gumbel(size=shape)`.
 
-The sizes of a weight are `[out, in, kernel…]`, as in PyTorch: `fan_in` counts what is added up for one output,
-`fan_out` the outputs that read one input.
+The sizes of a weight are `[out, in, kernel…]`, as in PyTorch. `fan_in` is the number of terms that are summed for one
+output, `fan_out` the number of outputs that read one input.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "s
 
 
 def key_of(seed: int, name: str) -> int:
-    """The key of one parameter: it depends on the seed and on the parameter's name alone, not on other parameters."""
+    """Return the key of one parameter. It depends only on the seed and the name of the parameter."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1  # as an integer of 64 bits with a sign
+    return int.from_bytes(digest, "little") >> 1  # as a signed 64-bit integer
 
 
 @answered
 def constant(value: float) -> Initializer:
-    """One number everywhere."""
+    """One value everywhere."""
     return partial(_constant, value)
 
 
@@ -60,7 +60,7 @@ def ones(key: int, shape: tuple[int, ...]) -> np.ndarray:
 
 @answered
 def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
-    """Even numbers in `[low, high)`."""
+    """Uniform numbers in `[low, high)`."""
     return partial(_uniform, low, high)
 
 
@@ -70,7 +70,7 @@ def _uniform(low: float, high: float, key: int, shape: tuple[int, ...]) -> np.nd
 
 @answered
 def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
-    """Normal numbers."""
+    """Normally distributed numbers."""
     return partial(_shifted_normal, std, mean)
 
 
@@ -80,16 +80,16 @@ def _shifted_normal(std: float, mean: float, key: int, shape: tuple[int, ...]) -
 
 @answered
 def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
-    """Normal numbers that lie in `[low, high]`; others are drawn again, as PyTorch's `trunc_normal_` has it.
+    """Normally distributed numbers in `[low, high]`; numbers outside are drawn again, as in PyTorch's `trunc_normal_`.
 
     Args:
-        std: Standard deviation before numbers are drawn again.
-        mean: Mean before that.
-        low: The least value; it is not a number of deviations.
-        high: The greatest value.
+        std: Standard deviation before truncation.
+        mean: Mean before truncation.
+        low: The least value; not in units of the standard deviation.
+        high: The greatest value; not in units of the standard deviation.
 
     Raises:
-        Error: Less than one number in a thousand would lie between the limits.
+        Error: Less than one number in a thousand would be between the limits.
     """
     lower, upper = (0.5 * (1 + math.erf((limit - mean) / (std * math.sqrt(2)))) for limit in (low, high))
     if upper - lower < 1e-3:
@@ -107,13 +107,13 @@ def _truncated(std: float, mean: float, low: float, high: float, key: int, shape
 
 @answered
 def glorot_uniform(gain: float = 1.0) -> Initializer:
-    """Even numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
+    """Uniform numbers with variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _even)
 
 
 @answered
 def glorot_normal(gain: float = 1.0) -> Initializer:
-    """Normal numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
+    """Normally distributed numbers with variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
     return partial(_scaled, partial(_glorot, gain), _normal)
 
 
@@ -123,28 +123,30 @@ def _glorot(gain: float, fan_in: int, fan_out: int) -> float:
 
 @answered
 def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
-    """Even numbers of variance `gain²/fan` (K. He et al., Delving deep into rectifiers, 2015).
+    """Uniform numbers with variance `gain²/fan` (K. He et al., Delving deep into rectifiers, 2015).
 
     Args:
-        nonlinearity: What follows, which says the gain: `relu`, `leaky_relu`, `tanh`, `sigmoid`, `selu` or `linear`.
-        mode: `fan_in` keeps the variance of values, `fan_out` that of gradients.
-        negative_slope: That of `leaky_relu`.
+        nonlinearity: The following activation, which determines the gain: `relu`, `leaky_relu`, `tanh`, `sigmoid`,
+            `selu` or `linear`.
+        mode: `fan_in` preserves the variance of values, `fan_out` that of gradients.
+        negative_slope: The negative slope of `leaky_relu`.
     """
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _even)
 
 
 @answered
 def kaiming_normal(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
-    """Normal numbers of variance `gain²/fan`; see `kaiming_uniform`."""
+    """Normally distributed numbers with variance `gain²/fan`; see `kaiming_uniform`."""
     return partial(_scaled, _kaiming(nonlinearity, mode, negative_slope), _normal)
 
 
 @answered
 def orthogonal(gain: float = 1.0) -> Initializer:
-    """A matrix whose rows or columns, whichever are fewer, are orthogonal and of norm `gain`.
+    """A matrix whose rows or columns, whichever are fewer, are orthogonal with norm `gain`.
 
-    Higher ranks are `[rows, all others]`. From the QR decomposition of a normal matrix, with the signs that make it even
-    among all such matrices (F. Mezzadri, How to generate random matrices from the classical compact groups, 2007).
+    Tensors of higher rank are treated as `[rows, all others]`. The matrix comes from the QR decomposition of a normal
+    matrix, with signs that make the distribution uniform (F. Mezzadri, How to generate random matrices from the
+    classical compact groups, 2007).
     """
     return partial(_orthogonal, gain)
 
@@ -162,15 +164,15 @@ xavier_uniform, xavier_normal, he_uniform, he_normal = glorot_uniform, glorot_no
 
 
 def within(bound: float) -> Initializer:
-    """Even numbers in `[-bound, bound)`: what PyTorch's layers start with."""
+    """Uniform numbers in `[-bound, bound)`, the initialisation of PyTorch's layers."""
     return uniform(-bound, bound)
 
 
 def fans(shape: tuple[int, ...]) -> tuple[int, int]:
-    """`fan_in` and `fan_out` of a weight `[out, in, kernel…]`.
+    """Return `fan_in` and `fan_out` of a weight `[out, in, kernel…]`.
 
     Raises:
-        Error: Its rank is less than 2.
+        Error: The rank is less than 2.
     """
     if len(shape) < 2:
         raise Error(f"a weight of shape {list(shape)} has no fans: its rank must be 2 or more")
@@ -192,12 +194,12 @@ def _by_one_fan(gain: float, mode: str, fan_in: int, fan_out: int) -> float:
 
 
 def _scaled(std: Callable[[int, int], float], unit: Initializer, key: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers of variance 1, multiplied by the deviation that the fans of the shape give."""
+    """Return numbers of variance 1, multiplied by the standard deviation for the fans of the shape."""
     return std(*fans(shape)) * unit(key, shape)
 
 
 def _even(key: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Even numbers of mean 0 and variance 1."""
+    """Return uniform numbers with mean 0 and variance 1."""
     return math.sqrt(3) * (2.0**-31 * _words(key, shape) - 1)
 
 

@@ -1,6 +1,6 @@
-"""Layers without a state: linear maps, convolutions, tables, dropout, and chains of layers.
+"""Stateless layers: linear maps, convolutions, tables, dropout, and chains of layers.
 
-Weights have PyTorch's names and layouts, and start as PyTorch's do.
+Weights have PyTorch's names, layouts and initial distributions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rlx.support.short import shown
 
 
 class Identity(Module):
-    """Gives what it takes."""
+    """Returns its argument."""
 
     def forward(self, x: Any) -> Any:
         return x
@@ -33,9 +33,9 @@ class Linear(Module):
     Args:
         in_features: Size of the last axis.
         out_features: Size of the last axis of the result.
-        bias: Whether there is one.
-        dtype: Of the parameters; f32 when absent.
-        weight_init: Where the weight starts; even within 1/√in_features when absent, as the bias does.
+        bias: Whether to add a bias.
+        dtype: The dtype of the parameters; f32 by default.
+        weight_init: The initialiser of the weight. By default it is uniform within 1/√in_features, like the bias.
 
     Parameters: `weight [out, in]`, `bias [out]`.
     """
@@ -59,13 +59,13 @@ def _plus(y: Tensor, bias: Any) -> Any:
 
 
 class Embedding(Module):
-    """Rows of a table by integers: `[…]` to `[…, embedding_dim]`. Integers outside of the table are clamped.
+    """Looks up rows of a table: integers `[…]` to `[…, embedding_dim]`. Integers out of range are clamped.
 
     Args:
         num_embeddings: Number of rows.
         embedding_dim: Size of a row.
-        dtype: Of the table; f32 when absent.
-        weight_init: Where it starts; normal numbers of deviation 1 when absent.
+        dtype: The dtype of the table; f32 by default.
+        weight_init: The initialiser of the table; by default normally distributed with standard deviation 1.
 
     Parameters: `weight [num_embeddings, embedding_dim]`.
     """
@@ -83,9 +83,9 @@ class Embedding(Module):
 
 
 class _ConvLayer(Module):
-    """What both convolutions are made of; they differ in the layout of the weight and in the op."""
+    """Common base of both convolutions, which differ in the layout of the weight and in the op."""
 
-    dimensions: int | None = None  # of the layer; None for as many as the kernel has
+    dimensions: int | None = None  # of the layer; None means the number in the kernel size
 
     def _declare(
         self,
@@ -97,7 +97,7 @@ class _ConvLayer(Module):
         weight_init: Any,
         first: int,
     ) -> None:
-        """Set attributes and parameters; the weight is `[channels[first], those of the other side in a group, kernel…]`."""
+        """Set attributes and parameters. The weight is `[channels[first], channels of the other side per group, kernel…]`."""
         self.in_channels, self.out_channels = channels
         self.kernel_size = self._kernel(kernel_size)
         self.stride, self.padding, self.dilation, self.groups = window
@@ -123,19 +123,19 @@ class _ConvLayer(Module):
 
 
 class Conv(_ConvLayer):
-    """Convolution of `[N, in_channels, spatial…]` in one, two or three dimensions, as many as `kernel_size` has entries.
+    """Convolution of `[N, in_channels, spatial…]` in one, two or three dimensions: the length of `kernel_size`.
 
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the result.
-        kernel_size: A size for each dimension: `(3, 3)`. One number is that of an image, two dimensions.
+        kernel_size: A size for each dimension: `(3, 3)`. One number means an image, that is, two dimensions.
         stride: A number, or one for each dimension.
-        padding: The same; or pairs (before, after), or `"same"`.
+        padding: A number, one for each dimension, pairs (before, after), or `"same"`.
         dilation: A number, or one for each dimension.
-        groups: Channels are cut into so many groups, which do not see each other.
-        bias: Whether there is one.
-        dtype: Of the parameters; f32 when absent.
-        weight_init: Where the weight starts; even within 1/√fan_in when absent, as the bias does.
+        groups: The number of independent groups that the channels are divided into.
+        bias: Whether to add a bias.
+        dtype: The dtype of the parameters; f32 by default.
+        weight_init: The initialiser of the weight. By default it is uniform within 1/√fan_in, like the bias.
 
     Parameters: `weight [out, in/groups, kernel…]`, `bias [out]`.
     """
@@ -164,20 +164,20 @@ class Conv(_ConvLayer):
 
 
 class ConvTranspose(_ConvLayer):
-    """Transposed convolution of `[N, in_channels, spatial…]`: the arguments are those of `Conv`.
+    """Transposed convolution of `[N, in_channels, spatial…]`, with the arguments of `Conv`.
 
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the result.
-        kernel_size: A size for each dimension; one number is that of an image.
+        kernel_size: A size for each dimension; one number means an image.
         stride: A number, or one for each dimension.
-        padding: What is cut off at each edge of the result.
-        output_padding: What is added at the end of each axis.
-        groups: Channels are cut into so many groups.
-        bias: Whether there is one.
+        padding: The amount cut off at each edge of the result.
+        output_padding: The amount added at the end of each axis.
+        groups: The number of groups that the channels are divided into.
+        bias: Whether to add a bias.
         dilation: A number, or one for each dimension.
-        dtype: Of the parameters; f32 when absent.
-        weight_init: Where the weight starts, as for `Conv`.
+        dtype: The dtype of the parameters; f32 by default.
+        weight_init: The initialiser of the weight, as in `Conv`.
 
     Parameters: `weight [in, out/groups, kernel…]`, `bias [out]`.
     """
@@ -250,14 +250,15 @@ def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
 
 
 def _channels_plus(y: Tensor, bias: Any) -> Tensor:
-    """The bias of each channel added to `[N, C, spatial…]`."""
+    """Add the bias of each channel to `[N, C, spatial…]`."""
     return y if bias is None else y + y.builder.reshape(bias, (-1, *(1,) * (y.rank - 2)))
 
 
 class Dropout(Module):
-    """In training, each element is 0 with probability `p`, and multiplied by 1/(1 - p) otherwise. Elsewhere, as it is.
+    """In training, sets each element to 0 with probability `p` and multiplies the others by 1/(1 - p).
 
-    The numbers come from the seed of the call (see `Module.__call__`), so that they are the same on every device.
+    Outside training it returns its argument. The random numbers depend only on the seed of the call (see
+    `Module.__call__`), so they are the same on every device.
 
     Args:
         p: In [0, 1].
@@ -279,10 +280,10 @@ class Dropout(Module):
 
 
 class Flatten(Module):
-    """All axes from `start_axis` on as one.
+    """Joins all axes from `start_axis` on to one.
 
     Args:
-        start_axis: The first of them; 1 leaves the batch.
+        start_axis: The first joined axis; 1 keeps the batch.
     """
 
     def __init__(self, start_axis: int = 1):
@@ -295,9 +296,9 @@ class Flatten(Module):
 
 
 class Sequential(Module):
-    """Modules and functions one after the other: `Sequential(Linear(4, 8), rlx.ops.relu, Linear(8, 1))`.
+    """Modules and functions applied one after the other: `Sequential(Linear(4, 8), rlx.ops.relu, Linear(8, 1))`.
 
-    Names count all of them, functions too: `0.weight`, `2.weight`. It can be indexed and has a length.
+    Functions count in the parameter names: `0.weight`, `2.weight`. A `Sequential` has a length and can be indexed.
 
     Args:
         steps: Modules, and functions of a tensor.

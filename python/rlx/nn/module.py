@@ -28,23 +28,24 @@ from rlx.support.guards import is_integer
 from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened, safetensors
 
-_NAMED = 10  # how many names a message lists
+_NAMED = 10  # the number of names that a message lists
 
 
 class Module(Answered):
     """A part of a network. Subclasses set submodules and `Parameter`s as attributes, and compute in `forward`.
 
-    Called on a tensor of a graph, a module declares its parameters there, with the names that PyTorch's state dicts have:
-    `layers.0.weight` is the attribute `weight` of the first entry of the list `layers`. `apply` takes their values instead.
+    Called on a tensor of a graph, a module declares its parameters in that graph, with the names of PyTorch's state
+    dicts: `layers.0.weight` is the attribute `weight` of the first entry of the list `layers`. `apply` takes their
+    values instead.
     """
 
     @property
     def random(self) -> bool:
-        """Whether `forward` draws random numbers in training, for which a call needs a seed."""
+        """Whether `forward` draws random numbers in training, so that a call needs a seed."""
         return False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; subclasses define it."""
+        """Compute the result of the module; defined by subclasses."""
         raise Error(f"{type(self).__name__} has no forward", location=describe(caller_location()))
 
     # --- attributes -------------------------------------------------------------------------------
@@ -67,14 +68,14 @@ class Module(Answered):
         return parameter if scope is None or id(parameter) not in scope.names else scope.tensor(parameter)
 
     def members(self) -> Iterator[tuple[str, Module | Parameter]]:
-        """The parameters and modules of this module itself, by the names that they have in it."""
+        """Yield the module's own parameters and submodules, with their names in the module."""
         yield from self.__dict__.get("_declared", {}).items()
         for name, value in vars(self).items():
             if name != "_declared":
                 yield from _modules_in(name, value)
 
     def _walk(self, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Module | Parameter]]:
-        """All modules and parameters with all the names by which they can be reached."""
+        """Yield all modules and parameters, with every name by which they can be reached."""
         yield prefix.removesuffix("."), self
         for name, member in self.members():
             if isinstance(member, Parameter):
@@ -83,7 +84,7 @@ class Module(Answered):
                 yield from member._walk(f"{prefix}{name}.", (*above, id(self)))
 
     def parameters(self) -> dict[str, Parameter]:
-        """The declarations of all parameters and buffers by name. What is shared has the name by which it comes first."""
+        """Return the declarations of all parameters and buffers by name. A shared one has the first of its names."""
         first: dict[int, str] = {}
         found: dict[str, Parameter] = {}
         for name, member in self._walk():
@@ -93,30 +94,30 @@ class Module(Answered):
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained numbers."""
         declared = self.parameters().values()
         return sum(int(np.prod(p.shape.static)) for p in declared if not isinstance(p, Buffer))
 
     # --- values -----------------------------------------------------------------------------------
 
     def init(self, seed: int = 0) -> dict[str, np.ndarray]:
-        """First values of all parameters and buffers, by name.
+        """Return initial values of all parameters and buffers, by name.
 
-        The same seed gives the same numbers; those of one parameter depend on its name, not on the others.
+        The same seed gives the same numbers. The numbers of a parameter depend on its name, not on other parameters.
 
         Raises:
-            Error: The seed is no integer.
+            Error: The seed is not an integer.
         """
         if not is_integer(seed):
             raise Error(f"the seed must be an integer, got {seed!r:.60}", location=describe(caller_location()))
         return {name: parameter.value(seed, name) for name, parameter in self.parameters().items()}
 
     def params_from(self, source: Any) -> dict[str, np.ndarray]:
-        """Values of all parameters and buffers, by name.
+        """Return values of all parameters and buffers, by name.
 
         Args:
-            source: Arrays by name, such as a state dict of PyTorch; the path of a safetensors file, or what `rlx.weights.open`
-                gives; or an `rlx.train.TrainStep` of a graph in which this module is.
+            source: Arrays by name, for example a state dict of PyTorch; the path of a safetensors file, or the result
+                of `rlx.weights.open`; or an `rlx.train.TrainStep` of a graph that contains this module.
 
         Raises:
             Error: Names are missing or unknown, or shapes or dtypes differ; the message lists them.
@@ -139,28 +140,28 @@ class Module(Answered):
         return result
 
     def save(self, path: str | os.PathLike[str], params: Mapping[str, Any]) -> None:
-        """Write values of all parameters to a safetensors file, which appears when it is complete.
+        """Write values of all parameters to a safetensors file. The file appears only once it is complete.
 
         Raises:
-            Error: They do not fit the module, or the file cannot be written.
+            Error: The values do not fit the module, or the file cannot be written.
         """
         safetensors.write(path, self.params_from(params), {"format": "pt"})
 
     def load(self, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-        """Values of all parameters from a file, or a model in several files; see `params_from`."""
+        """Return values of all parameters from a file, or from a model in several files; see `params_from`."""
         return self.params_from(path)
 
     # --- calling ----------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, training: bool | None = None, seed: Any = None, **kwargs: Any) -> Any:
-        """Compute `forward` in the graph that the tensors belong to, which gets the parameters.
+        """Compute `forward` in the graph that the tensors belong to, and declare the parameters there.
 
         Args:
             args: Arguments of `forward`.
-            training: Whether layers such as `Dropout` and `BatchNorm` behave as in training; by default as the module around
-                this one.
-            seed: What random layers draw from in training: an integer, for other numbers in each run; or a scalar tensor of
-                integers, which decides alone. It goes with the outermost module.
+            training: Whether layers such as `Dropout` and `BatchNorm` are in training mode; by default as in the
+                enclosing module.
+            seed: The seed of random layers in training. An integer gives different numbers in each run; a scalar
+                integer tensor determines them completely. Only the outermost module takes a seed.
             kwargs: Arguments of `forward`.
 
         Raises:
@@ -180,13 +181,14 @@ class Module(Answered):
     def apply(
         self, params: Mapping[str, Any], *args: Any, training: bool = False, seed: Any = None, **kwargs: Any
     ) -> Any:
-        """Compute `forward` with given values of the parameters: under `rlx.jit`, inside of `rlx.eager()`, or in a graph.
+        """Compute `forward` with given parameter values: under `rlx.jit`, inside `rlx.eager()`, or in a graph.
 
         Args:
-            params: Tensors or arrays of all parameters and buffers, by name, as `init` gives them.
+            params: Tensors or arrays of all parameters and buffers by name, as returned by `init`.
             args: Arguments of `forward`; arrays become tensors.
-            training: As for a call. What buffers become is lost; `apply_and_update` gives it.
-            seed: An integer or a scalar tensor of integers, which random layers need in training. The same gives the same.
+            training: As for a call. New values of buffers are discarded; `apply_and_update` returns them.
+            seed: An integer or a scalar integer tensor, which random layers need in training. The same seed gives the
+                same numbers.
             kwargs: Arguments of `forward`.
         """
         return self._applied(params, training, seed, args, kwargs)[0]
@@ -194,7 +196,7 @@ class Module(Answered):
     def apply_and_update(
         self, params: Mapping[str, Any], *args: Any, training: bool = True, seed: Any = None, **kwargs: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """`(result, params)`: as `apply`, with the parameters in which buffers have their new values."""
+        """Return `(result, params)`: the result of `apply`, and the parameters with the new values of buffers."""
         result, scope = self._applied(params, training, seed, args, kwargs)
         return result, {**params, **scope.updates}
 
@@ -274,15 +276,15 @@ class Module(Answered):
 
     @property
     def training(self) -> bool:
-        """Inside of `forward`: whether this call behaves as in training. False outside."""
+        """Whether this call is in training mode, inside `forward`; False outside."""
         scope = scopes.active()
         return scope is not None and scope.training
 
     def update(self, name: str, value: Tensor) -> None:
-        """Inside of `forward`, in training: the value that a buffer of this module has after this call.
+        """Set the value of a buffer of this module after this call. To be called in training, inside `forward`.
 
         Raises:
-            Error: There is no such buffer, or the shapes differ.
+            Error: The buffer does not exist, or the shapes differ.
         """
         buffer, scope = self.__dict__.get("_declared", {}).get(name), scopes.active()
         if not isinstance(buffer, Buffer) or scope is None:
@@ -292,7 +294,7 @@ class Module(Answered):
         scope.update(buffer, value)
 
     def seed(self) -> Tensor:
-        """Inside of `forward`, in training: a seed for random ops; each call of this method gives another one."""
+        """Return a seed for random ops, inside `forward` in training. Each call returns another seed."""
         scope = scopes.active()
         if scope is None:
             raise Error("a module has a seed only while it is called", location=describe(caller_location()))
@@ -316,7 +318,7 @@ class Module(Answered):
 
 
 def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
-    """The modules that are a value, or lie in lists, tuples and dictionaries of it."""
+    """Yield the modules in a value: the value itself, or the entries of lists, tuples and dictionaries."""
     if isinstance(value, Module):
         yield name, value
     elif isinstance(value, (list, tuple, dict)):
@@ -331,7 +333,7 @@ def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
 
 
 def _checked(name: str, parameter: Parameter, values: Mapping[str, Any], problems: list[str]) -> Any:
-    """The array for a parameter; what is wrong with it goes into a list."""
+    """Return the array for a parameter; problems are appended to a list."""
     if name not in values:
         problems.append(f"'{name}' ({parameter.shape}) is missing")
         return None
@@ -354,7 +356,7 @@ def _raise(problems: list[str], what: str) -> None:
 
 
 def _in_module(problem: Error, name: str, path: str) -> Error:
-    """The same error that says in which module."""
+    """Return the same error with the name of the module in its message."""
     location = problem.location or describe(caller_location())
     error = type(problem)(f"{name}: {problem.message}", location=location, hint=problem.hint)
     error.module_path = path  # type: ignore[attr-defined]
@@ -362,15 +364,15 @@ def _in_module(problem: Error, name: str, path: str) -> Error:
 
 
 def expect(x: Any, what: str, **sizes: Any) -> None:
-    """Check that an argument of a layer is a tensor, of some rank and with the sizes that the layer has.
+    """Check that an argument of a layer is a tensor with the expected rank and sizes.
 
     Args:
         x: The argument.
-        what: How the layer wants it: `[…, 4]`.
-        sizes: `rank=3`; `last=4`; `channels=3`: the size of axis 1; `floats=True`.
+        what: The expected shape, for the message: `[…, 4]`.
+        sizes: `rank=3`, `last=4` (the size of the last axis), `channels=3` (the size of axis 1) or `floats=True`.
 
     Raises:
-        ShapeError: It is not.
+        ShapeError: It does not match.
     """
     if not isinstance(x, Tensor):
         raise ShapeError(f"takes a tensor {what}, got {type(x).__name__}")

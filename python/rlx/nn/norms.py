@@ -19,10 +19,10 @@ class LayerNorm(Module):
     """Layer normalisation over the last axes.
 
     Args:
-        normalized_shape: Sizes of these axes, or the size of the last one.
+        normalized_shape: Sizes of these axes, or the size of the last axis.
         eps: Added to the variance.
         affine: Whether to scale and shift.
-        dtype: Of the parameters; f32 when absent.
+        dtype: The dtype of the parameters; f32 by default.
 
     Parameters: `weight`, `bias`, both of `normalized_shape`.
     """
@@ -55,7 +55,7 @@ class RMSNorm(Module):
     Args:
         size: Size of the last axis.
         eps: Added to the mean square.
-        dtype: Of the parameter; f32 when absent.
+        dtype: The dtype of the parameter; f32 by default.
 
     Parameters: `weight [size]`.
     """
@@ -74,11 +74,11 @@ class GroupNorm(Module):
     """Group normalisation of `[N, num_channels, spatial…]`.
 
     Args:
-        num_groups: The channels are cut into so many groups.
+        num_groups: The number of groups that the channels are divided into.
         num_channels: Size of axis 1.
         eps: Added to the variance.
         affine: Whether to scale and shift each channel.
-        dtype: Of the parameters; f32 when absent.
+        dtype: The dtype of the parameters; f32 by default.
 
     Parameters: `weight [num_channels]`, `bias [num_channels]`.
     """
@@ -99,7 +99,7 @@ class GroupNorm(Module):
 
 
 def _vectors(x: Tensor, weight: Any, bias: Any, size: int) -> tuple[Tensor, Tensor]:
-    """Scale and shift as vectors of the dtype of x; 1 and 0 where there are none."""
+    """Return scale and shift as vectors in the dtype of x; 1 and 0 if absent."""
     b = x.builder
     if weight is None:
         return b.full((size,), 1.0, dtype=x.dtype), b.full((size,), 0.0, dtype=x.dtype)
@@ -110,15 +110,15 @@ def _vectors(x: Tensor, weight: Any, bias: Any, size: int) -> tuple[Tensor, Tens
 class BatchNorm(Module):
     """Batch normalisation of `[N, num_features, spatial…]` (S. Ioffe and C. Szegedy, 2015).
 
-    In training, with the mean and the variance of the batch, and the running ones move by `momentum` towards these (the
-    variance towards that with n - 1 for n). Elsewhere, with the running ones.
+    In training it uses the mean and variance of the batch, and moves the running statistics by `momentum` towards them
+    (towards the variance with n - 1 in place of n). Outside training it uses the running statistics.
 
     Args:
         num_features: Size of axis 1.
         eps: Added to the variance.
-        momentum: How far the running statistics move.
+        momentum: The fraction by which the running statistics move.
         affine: Whether to scale and shift each channel.
-        dtype: Of the parameters; f32 when absent.
+        dtype: The dtype of the parameters; f32 by default.
 
     Parameters: `weight`, `bias`. Buffers: `running_mean`, `running_var`. All `[num_features]`.
     """
@@ -151,7 +151,7 @@ class BatchNorm(Module):
         return b.cast(result, x.dtype)
 
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the batch; the running ones move."""
+        """Return mean and variance of the batch, and update the running statistics."""
         b = x.builder
         wide = widened(b, x)
         axes = [axis for axis in range(x.rank) if axis != 1]

@@ -1,4 +1,4 @@
-"""Declarations of the tensors that a module has: parameters, which are trained, and buffers, which are not."""
+"""Declarations of the tensors of a module: parameters, which are trained, and buffers, which are not."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rlx.support.short import shown
 class Parameter:
     """A weight of a module: `self.scale = rlx.nn.Parameter((16,), init=rlx.nn.init.ones)`.
 
-    In `forward`, and in whatever that calls, `self.scale` is the tensor.
+    In `forward`, and in the functions that it calls, `self.scale` is the tensor.
 
     Args:
         shape: Static sizes.
-        init: Its first values: a function of a key and a shape, see `rlx.nn.init`.
-        dtype: Element type; f32 when absent.
+        init: The initialiser: a function of a key and a shape, see `rlx.nn.init`.
+        dtype: Element type; f32 by default.
     """
 
     def __init__(self, shape: Any, init: Initializer = init.zeros, dtype: Any = None):
@@ -49,10 +49,10 @@ class Parameter:
         self.init = init
 
     def value(self, seed: int, name: str) -> np.ndarray:
-        """The first values for a seed.
+        """Return the initial values for a seed.
 
         Raises:
-            Error: The initialiser gives another shape.
+            Error: The initialiser returns another shape.
         """
         values = np.asarray(self.init(init.key_of(seed, name), self.shape.static))
         if values.shape != self.shape.static:
@@ -67,7 +67,10 @@ class Parameter:
 
 
 class ParameterName(str):
-    """The name of a parameter, as `Module.parameters()` has it: what is asked of a parameter is answered."""
+    """The name of a parameter in `Module.parameters()`.
+
+    Attribute access raises an error that shows how to get the parameter.
+    """
 
     __slots__ = ()
 
@@ -87,12 +90,14 @@ class ParameterName(str):
 
 
 class Buffer(Parameter):
-    """A tensor of a module that is not trained, such as a running mean: in training, `self.update(name, value)` changes it.
+    """A tensor of a module that is not trained, for example a running mean.
+
+    `self.update(name, value)` changes it in training.
 
     Args:
         shape: Static sizes.
-        start: The first value of all elements.
-        dtype: Element type; f32 when absent.
+        start: The initial value of all elements.
+        dtype: Element type; f32 by default.
     """
 
     def __init__(self, shape: Any, start: float = 0.0, dtype: Any = None):

@@ -1,4 +1,4 @@
-"""A call of a module: which names its parameters have, where their tensors come from, and whether it is training."""
+"""The scope of a module call: names and tensors of parameters, training mode, random seeds."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from rlx.ops.random import seed_tensor
 from rlx.support.errors import Error, ShapeError
 
 _active: ContextVar[ModuleCall | None] = ContextVar("rlx_nn_scope", default=None)
-# The parameters that modules have declared in each graph, by name: a module that is called twice finds its own again.
+# Parameters that modules have declared in each graph, by name. A module that is called twice finds its own parameters
+# again.
 _declared: weakref.WeakKeyDictionary[Graph, dict[str, Parameter]] = weakref.WeakKeyDictionary()
 
-CALLS = "nn/calls"  # the state that counts the runs of a graph, so that each draws other random numbers
-# Odd numbers of 64 bits, the first decimals of the golden ratio among them: seeds, runs and places draw apart.
+CALLS = "nn/calls"  # the state that counts the runs of a graph, so that each run draws different random numbers
+# Odd 64-bit integers, among them the first digits of the golden ratio. They separate seeds, runs and positions.
 _MIX_SEED, _MIX_RUN = -7046029254386353131, -3335678366873096957
 
 
 class ModuleCall:
-    """One call of a root module, and of all modules in it.
+    """One call of a root module and all modules in it.
 
     Attributes:
-        builder: Where ops go.
-        paths: The names of the modules in the root, by `id`.
-        names: The names of their parameters, by `id`.
-        training: Whether layers behave as in training.
-        path: The name of the module that is computing.
-        updates: The new values of buffers, by name, where parameters were given.
+        builder: The builder that emits the ops.
+        paths: The names of the modules in the root module, by `id`.
+        names: The names of the parameters, by `id`.
+        training: Whether layers are in training mode.
+        path: The name of the module that is being computed.
+        updates: The new values of buffers by name, if parameter values were given.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class ModuleCall:
     # --- parameters -------------------------------------------------------------------------------
 
     def tensor(self, parameter: Parameter) -> Tensor:
-        """The tensor of a parameter here."""
+        """Return the tensor of a parameter in this scope."""
         name = self.names[id(parameter)]
         if self._values is not None:
             return self._values[name]
@@ -79,7 +80,7 @@ class ModuleCall:
         return tensor
 
     def update(self, parameter: Parameter, value: Tensor) -> None:
-        """Give the value that a buffer has after this call."""
+        """Set the value of a buffer after this call."""
         name = self.names[id(parameter)]
         if self._values is not None:
             self.updates[name] = value
@@ -96,7 +97,7 @@ class ModuleCall:
     # --- random numbers ---------------------------------------------------------------------------
 
     def prepare_seed(self) -> None:
-        """Make the seed of all random numbers of this call, outside of all regions."""
+        """Create the seed of all random numbers of this call, outside all regions."""
         b: Any = self.builder
         seed = self._given_seed
         if self._values is not None:
@@ -114,7 +115,7 @@ class ModuleCall:
             self._seed = calls * _MIX_RUN + _as_i64(b, 0 if seed is None else seed) * _MIX_SEED
 
     def seed_of(self, path: str) -> Tensor:
-        """The seed of a module for one call: no other module, and no other call of it, has the same."""
+        """Return the seed of a module for one call. It differs from the seeds of other modules and other calls."""
         if self._seed is None:
             self.prepare_seed()
         assert self._seed is not None
@@ -130,13 +131,13 @@ def _as_i64(b: Any, seed: Any) -> Tensor:
 
 
 def active() -> ModuleCall | None:
-    """The scope of the call that is going on; None outside."""
+    """Return the scope of the current call, or None."""
     return _active.get()
 
 
 @contextlib.contextmanager
 def entered(scope: ModuleCall) -> Generator[None]:
-    """The context in which modules belong to a scope."""
+    """Return a context in which modules belong to a scope."""
     token = _active.set(scope)
     try:
         yield

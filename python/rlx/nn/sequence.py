@@ -16,14 +16,14 @@ from rlx.support.errors import Error, ShapeError
 
 
 class MultiHeadAttention(Module):
-    """Attention of several heads (A. Vaswani et al., Attention is all you need, 2017), `[B, S, embed_dim]` to the same.
+    """Multi-head attention (A. Vaswani et al., Attention is all you need, 2017), `[B, S, embed_dim]` to the same shape.
 
     Args:
         embed_dim: Size of the last axis; a multiple of `num_heads`.
         num_heads: Number of heads.
-        bias: Whether the projections have one.
-        causal: Whether a query sees the keys up to its own position only.
-        dtype: Of the parameters; f32 when absent.
+        bias: Whether the projections have a bias.
+        causal: Whether a query sees only the keys up to its own position.
+        dtype: The dtype of the parameters; f32 by default.
 
     Parameters: `in_proj_weight [3·E, E]`, `in_proj_bias [3·E]` (queries, keys, values), `out_proj.weight [E, E]`,
     `out_proj.bias [E]`.
@@ -42,14 +42,14 @@ class MultiHeadAttention(Module):
             self.out_proj.bias = Parameter((embed_dim,), init.zeros, dtype)
 
     def forward(self, query: Tensor, key: Any = None, value: Any = None, mask: Any = None) -> Tensor:
-        """Attend.
+        """Compute attention.
 
         Args:
             query: `[B, S, E]`.
-            key: `[B, T, E]`; the queries when absent.
-            value: `[B, T, E]`; the keys when absent.
-            mask: Of bools or integers `[B, T]` or broadcastable to `[B, H, S, T]`: what is true is seen. Of floats,
-                broadcastable to `[B, H, S, T]`: added to the scores.
+            key: `[B, T, E]`; by default the queries.
+            value: `[B, T, E]`; by default the keys.
+            mask: Bools or integers, `[B, T]` or broadcastable to `[B, H, S, T]`: true marks the keys that are seen. Or
+                floats, broadcastable to `[B, H, S, T]`, which are added to the scores.
         """
         size = self.embed_dim
         wanted = f"[B, S, {size}]"
@@ -76,7 +76,7 @@ class MultiHeadAttention(Module):
         return result + (self.in_proj_bias if whole else b.narrow(self.in_proj_bias, 0, start, length))
 
     def _mask(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Any, str]:
-        """The mask of `attention` and its kind; an array becomes a constant."""
+        """Return the mask of `attention` and its kind. An array becomes a constant."""
         b = q.builder
         mask = mask if mask is None else tensor_like(b, mask, q.dtype)
         if not self.causal:
@@ -96,7 +96,7 @@ class MultiHeadAttention(Module):
 
 
 class _Recurrent(Module):
-    """What LSTM and GRU share: weights of layers and directions, and how these are stacked."""
+    """Common base of LSTM and GRU: weights of layers and directions, and the stacking of layers."""
 
     gates = 0
 
@@ -131,11 +131,11 @@ class _Recurrent(Module):
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Tensor]]:
-        """The sequence and the last states, each `[layers·directions, B, H]`.
+        """Return the sequence and the last states, each `[layers·directions, B, H]`.
 
         Args:
             x: `[B, S, input_size]`.
-            states: First states of that shape; None for zeros.
+            states: Initial states `[layers·directions, B, H]`; None for zeros.
         """
         expect(x, f"[B, S, {self.input_size}]", rank=3, last=self.input_size)
         b, size = x.builder, self.hidden_size
@@ -164,7 +164,7 @@ class _Recurrent(Module):
         raise NotImplementedError
 
     def _weights(self, x: Tensor, end: str) -> tuple[Any, ...]:
-        """The weights of one layer as the ops take them, `[in, gates·H]`, and both biases; zeros where there are none."""
+        """Return the weights of one layer as the ops take them, `[in, gates·H]`, and both biases; zeros if absent."""
         b = x.builder
         weights = (b.transpose(getattr(self, f"weight_{kind}{end}")) for kind in ("ih", "hh"))
         biases = (getattr(self, f"bias_{kind}{end}") for kind in ("ih", "hh"))
@@ -174,25 +174,25 @@ class _Recurrent(Module):
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory. `lstm(x)` gives `(y, (h, c))`: the sequence, and the last states of every layer and direction.
+    """Long short-term memory. `lstm(x)` is `(y, (h, c))`: the sequence, and the last states of every layer and direction.
 
     Args:
         input_size: Size of the last axis of `x [B, S, input_size]`: the batch comes first.
         hidden_size: Size of the last axis of the result; twice that with two directions.
-        num_layers: Layers one above the other.
-        bias: Whether there are biases.
+        num_layers: The number of stacked layers.
+        bias: Whether to add biases.
         dropout: Probability of `Dropout` between layers.
-        bidirectional: Whether each layer also goes through the sequence backwards.
-        dtype: Of the parameters; f32 when absent.
+        bidirectional: Whether each layer also processes the sequence backwards.
+        dtype: The dtype of the parameters; f32 by default.
 
-    Parameters: `weight_ih_l<k> [4·H, in]`, `weight_hh_l<k> [4·H, H]`, `bias_ih_l<k>`, `bias_hh_l<k>`; those of the backward
-    direction end in `_reverse`. The gates are i, f, g, o.
+    Parameters: `weight_ih_l<k> [4·H, in]`, `weight_hh_l<k> [4·H, H]`, `bias_ih_l<k>`, `bias_hh_l<k>`; the names of the
+    backward direction end in `_reverse`. The gates are i, f, g, o.
     """
 
     gates = 4
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The sequence and the last states; the first ones are `(h, c)`, each `[layers·directions, B, H]`, zeros by default."""
+        """Return the sequence and the last states. `state` is `(h, c)`, each `[layers·directions, B, H]`; default zeros."""
         if state is not None and (not isinstance(state, (tuple, list)) or len(state) != 2):
             raise ShapeError(f"takes the states as (h, c), got {type(state).__name__}")
         y, (h, c) = self._run(x, [None, None] if state is None else [*state])
@@ -204,7 +204,7 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """Gated recurrent unit. `gru(x)` gives `(y, h)`: the sequence, and the last states of every layer and direction.
+    """Gated recurrent unit. `gru(x)` is `(y, h)`: the sequence, and the last states of every layer and direction.
 
     The arguments and parameters are those of `LSTM`; the gates are r, z, n.
     """
@@ -212,7 +212,7 @@ class GRU(_Recurrent):
     gates = 3
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
-        """The sequence and the last states; the first ones are `[layers·directions, B, H]`, zeros by default."""
+        """Return the sequence and the last states. The initial state `[layers·directions, B, H]` defaults to zeros."""
         y, (h,) = self._run(x, [state])
         return y, h
 

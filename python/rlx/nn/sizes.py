@@ -1,4 +1,4 @@
-"""The sizes that layers are made with."""
+"""Checks of sizes in layer arguments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def check_sizes(least: int = 0, **sizes: Any) -> None:
     """Check arguments of a layer that are sizes or counts.
 
     Args:
-        least: The smallest that is allowed.
-        sizes: By the argument's name what should be an integer.
+        least: The smallest allowed value.
+        sizes: The values by argument name.
 
     Raises:
-        Error: One is no integer, or lies outside.
+        Error: A value is not an integer, or is out of range.
     """
     for name, size in sizes.items():
         if not is_integer(size) or not least <= size <= _MOST:
@@ -29,7 +29,7 @@ def check_sizes(least: int = 0, **sizes: Any) -> None:
 
 
 def as_tuple(name: str, value: Any, count: int = 1) -> tuple[int, ...]:
-    """A size that may be one number for several axes.
+    """Return a tuple of sizes, from one number for all axes or a sequence.
 
     Raises:
         Error: It is neither an integer nor a sequence of integers, or one of them is negative.

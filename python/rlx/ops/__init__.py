@@ -1,6 +1,7 @@
-"""The cards of all tensor ops, a file or a folder for each family; importing this registers those of all files.
+"""The op cards of all tensor ops, in one file or folder per family. Importing this package registers all of them.
 
-Every op is also a function here, taking tensors: `rlx.ops.softmax(x, axis=-1)` is `x.builder.softmax(x, axis=-1)`.
+Every op is also a function of this module that takes tensors: `rlx.ops.softmax(x, axis=-1)` is
+`x.builder.softmax(x, axis=-1)`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _function(name: str) -> Callable[..., Any]:
             )
         return getattr(builder, name)(*args, **kwargs)
 
-    function.__name__ = function.__qualname__ = name  # found by it in this module, also by pickle
+    function.__name__ = function.__qualname__ = name  # pickle looks up the function in this module by name
     function.__doc__ = getattr(Builder, name).__doc__
     function.__signature__ = _signature(name)  # pyright: ignore[reportFunctionMemberAccess]
     return function
@@ -56,7 +57,7 @@ def __dir__() -> list[str]:
 
 import_all(__name__)
 surface.install()
-# A family that is called as one of its ops is, is a module by that name: here the name is that of the op.
+# Some family modules share their name with an op. In this namespace the name refers to the op.
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name] = _function(_name)
 surface.as_module(_function("fft"))

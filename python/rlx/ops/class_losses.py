@@ -1,4 +1,4 @@
-"""Losses of classes by the names and with the arguments of PyTorch: weights, labels that do not count, soft labels."""
+"""Classification losses with PyTorch's names and arguments: class weights, ignored labels, soft labels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rlx.ops.shape.arrange import moveaxis
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# PyTorch divides by the variance of a probability, or by this.
+# PyTorch divides by the variance of a probability, bounded below by this value.
 _LEAST_VARIANCE = 1e-12
 
 
 def _classes_last(b: Builder, x: Any, axis: int | None, name: str) -> tuple[Tensor, int]:
-    """Scores of classes with the classes as their last axis, and which axis that was: by default 1, of a vector 0."""
+    """Return class scores with the classes as the last axis, and the original class axis: 1 by default, 0 for a vector."""
     x = inexact(b, tensor_like(b, x, f32))
     if not x.rank or x.dtype.is_complex:
         raise ShapeError(f"{name} must be real numbers [N, C, ...] or [C], got {x.shape}")
@@ -30,7 +30,7 @@ def _classes_last(b: Builder, x: Any, axis: int | None, name: str) -> tuple[Tens
 
 
 def _labels(b: Builder, scores: Tensor, target: Tensor, name: str) -> Tensor:
-    """Labels in i32 or i64, of the shape of `scores` without the classes."""
+    """Return labels as i32 or i64, in the shape of `scores` without the class axis."""
     if target.shape.dims != scores.shape.dims[:-1]:
         expected = ", ".join(map(str, scores.shape.dims[:-1]))
         hint = "axis= says which axis holds the classes: axis=-1 is the last, the default is 1"
@@ -41,7 +41,7 @@ def _labels(b: Builder, scores: Tensor, target: Tensor, name: str) -> Tensor:
 
 
 def _class_weight(b: Builder, weight: Any, scores: Tensor) -> Tensor | None:
-    """A weight for each class, `[C]`, in the dtype of the scores."""
+    """Return the weight of each class, `[C]`, in the dtype of the scores."""
     if weight is None:
         return None
     result = like(b, weight, scores)
@@ -53,7 +53,7 @@ def _class_weight(b: Builder, weight: Any, scores: Tensor) -> Tensor | None:
 def _label_losses(
     b: Builder, scores: Tensor, labels: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The losses of log-probabilities, and what each counts in a mean; both 0 for labels that do not count."""
+    """Return the losses of log-probabilities and their weights in a mean; both are 0 for ignored labels."""
     classes = scores.shape.dims[-1]
     label = b.expand_dims(labels, -1)
     chosen = label == b.iota((classes,), axis=0, dtype=labels.dtype)
@@ -74,7 +74,7 @@ def _label_losses(
 
 
 def _mean_by(b: Builder, losses: Tensor, share: Tensor, reduction: str, given: Tensor) -> Tensor:
-    """The reduction of losses, whose mean divides by what counts: NaN if nothing does."""
+    """Return the reduced losses. The mean divides by the total weight, and is NaN if that is 0."""
     if reduction == "mean":
         return cast(b, b.sum(losses) / b.sum(share), given.dtype)
     return reduced(b, losses, reduction, given)
@@ -102,14 +102,14 @@ def cross_entropy(
     Args:
         b: The graph.
         logits: `[N, C, ...]`, or `[C]`, floats; with `axis=-1` `[..., C]`.
-        target: Labels, integers of the shape of the logits without the classes; or probabilities of all classes, floats
+        target: Labels: integers in the shape of the logits without the classes. Or probabilities of all classes: floats
             in the shape of the logits.
         weight: `[C]`, a weight for each class.
-        ignore_index: A label that does not count. Labels outside of the classes do not count either.
-        reduction: `mean`, `sum` or `none`. The mean divides by the weights of the labels that count, or, of
-            probabilities, by the number of rows; NaN if nothing counts.
-        label_smoothing: This share of each label is spread over all classes.
-        axis: The axis of the classes: by default 1, as PyTorch has it.
+        ignore_index: A label that does not count. Labels outside the range of classes do not count either.
+        reduction: `mean`, `sum` or `none`. For labels, the mean divides by the weights of the labels that count; for
+            probabilities, by the number of rows. It is NaN if nothing counts.
+        label_smoothing: The share of each label that is spread over all classes.
+        axis: The axis of the classes; by default 1, as in PyTorch.
 
     Returns:
         A scalar, or with `none` the losses in the shape of the labels.
@@ -135,7 +135,7 @@ def cross_entropy(
         classes = size_of(b, x.shape.dims[-1])
         each = smoothing / classes if isinstance(classes, int) else smoothing / cast(b, classes, scores.dtype)
         target = target * (1.0 - smoothing) + each
-    terms = b.where(target == 0.0, 0.0, target * scores)  # a class without probability does not count, be it -inf
+    terms = b.where(target == 0.0, 0.0, target * scores)  # probability 0 does not count, even at -inf
     losses = -b.sum(terms if own is None else terms * own, -1)
     return reduced(b, losses, reduction, x)
 
@@ -150,14 +150,14 @@ def nll_loss(
     reduction: str = "mean",
     axis: int | None = None,
 ) -> Tensor:
-    """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`.
+    """PyTorch's `nll_loss`: `-log_probs[label]`. After a `log_softmax` it is `cross_entropy`.
 
     Args:
         b: The graph.
         log_probs: `[N, C, ...]`, or `[C]`, floats; with `axis=-1` `[..., C]`.
-        target: Labels, integers of that shape without the classes.
+        target: Labels: integers in the shape of `log_probs` without the classes.
         weight: `[C]`, a weight for each class.
-        ignore_index: A label that does not count. Labels outside of the classes do not count either.
+        ignore_index: A label that does not count. Labels outside the range of classes do not count either.
         reduction: `mean` (by the weights of the labels that count), `sum` or `none`.
         axis: The axis of the classes: by default 1.
 
@@ -172,7 +172,7 @@ def nll_loss(
 
 
 def _bounded_log(b: Builder, x: Tensor) -> Tensor:
-    """`log(x)` but at least -100, with slope 0 where x is 0."""
+    """Return `max(log(x), -100)`, with slope 0 where x is 0."""
     positive = x > 0.0
     held = b.maximum(b.log(b.where(positive, x, 1.0)), -100.0)
     return b.where(positive, held, b.where(x == 0.0, -100.0, np.float32("nan")))
@@ -182,15 +182,15 @@ def _bounded_log(b: Builder, x: Tensor) -> Tensor:
 def binary_cross_entropy(
     b: Builder, prediction: Any, target: Any, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)` of probabilities, with logarithms from -100 on.
+    """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)`, with logarithms clamped to at least -100.
 
-    `binary_cross_entropy_with_logits` takes what is before the sigmoid, and loses no digits.
+    `binary_cross_entropy_with_logits` takes the logits, that is, the operand of the sigmoid, and loses no digits.
 
     Args:
         b: The graph.
         prediction: Probabilities `p`.
         target: Probabilities `t`; both broadcast.
-        weight: What each loss is multiplied with; broadcasts.
+        weight: A factor for each loss; broadcasts.
         reduction: `mean`, `sum` or `none`.
 
     Raises:
@@ -200,7 +200,7 @@ def binary_cross_entropy(
     x, wide = widened(b, p), widened(b, t)
 
     def slope(args: Any, tangents: Any) -> tuple[Tensor]:
-        """That of PyTorch: bounded, so that with the slope of a sigmoid that is 0 it is 0."""
+        """Return PyTorch's slope. It is bounded, so that its product with a sigmoid slope of 0 is 0."""
         x, t = args
         by_target = _bounded_log(b, 1.0 - x) - _bounded_log(b, x)
         return (tangents[0] * ((x - t) / b.maximum((1.0 - x) * x, _LEAST_VARIANCE)) + tangents[1] * by_target,)
@@ -215,20 +215,20 @@ def _cross_entropies(p: Tensor, t: Tensor) -> Tensor:
 
 
 def _margins(b: Builder, margin: Any, slack: Tensor) -> Tensor:
-    """`max(0, margin - slack)`."""
+    """Return `max(0, margin - slack)`."""
     return b.relu(float(margin) - slack)
 
 
 @helper
 def hinge_loss(b: Builder, prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
-    """The hinge loss `max(0, margin - prediction·target)` of targets -1 and 1, as Optax has it; operands broadcast."""
+    """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
     x, t = together(b, prediction, target)
     return reduced(b, _margins(b, margin, widened(b, x) * widened(b, t)), reduction, x)
 
 
 @helper
 def soft_margin_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` of targets -1 and 1; operands broadcast."""
+    """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
     x, t = together(b, prediction, target)
     return reduced(b, softplus(b, -(widened(b, x) * widened(b, t))), reduction, x)
 
@@ -237,7 +237,7 @@ def soft_margin_loss(b: Builder, prediction: Any, target: Any, reduction: str = 
 def hinge_embedding_loss(
     b: Builder, prediction: Any, target: Any, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
-    """PyTorch's `hinge_embedding_loss`: the distance itself where the target is 1, `max(0, margin - distance)` where -1."""
+    """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
     x, t = together(b, prediction, target)
     wide = widened(b, x)
     losses = b.where(t == 1.0, wide, 0.0) + b.where(t == -1.0, _margins(b, margin, wide), 0.0)
@@ -248,6 +248,6 @@ def hinge_embedding_loss(
 def margin_ranking_loss(
     b: Builder, first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` of targets -1 and 1."""
+    """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
     x, y, t = together(b, first, second, target)
     return reduced(b, _margins(b, margin, widened(b, t) * (widened(b, x) - widened(b, y))), reduction, x)

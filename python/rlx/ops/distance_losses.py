@@ -1,4 +1,4 @@
-"""Losses of numbers and vectors by the names and with the arguments of PyTorch: distances, angles, distributions."""
+"""Regression, embedding and distribution losses with PyTorch's names and arguments."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from rlx.ops.reduction.statistics import norm
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# What PyTorch adds to squared lengths before it divides by them, in `cosine_embedding_loss`.
+# PyTorch adds this to squared lengths before it divides by them, in `cosine_embedding_loss`.
 _SQUARE_EPS = 1e-12
 
 
 @helper
 def l1_loss(b: Builder, prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """PyTorch's `l1_loss`: `|prediction - target|`; operands broadcast, and `reduction` is `mean`, `sum` or `none`."""
+    """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
     x, y = together(b, prediction, target)
     return reduced(b, b.abs(widened(b, x) - widened(b, y)), reduction, x)
 
 
 @helper
 def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, reduction: str = "mean") -> Tensor:
-    """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` of distances `d` up to `beta`, `d - beta/2` of longer ones.
+    """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` for distances `d` up to `beta`, else `d - beta/2`.
 
     Args:
         b: The graph.
         prediction: Numbers.
         target: Numbers; both broadcast.
-        beta: From 0 on; 0 gives `l1_loss`. `huber_loss` is this one times its `delta`.
+        beta: At least 0; 0 gives `l1_loss`. `huber_loss` is this loss times its `delta`.
         reduction: `mean`, `sum` or `none`.
 
     Raises:
@@ -44,21 +44,23 @@ def smooth_l1_loss(b: Builder, prediction: Any, target: Any, beta: float = 1.0, 
         return l1_loss(b, prediction, target, reduction)
     x, y = together(b, prediction, target)
     distance = widened(b, x) - widened(b, y)
-    # With the distance itself where it is near, this is both branches; its sign, and not |x|, has a second derivative at 0.
+    # For small distances `near` is the distance itself, so one formula covers both branches. It uses the signed
+    # distance because |x| has no second derivative at 0.
     near = b.clip(distance, -float(beta), float(beta))
     return reduced(b, near * (distance - near * 0.5) * (1 / beta), reduction, x)
 
 
 @helper
 def kl_div(b: Builder, log_probs: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the divergence of distributions, element by element.
+    """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the elementwise Kullback-Leibler divergence.
 
     Args:
         b: The graph.
         log_probs: Logarithms of the predicted probabilities.
-        target: Probabilities, or with `log_target` their logarithms; both broadcast. Where one is 0 the loss is 0.
-        reduction: `mean` of the elements, `batchmean` (the sum over the size of axis 0: the divergence itself), `sum` or
-            `none`.
+        target: Probabilities, or with `log_target` their logarithms; both broadcast. Where a probability is 0 the loss
+            is 0.
+        reduction: `mean` of the elements, `batchmean` (the sum divided by the size of axis 0, which is the divergence),
+            `sum` or `none`.
         log_target: Whether the target is given as logarithms.
 
     Raises:
@@ -88,11 +90,11 @@ def cosine_similarity(b: Builder, first: Any, second: Any, axis: int = 1, eps: f
         b: The graph.
         first: Vectors along the axis.
         second: Vectors; both broadcast.
-        axis: By default 1, as PyTorch's.
-        eps: The least length that is divided by.
+        axis: By default 1, as in PyTorch.
+        eps: A lower bound for the lengths in the divisor.
 
     Returns:
-        A number for each pair, without the axis. Beside a vector of length 0 the gradient is finite.
+        A number for each pair, without the axis. The gradient is finite even if a vector has length 0.
 
     Raises:
         ShapeError: The shapes do not broadcast, or there is no such axis.
@@ -108,14 +110,14 @@ def cosine_similarity(b: Builder, first: Any, second: Any, axis: int = 1, eps: f
 def cosine_embedding_loss(
     b: Builder, first: Any, second: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """PyTorch's `cosine_embedding_loss`: `1 - cos` of pairs with target 1, `max(0, cos - margin)` of those with -1.
+    """PyTorch's `cosine_embedding_loss`: `1 - cos` for pairs with target 1, `max(0, cos - margin)` for target -1.
 
     Args:
         b: The graph.
         first: `[N, D]` or `[D]`.
-        second: Likewise.
+        second: As `first`.
         target: `[N]`, or a scalar: 1 or -1.
-        margin: The cosine that pairs with target -1 may have.
+        margin: The cosine up to which pairs with target -1 have no loss.
         reduction: `mean`, `sum` or `none`.
 
     Raises:
@@ -158,12 +160,12 @@ def triplet_margin_loss(
     Args:
         b: The graph.
         anchor: `[..., D]`.
-        positive: What is to be near the anchor.
-        negative: What is to be far from it.
-        margin: By how much farther.
-        p: Of which norm the distances are.
-        eps: What is added to each difference, so that no gradient divides by 0.
-        swap: Take the distance of the negative from the positive where that is the shorter one.
+        positive: Examples that should be near the anchor.
+        negative: Examples that should be far from the anchor.
+        margin: The difference of the two distances above which the loss is 0.
+        p: The order of the norm.
+        eps: Added to each difference, so that no gradient divides by 0.
+        swap: Whether to use the distance between negative and positive where it is shorter.
         reduction: `mean`, `sum` or `none`.
 
     Raises:
@@ -187,7 +189,10 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or of rates `x - t·log(x + eps)`; `full` adds Stirling's term of `t!`."""
+    """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x.
+
+    `full` adds Stirling's term of `t!`.
+    """
     x, y = together(b, prediction, target)
     rate, t = widened(b, x), widened(b, y)
     losses = b.exp(rate) - t * rate if log_input else rate - t * b.log(rate + float(eps))
@@ -210,7 +215,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`.
 
-    The three broadcast; where `var` is below `eps` it has no gradient.
+    All three operands broadcast. Where `var` is below `eps` it has no gradient.
     """
     x, t, v = together(b, prediction, target, var)
     difference, spread = widened(b, x) - widened(b, t), b.maximum(widened(b, v), float(eps))

@@ -1,4 +1,4 @@
-"""`x[index]` of tensors: NumPy's indexing, as far as the shape of the result is known without values."""
+"""`x[index]` of tensors: NumPy's indexing, as far as the shape of the result does not depend on values."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from rlx.support.short import shown
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """`x[index]`: integers, slices, None, Ellipsis, and any number of arrays and tensors, which broadcast with each other.
+    """Return `x[index]` for integers, slices, None, Ellipsis, and any number of arrays and tensors, which broadcast.
 
     Args:
         x: The tensor.
-        index: An array is of integers or booleans, given as a list or for NumPy. A tensor is of integers. The bounds of a
-            slice may be scalar tensors whose distance is known: `x[i : i + 3]`.
+        index: The entries. Arrays contain integers or booleans, and may be lists. Tensors contain integers. The bounds
+            of a slice may be scalar tensors at a known distance: `x[i : i + 3]`.
 
     Raises:
-        ShapeError: An entry is none of these, or certainly outside of its axis.
+        ShapeError: An entry is of another type, or is certainly out of range.
     """
     g: Any = x.builder
     x, entries = without_masks(x, filled([entry_of(i) for i in index], x.rank))
@@ -39,7 +39,7 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     if len(arrays) > 1:
         return _at_several(x, entries)
     result: Any = _sliced(x, [e for e in entries if axes_of(e)])
-    pieces: list[list[Dim]] = []  # the dimensions that each entry gives
+    pieces: list[list[Dim]] = []  # the dimensions that each entry produces
     axis = x.rank
     for entry in reversed(entries):
         if not axes_of(entry):
@@ -59,18 +59,18 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def is_array(entry: Any) -> bool:
-    """Whether an entry is an array or a tensor."""
+    """Return whether an entry is an array or a tensor."""
     return isinstance(entry, (Tensor, np.ndarray))
 
 
 def entry_of(value: Any) -> Any:
-    """One entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an array of integers or booleans."""
+    """Return one entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an integer or boolean array."""
     if value is None or value is Ellipsis or isinstance(value, (slice, DimExpr)):
         return value
     if isinstance(value, Tensor):
         tensor: Any = value
         if tensor.dtype.is_bool and isinstance(tensor, EagerTensor):
-            return tensor.numpy()  # its values are known, and so the size of the result
+            return tensor.numpy()  # its values are known, and thus the size of the result
         if tensor.dtype.is_bool:
             raise ShapeError(
                 "a tensor of booleans would give a shape that depends on values",
@@ -80,7 +80,7 @@ def entry_of(value: Any) -> Any:
             raise ShapeError(f"a tensor that indexes is of integers, not {tensor.dtype}")
         return value
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        value = _plain(value)  # arrays of one element, too: `operator.index` would ignore the mask of a masked array
+        value = _plain(value)  # also arrays of one element: `operator.index` would ignore the mask of a masked array
     try:
         if not isinstance(value, (bool, np.bool_)):
             return operator.index(value)
@@ -88,18 +88,18 @@ def entry_of(value: Any) -> Any:
         pass
     array = _plain(value)
     if not array.size and not isinstance(value, np.ndarray):
-        array = array.astype(np.int64)  # a list without elements has no dtype
+        array = array.astype(np.int64)  # an empty list has no dtype
     if array.dtype.kind == "b" and not array.ndim:
         raise ShapeError("a boolean is no index, only arrays of booleans are", hint="choose with g.where")
     if family(array.dtype) not in ("signed", "unsigned", "bool"):
         raise ShapeError(
             f"an index is an integer, a slice, None, ..., or an array or tensor of integers, not {value!r:.60}"
         )
-    return array if array.dtype.kind in "iub" else array.astype(np.int64)  # packed integers are none to NumPy
+    return array if array.dtype.kind in "iub" else array.astype(np.int64)  # NumPy does not count packed integers
 
 
 def _plain(value: Any) -> np.ndarray:
-    """Anything that NumPy can convert to an array, as an array that is not masked."""
+    """Return anything that NumPy can convert to an array as an array without a mask."""
     try:
         if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
             return as_array(value, "an array that indexes")
@@ -111,7 +111,7 @@ def _plain(value: Any) -> np.ndarray:
 
 
 def filled(index: list[Any], rank: int) -> list[Any]:
-    """The index with a slice for each axis that it leaves out; an Ellipsis stays, before the slices that it stands for."""
+    """Return the index with a slice for each omitted axis. An Ellipsis stays, before the slices that it represents."""
     consumed = sum(axes_of(i) for i in index)
     if consumed > rank:
         raise ShapeError(f"{consumed} indices for a tensor of rank {rank}")
@@ -124,7 +124,7 @@ def filled(index: list[Any], rank: int) -> list[Any]:
 
 
 def axes_of(entry: Any) -> int:
-    """How many axes an entry indexes."""
+    """Return the number of axes that an entry indexes."""
     if entry is None or entry is Ellipsis:
         return 0
     return entry.ndim if _is_mask(entry) else 1
@@ -135,7 +135,7 @@ def _is_mask(entry: Any) -> bool:
 
 
 def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
-    """Replace arrays of booleans by the positions where they are true; the axes that one covers are joined to one axis."""
+    """Replace boolean arrays by the positions of True. The axes that one array covers are joined to one axis."""
     result, axis = [], 0
     for entry in entries:
         if not _is_mask(entry):
@@ -148,7 +148,7 @@ def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
                 f"the array of booleans {list(entry.shape)} has to have the sizes of the axes from {axis} on, "
                 f"which are [{', '.join(map(str, covered))}]"
             )
-        if entry.ndim != 1:  # of rank 0 it takes all or nothing, along a new axis
+        if entry.ndim != 1:  # of rank 0 it selects all or nothing, along a new axis
             dims = x.shape.dims
             x = x.builder.reshape(x, (*dims[:axis], product(covered), *dims[axis + entry.ndim :]))
         result.append(np.flatnonzero(entry))
@@ -160,13 +160,13 @@ def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
 
 
 def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
-    """The part of a tensor that slices and integers choose; an axis that an integer chooses from stays, of size 1."""
+    """Return the part of a tensor that slices and integers select. An axis indexed by an integer stays, with size 1."""
     g: Any = x.builder
     dims = x.shape.dims
     starts: list[Dim] = [0] * x.rank
     limits: list[Dim] = list(dims)
     strides = [1] * x.rank
-    backwards: dict[int, int] = {}  # the axes with negative steps, and the sizes of these
+    backwards: dict[int, int] = {}  # the axes with negative steps, and their sizes
     for axis, (entry, size) in enumerate(zip(entries, dims, strict=True)):
         if isinstance(entry, slice):
             starts[axis], limits[axis], step = _slice_bounds(entry, size)
@@ -201,12 +201,12 @@ def _outside(entry: int, size: int, axis: int) -> ShapeError:
 
 
 def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
-    """Start and end of the range of a slice in ascending order, and the step; a negative step begins at the end.
+    """Return start and end of the range of a slice in ascending order, and the step. A negative step begins at the end.
 
-    Bounds beyond an axis of static size are clamped, as in NumPy; bounds must lie inside an axis of symbolic size.
+    Bounds beyond an axis of static size are clamped, as in NumPy. Bounds of an axis of symbolic size must be in range.
 
     Raises:
-        ShapeError: The step is 0, or a bound is no number.
+        ShapeError: The step is 0, or a bound is not a number.
     """
     start, stop = (_bound(value) for value in (entry.start, entry.stop))
     step = _bound(entry.step, "step")
@@ -249,12 +249,12 @@ def _bound(value: Any, name: str = "bound") -> Dim | None:
 
 
 def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
-    """Take the slices whose bounds are tensors, and leave whole axes in their place."""
+    """Apply the slices whose bounds are tensors, and replace them by full slices."""
     result, axis = [], 0
     for entry in entries:
         if isinstance(entry, slice) and isinstance(entry.start, EagerTensor) is not isinstance(entry.stop, EagerTensor):
             start, stop = (int(v) if isinstance(v, EagerTensor) else v for v in (entry.start, entry.stop))
-            entry = slice(start, stop, entry.step)  # there is no graph that would give another length
+            entry = slice(start, stop, entry.step)  # another length would need a graph
         if isinstance(entry, slice) and (isinstance(entry.start, Tensor) or isinstance(entry.stop, Tensor)):
             g: Any = x.builder
             x = g.dynamic_slice_in_dim(x, entry.start, _distance(entry), axis=axis)
@@ -265,7 +265,7 @@ def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[
 
 
 def _distance(entry: slice) -> int:
-    """The length of a slice from a tensor to the same tensor plus a number."""
+    """Return the length of a slice from a tensor to the same tensor plus a number."""
     if isinstance(entry.start, Tensor) and isinstance(entry.stop, Tensor) and entry.step in (None, 1):
         if isinstance(entry.start, EagerTensor) and isinstance(entry.stop, EagerTensor):
             first, last, low, high = None, None, int(entry.start), int(entry.stop)
@@ -280,7 +280,7 @@ def _distance(entry: slice) -> int:
 
 
 def _base(value: Any) -> tuple[Any, int]:
-    """A value as another one plus a number that is known: `i + 3` is i and 3."""
+    """Return a value as a base value plus a known number: `i + 3` is i and 3."""
     offset = 0
     while isinstance(value, mlir.OpResult) and opview.name_of(op := value.owner.operation) == "binary":
         kind, (left, right) = opview.attributes_of(op)["kind"], op.operands
@@ -295,7 +295,7 @@ def _base(value: Any) -> tuple[Any, int]:
 
 
 def _number(value: Any) -> int | None:
-    """The value of an integer constant of rank 0."""
+    """Return the value of an integer constant of rank 0."""
     if not isinstance(value, mlir.OpResult) or opview.name_of(op := value.owner.operation) != "constant":
         return None
     array = opview.attributes_of(op)["value"]
@@ -306,10 +306,10 @@ def _number(value: Any) -> int | None:
 
 
 def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
-    """The tensor to gather from, and the positions; negative positions of `entry` count from the end of the axis.
+    """Return the tensor to gather from, and the positions.
 
-    Constant positions must lie inside the axis: this is checked now, or, for a symbolic size, once the size is known. The
-    gather clamps positions that a tensor gives.
+    Negative positions of `entry` count from the end of the axis. Constant positions must be in range. This is checked
+    now or, for a symbolic size, once the size is known. Positions in a tensor are clamped by the gather.
     """
     size = x.shape.dims[axis]
     if isinstance(entry, Tensor):
@@ -325,7 +325,7 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
         return g.narrow(x, axis, 0, high + 1), _constant(g, entry)
     if high < 0:
         return g.narrow(x, axis, size + low, -low), _constant(g, entry.astype(np.int64) - low)
-    # The whole axis, with a length that fits only if the positions lie inside it.
+    # The whole axis, with a length that fits only if the positions are in range.
     x = g.narrow(x, axis, 0, maximum(size, max(high + 1, -low)))
     return x, _constant(g, entry) + _constant(g, (entry < 0).astype(np.int32)) * g.dim_size(size)
 
@@ -336,17 +336,17 @@ def _constant(g: Any, indices: np.ndarray) -> Any:
 
 
 def from_the_end(g: Any, indices: Any, size: Dim) -> Any:
-    """Indices of which negative ones count from the end of an axis, so that they do not any more."""
+    """Return indices with negative ones, which count from the end of an axis, converted to nonnegative ones."""
     if not indices.dtype.is_signed:
         return indices
     wide = indices.dtype in (i64, u32, u64) or (type(size) is int and size > i32.max)
-    indices = widened_index(g, indices) if wide else g.cast(indices, i32)  # a narrower dtype may not hold the size
+    indices = widened_index(g, indices) if wide else g.cast(indices, i32)  # the size may exceed a narrower dtype
     length = size if type(size) is int else g.cast(g.dim_size(size), indices.dtype)
     return g.where(indices < 0, indices + length, indices)
 
 
 def _at_several(x: Any, entries: list[Any]) -> Any:
-    """Indexing by arrays along several axes: NumPy's rule, by which they broadcast with each other."""
+    """Index with arrays along several axes. As in NumPy, they broadcast with each other."""
     g = x.builder
     placed = [e for e in entries if axes_of(e)]
     axes = [axis for axis, e in enumerate(placed) if is_array(e)]
@@ -359,7 +359,7 @@ def _at_several(x: Any, entries: list[Any]) -> Any:
     others = [axis for axis in range(result.rank) if axis not in axes]
     table = g.transpose(result, (*axes, *others))
     found = g.gather_nd(table, g.stack([g.expand(i, shape) for i in indices], axis=-1))
-    # What the other entries give: a slice its axis, None a new one, an integer none.
+    # The dimensions of the other entries: a slice keeps its axis, None adds one, an integer adds none.
     dims, before, sizes = [], 0, iter(found.shape.dims[len(shape) :])
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     for number, entry in enumerate(entries):
@@ -376,8 +376,9 @@ def _at_several(x: Any, entries: list[Any]) -> Any:
 
 
 def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) -> Any:
-    """NumPy's rule: the axes of an array replace the one that it indexes, but come first if another entry stands between
-    the array and an integer.
+    """Move the axes of an array to the front where NumPy does.
+
+    They replace the indexed axis, but come first if another entry is between the array and an integer.
     """
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     if advanced[-1] - advanced[0] + 1 == len(advanced):

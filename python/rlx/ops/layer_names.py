@@ -1,4 +1,4 @@
-"""Layers by the names and with the order of arguments of PyTorch: convolutions, norms without weights, dropout, attention."""
+"""Layers with the names and argument order of PyTorch: convolutions, norms without parameters, dropout, attention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def conv(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """PyTorch's order of the arguments.
+    """The arguments are in PyTorch's order.
 
     Args:
         b: The graph.
@@ -37,8 +37,8 @@ def conv(
         bias: `[O]`, or None.
         stride: One integer, or one for each spatial axis.
         padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`.
-        dilation: The distance of the elements of a window.
-        groups: Channels are parted into so many convolutions.
+        dilation: The distance between the elements of a window.
+        groups: The number of convolutions that the channels are divided into.
 
     Raises:
         ShapeError: The shapes do not fit together.
@@ -57,7 +57,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Tensor:
-    """PyTorch's order of the arguments.
+    """The arguments are in PyTorch's order.
 
     Args:
         b: The graph.
@@ -65,10 +65,10 @@ def conv_transpose(
         w: `[C, O/groups, kernel…]`.
         bias: `[O]`, or None.
         stride: One integer, or one for each spatial axis.
-        padding: What is cut off at the edges: an integer, one for each spatial axis, or (before, after) pairs.
+        padding: The amount cut off at the edges: an integer, one for each spatial axis, or (before, after) pairs.
         output_padding: Positions that are added at the end of each axis.
-        groups: Channels are parted into so many convolutions.
-        dilation: The distance of the elements of a window.
+        groups: The number of convolutions that the channels are divided into.
+        dilation: The distance between the elements of a window.
 
     Raises:
         ShapeError: The shapes do not fit together.
@@ -83,7 +83,7 @@ for _function in (conv, conv_transpose):
 
 
 def _weighted(b: Builder, normal: Tensor, scale: Any, bias: Any, x: Tensor) -> Tensor:
-    """Normalised values, times a scale and with a bias for each channel where they are given, in the dtype of `x`."""
+    """Return normalised values, scaled and shifted per channel where scale and bias are given, in the dtype of `x`."""
     for name, weight in (("scale", scale), ("bias", bias)):
         if weight is None:
             continue
@@ -93,7 +93,7 @@ def _weighted(b: Builder, normal: Tensor, scale: Any, bias: Any, x: Tensor) -> T
 
 
 def _channels(b: Builder, weight: Any, x: Tensor, name: str) -> Tensor:
-    """A weight `[C]` along axis 1, in f32 for f16 and bf16."""
+    """Return a weight `[C]` along axis 1; f16 and bf16 are widened to f32."""
     weight = widened(b, tensor_like(b, weight, x.dtype))
     if weight.shape.dims != x.shape.dims[1:2]:
         raise ShapeError(f"'{name}' must have shape [{x.shape.dims[1]}] to go with {x.shape}, got {weight.shape}")
@@ -109,14 +109,14 @@ def _images(b: Builder, x: Any, least: int) -> Tensor:
 
 @helper
 def instance_norm(b: Builder, x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each channel of each image less its mean, over its standard deviation; then times `scale [C]`, plus `bias [C]`.
+    """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`.
 
     Args:
         b: The graph.
         x: `[N, C, spatial…]`, floats. f16 and bf16 are computed in f32.
         scale: `[C]`, or None for ones.
         bias: `[C]`, or None for zeros.
-        eps: What is added to the variance.
+        eps: Added to the variance.
 
     Raises:
         ShapeError: There is no spatial axis, or a weight has another shape.
@@ -147,8 +147,9 @@ def batch_norm(
         variance: `[C]`, the running variance; not read in training.
         scale: `[C]`, or None for ones.
         bias: `[C]`, or None for zeros.
-        training: Take mean and variance from `x` itself. Running ones are not updated: that is `rlx.nn.BatchNorm`'s.
-        eps: What is added to the variance.
+        training: Whether to take mean and variance from `x` itself. Running statistics are not updated;
+            `rlx.nn.BatchNorm` does that.
+        eps: Added to the variance.
 
     Raises:
         ShapeError: Statistics are missing, or a weight has another shape.
@@ -166,14 +167,14 @@ def batch_norm(
 
 @helper
 def normalize(b: Builder, x: Any, ord: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
-    """PyTorch's `normalize`: `x / max(norm, eps)` along an axis, with the norm of `norm(x, ord)`.
+    """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis.
 
     Args:
         b: The graph.
         x: Floats; f16 and bf16 are computed in f32.
-        ord: Of which norm.
-        axis: By default 1, as PyTorch's; of a vector 0.
-        eps: The least norm that is divided by: vectors of zeros stay, and their gradient is finite.
+        ord: The order of the norm.
+        axis: By default 1, as in PyTorch; 0 for a vector.
+        eps: A lower bound for the divisor: zero vectors stay zero, and their gradient is finite.
 
     Raises:
         ShapeError: There is no such axis.
@@ -192,18 +193,18 @@ def normalize(b: Builder, x: Any, ord: float = 2.0, axis: int = 1, eps: float = 
 def local_response_norm(
     b: Builder, x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
-    """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, `m` the mean square of `size` neighbouring channels.
+    """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels.
 
     Args:
         b: The graph.
         x: `[N, C, …]`, floats. f16 and bf16 are computed in f32.
-        size: The number of channels, `size // 2` of them before; what lies beyond the edges counts as 0.
-        alpha: The share of the mean.
-        beta: The power.
-        k: What is added.
+        size: The number of channels, `size // 2` of them before. Channels beyond the edges count as 0.
+        alpha: The factor of the mean square.
+        beta: The exponent.
+        k: The added constant.
 
     Raises:
-        ShapeError: The size is not an integer from 1 on.
+        ShapeError: The size is not a positive integer.
     """
     x = _images(b, x, 2)
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
@@ -219,14 +220,14 @@ def local_response_norm(
 
 @helper
 def dropout(b: Builder, x: Any, rate: float = 0.5, seed: Any = None, training: bool = True) -> Tensor:
-    """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is.
+    """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training.
 
     Args:
         b: The graph.
         x: Floats.
         rate: From 0 to 1.
-        seed: As in `rng_uniform`: an integer, or a tensor, so that each step draws others.
-        training: Whether to drop anything.
+        seed: As in `rng_uniform`: an integer, or a tensor, so that each step draws different numbers.
+        training: Whether to drop elements.
 
     Raises:
         ShapeError: The rate is not from 0 to 1.
@@ -270,9 +271,10 @@ def scaled_dot_product_attention(
         q: `[B, H, S, D]`, or `[B, S, D]` for one head.
         k: `[B, Hkv, T, D]`; heads may be fewer than those of `q`.
         v: `[B, Hkv, T, Dv]`.
-        attn_mask: Broadcastable to `[B, H, S, T]`: bools say which keys are seen, floats are added to the scores.
-        dropout_p: 0: `dropout` of the result is a call of its own.
-        is_causal: Query `i` sees the keys up to `i`, from the start, as in PyTorch (`attention` counts from the end).
+        attn_mask: Broadcastable to `[B, H, S, T]`. Bools mark the keys that are seen; floats are added to the scores.
+        dropout_p: Must be 0. Call `dropout` on the result instead.
+        is_causal: Query `i` sees keys 0 to `i`, counted from the start as in PyTorch. (`attention` counts from the
+            end.)
         scale: By default `1/sqrt(D)`.
 
     Returns:

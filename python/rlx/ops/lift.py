@@ -1,4 +1,4 @@
-"""What users write next to tensors, made into tensors: scalars, arrays, axes, mixed dtypes."""
+"""Conversion of operands from users to tensors: scalars, arrays, axes, mixed dtypes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Scalar = (bool, int, float, complex)
 
 
 def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
-    """A rank-0 constant.
+    """Return a rank-0 constant.
 
     Raises:
-        Error: The dtype does not have the value.
+        Error: The dtype cannot represent the value.
     """
     return b.emit("constant", (), value=fitted(value, kind))
 
 
 def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
-    """A tensor, array or Python scalar as a tensor; Python scalars take their dtype from `like` (weak)."""
+    """Return a tensor, array or Python scalar as a tensor. Python scalars are weak: they take their dtype from `like`."""
     if isinstance(value, Tensor):
         if value.builder is not b:
             problem, hint = value.elsewhere
@@ -46,7 +46,7 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
 
 
 def _no_operand(value: object) -> ShapeError:
-    """The error that something is no operand: `torch.Tensor` is not the `Tensor` of a graph."""
+    """Return the error for a value that is not an operand: `torch.Tensor` is not the `Tensor` of a graph."""
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "np.asarray(value) makes an array, which becomes a constant" if hasattr(value, "__array__") else None
@@ -55,7 +55,7 @@ def _no_operand(value: object) -> ShapeError:
 
 
 def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
-    """`x` in another dtype, by a visible `rlx.cast` where it differs."""
+    """Return `x` in another dtype, with an explicit `rlx.cast` where it differs."""
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
 
 
@@ -64,9 +64,10 @@ def _is_storage_float(b: Builder, x: Any) -> bool:
 
 
 def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a builder and tensors in which storage floats are computed in the dtype of their arithmetic.
+    """Decorate a function of a builder and tensors so that storage floats are computed in their compute dtype.
 
-    Results are rounded once, to the dtype that all tensors have, and numbers on the way need not be of the dtype.
+    Results are rounded once, to the dtype that all tensors have. Intermediate values need not be representable in that
+    dtype.
     """
 
     @wraps(function)
@@ -92,12 +93,12 @@ def in_compute(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inexact(b: Builder, x: Tensor) -> Tensor:
-    """Floats and complex numbers as they are; integers and bools in f32, i64 and u64 in f64."""
+    """Return floats and complex numbers unchanged, integers and bools as f32, i64 and u64 as f64."""
     return x if x.dtype.is_inexact else cast(b, x, x.dtype.complex.part)
 
 
 def common(b: Builder, *values: Any) -> list[Tensor]:
-    """Tensors of one dtype: mixed dtypes promote through a visible `rlx.cast`; Python scalars are weak.
+    """Return tensors of one dtype. Mixed dtypes promote through an explicit `rlx.cast`; Python scalars are weak.
 
     Raises:
         ShapeError: None of the values is a tensor or an array.
@@ -110,7 +111,7 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
             raise _no_operand(value)
     numbers = [v if isinstance(v, Scalar) else v.number if isinstance(v, Tensor) else None for v in values]
     strong = [v for v, number in zip(values, numbers, strict=True) if number is None]
-    if any(isinstance(v, Tensor) and v.beside is None for v in strong):  # there is something to be beside
+    if any(isinstance(v, Tensor) and v.beside is None for v in strong):  # there is another operand to promote with
         strong = [_dtype_beside(v) for v in strong]
     else:
         strong = [dtype_of(v) for v in strong]
@@ -131,8 +132,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
 
 
 def comparable(b: Builder, *values: Any) -> list[Tensor]:
-    """As `common`, but a number that a storage float lacks (0 or an infinity, for some) does not have to be one: the tensor
-    beside it is cast to the dtype of its arithmetic.
+    """Like `common`, but for numbers that a storage float may lack, for example 0 or an infinity.
+
+    If it lacks a number, the tensor is cast to its compute dtype.
     """
     numbers = [v for v in values if isinstance(v, (int, float))]
 
@@ -144,10 +146,11 @@ def comparable(b: Builder, *values: Any) -> list[Tensor]:
 
 
 def listed(xs: Any) -> list[Any]:
-    """The tensors that are joined.
+    """Return the tensors to join.
 
     Raises:
-        ShapeError: There are none, or it is one tensor: in NumPy that is its rows, which a missing bracket did not mean.
+        ShapeError: There are none, or there is a single tensor. NumPy would join its rows, but probably brackets are
+            missing.
     """
     if isinstance(xs, Tensor):
         raise ShapeError("expected a list of tensors, got one", hint="g.concat([a, b]); list(x) for the rows of one")
@@ -158,24 +161,24 @@ def listed(xs: Any) -> list[Any]:
 
 
 def dtype_of(value: Any) -> DType:
-    """The dtype of a tensor or an array."""
+    """Return the dtype of a tensor or an array."""
     return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)
 
 
 def _dtype_beside(value: Any) -> DType:
-    """The dtype that an operand counts as beside others: see `beside`."""
+    """Return the dtype of an operand in promotion: see `beside`."""
     if isinstance(value, Tensor):
         return value.dtype if value.beside is None else value.beside
     return beside(value)
 
 
 def size_of(b: Builder, d: Dim) -> Any:
-    """A dimension in arithmetic with i32: a number where it is known, else an i32 scalar."""
+    """Return a dimension for arithmetic with i32: an integer if it is static, else an i32 scalar."""
     return d if type(d) is int else b.emit("dim_size", (), size=(d,))
 
 
 def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
-    """A canonical axis from one that may be negative.
+    """Return a canonical axis from one that may be negative.
 
     Raises:
         ShapeError: It is not an integer or out of range.
@@ -191,10 +194,10 @@ def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
 
 
 def axes_of(axes: Any, rank: int, name: str = "axes") -> tuple[int, ...]:
-    """Sorted distinct canonical axes; None means all.
+    """Return sorted distinct canonical axes; None means all.
 
     Raises:
-        ShapeError: One is out of range or occurs twice.
+        ShapeError: An axis is out of range or occurs twice.
     """
     if axes is None:
         return tuple(range(rank))
@@ -207,7 +210,7 @@ def axes_of(axes: Any, rank: int, name: str = "axes") -> tuple[int, ...]:
 
 
 def check_axis(axis: int, rank: int, name: str = "axis") -> None:
-    """Canonical axes only: what the IR holds.
+    """Check that an axis is canonical, as the IR requires.
 
     Raises:
         ShapeError: The axis is not in [0, rank).
@@ -217,10 +220,10 @@ def check_axis(axis: int, rank: int, name: str = "axis") -> None:
 
 
 def check_axes(axes: Sequence[int], rank: int) -> None:
-    """Canonical axes only, in order.
+    """Check that axes are canonical and in order.
 
     Raises:
-        ShapeError: One is not in [0, rank), or they are not sorted and distinct.
+        ShapeError: An axis is not in [0, rank), or the axes are not sorted and distinct.
     """
     for axis in axes:
         check_axis(axis, rank)
@@ -229,10 +232,10 @@ def check_axes(axes: Sequence[int], rank: int) -> None:
 
 
 def same_dtype(*shapes: Shape) -> DType:
-    """The one dtype of several operands.
+    """Return the one dtype of several operands.
 
     Raises:
-        ShapeError: They differ.
+        ShapeError: The dtypes differ.
     """
     if any(s.dtype is not shapes[0].dtype for s in shapes):
         names = ", ".join(s.dtype.name for s in shapes)
@@ -241,7 +244,7 @@ def same_dtype(*shapes: Shape) -> DType:
 
 
 def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
-    """The common shape of several shapes, by NumPy's rule; a symbol broadcasts with itself and with 1.
+    """Return the common shape of several shapes, by NumPy's rule. A symbol broadcasts with itself and with 1.
 
     Raises:
         ShapeError: They do not broadcast.
@@ -266,11 +269,11 @@ def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
 
 
 def broadcasts_to(dims: Sequence[Dim], to: Sequence[Dim]) -> bool:
-    """Whether a shape repeats to another by NumPy's rule, which stays as it is."""
+    """Return whether a shape broadcasts to another by NumPy's rule, without changing the other."""
     tail = to[len(to) - len(dims) :]
     return len(dims) <= len(to) and all(d in (1, size) for d, size in zip(dims, tail, strict=True))
 
 
 def prefix(shape: Shape, count: int) -> Sequence[Dim]:
-    """The leading dimensions."""
+    """Return the leading dimensions."""
     return shape.dims[:count]

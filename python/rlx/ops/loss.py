@@ -1,4 +1,4 @@
-"""Losses, in forms that neither overflow nor cancel. f16 and bf16 are computed in f32 and rounded once."""
+"""Losses in forms that neither overflow nor cancel. f16 and bf16 are computed in f32 and rounded once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlx.support.errors import ShapeError
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and whether each label is a class, `[…, 1]`."""
+    """Return `softmax(logits) - onehot(labels)`, and whether each label is a class, `[…, 1]`; f16 and bf16 become f32."""
     classes = logits.shape.dims[-1]
     labels = class_labels(b, labels)
     label = b.reshape(labels, (*labels.shape.dims, 1))
@@ -32,9 +32,10 @@ def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Ten
 
 
 def class_labels(b: Builder, labels: Tensor) -> Tensor:
-    """Labels as i32, or as i64 if they have 64 bits.
+    """Return labels as i32, or as i64 if they have 64 bits.
 
-    A label of 2**31 and more is out of range, as no axis is that long. Cast to i32 it is negative, so still out of range.
+    A label of 2**31 or more is out of range, because no axis is that long. Cast to i32 it is negative, so still out of
+    range.
     """
     return widened_index(b, labels) if labels.dtype.bits == 64 else cast(b, labels, i32)
 
@@ -63,7 +64,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def decompose(self, b: Builder, logits: Tensor, labels: Tensor) -> Tensor:
         count = logits.shape.dims[-1]
         wide = widened(b, logits)
-        shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on it
+        shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on the shift
         labels = class_labels(b, labels)
         kind = labels.dtype
         chosen = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)
@@ -89,14 +90,14 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
         logits, labels = operands
         if not batched[0]:
-            return NotImplemented  # one softmax for all
+            return NotImplemented  # one softmax for all entries
         return b.emit("softmax_cross_entropy_with_logits", (logits, rules.batch(b, labels, batched[1], size)))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(15 * operands[0].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        some: Any = {"low": -2, "high": 7}  # out of range on both sides
+        some: Any = {"low": -2, "high": 7}  # out of range in both directions
         yield sample(SampleOperand((3, 5), low=-9, high=9), SampleOperand((3,), "i32", **some), dtypes=FLOATS)
         for index in ("i8", "i64", "u8", "u32"):
             yield sample((4, 5), SampleOperand((4,), index, **some), dtypes=("f32",))
@@ -109,7 +110,7 @@ class _ElementLoss(Card):
     """The loss of each element of two tensors of one shape, or their mean or sum."""
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **attributes: Any) -> tuple[Callable[[], Tensor], ...]:
-        """The derivatives of an element's loss by both operands (f32 or f64), each emitted only if it is called for."""
+        """Return the derivatives of an element's loss with respect to both operands (f32 or f64), each emitted on demand."""
         raise NotImplementedError
 
     def jvp(
@@ -143,7 +144,7 @@ class _ElementLoss(Card):
         return prediction if reduction == "none" else prediction.with_dims(())
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str, **attributes: Any) -> Tensor:
-        """A loss for each entry: the losses of the elements, then their reduction (f16 and bf16 are wide until then)."""
+        """Return a loss for each entry: the elementwise losses, then their reduction. f16 and bf16 stay wide until then."""
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         if reduction == "none":
             return b.emit(self.name, full, reduction=reduction, **attributes)
@@ -173,7 +174,7 @@ def _reduce(b: Builder, losses: Tensor, reduction: str, like: Tensor) -> Tensor:
 
 
 def together(b: Builder, *values: Any) -> list[Tensor]:
-    """Predictions, targets and the like in one dtype, and in the one shape that they broadcast to; integers become floats.
+    """Return predictions, targets and so on in one dtype and one broadcast shape. Integers become floats.
 
     Raises:
         ShapeError: The shapes do not broadcast.
@@ -186,17 +187,17 @@ def together(b: Builder, *values: Any) -> list[Tensor]:
 
 
 def like(b: Builder, value: Any, x: Tensor) -> Tensor:
-    """A weight in the dtype of `x`: a number, an array, a list or a tensor, which has to broadcast to the losses."""
+    """Return a weight in the dtype of `x`: a number, array, list or tensor that broadcasts to the losses."""
     if isinstance(value, (list, tuple)):
         value = np.asarray(value)
     return cast(b, tensor_like(b, value, x.dtype), x.dtype)
 
 
 def reduced(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor:
-    """The losses of elements, their mean or their sum, in the dtype of `given`.
+    """Return elementwise losses, their mean or their sum, in the dtype of `given`.
 
     Raises:
-        ShapeError: The reduction is none of these.
+        ShapeError: The reduction is unknown.
     """
     if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         raise ShapeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r:.60}")
@@ -204,12 +205,12 @@ def reduced(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor
 
 
 def _times(b: Builder, slope: Callable[[], Tensor], dloss: Tensor, kind: DType) -> Tensor:
-    """A gradient: a derivative times the gradient of the loss."""
+    """Return a gradient: a derivative times the gradient of the loss."""
     return cast(b, slope() * dloss, kind)
 
 
 def _difference_slopes(slope: Callable[[], Tensor]) -> tuple[Callable[[], Tensor], ...]:
-    """The derivatives of a function of `x - y`."""
+    """Return the derivatives of a function of `x - y`."""
     return slope, lambda: -slope()
 
 
@@ -245,7 +246,7 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
 
     def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, delta: float, reduction: str) -> Tensor:
         distance = widened(b, prediction) - widened(b, target)
-        # Both branches in one: with the distance itself for `near`, this is half its square.
+        # One formula for both branches: `near` is clipped, and for small distances this is half their square.
         near = b.clip(distance, -delta, delta)
         return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
 
@@ -267,7 +268,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
         x, t = widened(b, logits), widened(b, targets)
-        upper = x > 0.0  # one of two smooth formulas: |x| and a maximum have no second derivative at 0
+        upper = x > 0.0  # either formula is smooth; |x| and a maximum have no second derivative at 0
         losses = b.where(upper, x, 0.0) - x * t + b.log1p(b.exp(b.where(upper, -x, x)))
         return _reduce(b, losses, reduction, logits)
 
@@ -280,12 +281,12 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         weight: Any = None,
         pos_weight: Any = None,
     ) -> Tensor:
-        """Operands broadcast; `weight` multiplies each loss, `pos_weight` those of targets of 1."""
+        """Operands broadcast. `weight` multiplies each loss, `pos_weight` the losses of targets 1."""
         if weight is None and pos_weight is None:
             return b.emit("binary_cross_entropy_with_logits", together(b, logits, targets), reduction=reduction)
         logits, targets = together(b, logits, targets)
         x, t = widened(b, logits), widened(b, targets)
-        # The losses of both classes, whose slopes are in closed form.
+        # The losses of both classes, whose derivatives are in closed form.
         of_ones, of_zeros = (
             b.emit(self.name, (x, b.expand(b.constant(label, dtype=x.dtype), x.shape.dims)), reduction="none")
             for label in (1, 0)
@@ -296,7 +297,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
-        # sigmoid(x) - y would cancel where the prediction is right.
+        # sigmoid(x) - y would cancel where the prediction is correct.
         return lambda: b.sigmoid(x) * (1.0 - y) - b.sigmoid(-x) * y, lambda: -x
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:

@@ -1,4 +1,4 @@
-"""The docstrings of methods, of ops by their records and of helpers by their own: arguments, results and errors of each."""
+"""Generated docstrings of op and helper methods: arguments, results and errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from rlx.dialect.spec import AttributeSpec, OpSpec, ValueSpec
 
-# What the methods for one kind of an op compute, in one line: op -> {kind: text}.
+# One-line summaries of the methods for the kinds of an op: op -> {kind: text}.
 KINDS: Mapping[str, Mapping[str, str]] = {
     "activation": {
         "gelu": "x·Φ(x), with Φ the distribution function of the normal distribution",
-        "gelu_approx": "`gelu` by its approximation with tanh",
-        "silu": "x·sigmoid(x), which is also called swish",
+        "gelu_approx": "`gelu` in its tanh approximation",
+        "silu": "x·sigmoid(x), also called swish",
         "relu": "The greater of x and 0",
         "sigmoid": "1/(1 + exp(-x))",
         "tanh": "Hyperbolic tangent",
@@ -28,17 +28,17 @@ KINDS: Mapping[str, Mapping[str, str]] = {
         "cos": "Cosine of an angle in radians",
         "tan": "Tangent of an angle in radians",
         "atan": "Inverse tangent, in radians, from -π/2 to π/2",
-        "round": "The nearest integer, of two the even one",
+        "round": "The nearest integer; halves round to the even one",
         "floor": "The greatest integer that is not above x",
         "ceil": "The least integer that is not below x",
         "exp2": "2 to the power of x",
-        "expm1": "exp(x) - 1, with all digits near 0",
+        "expm1": "exp(x) - 1, accurate near 0",
         "log2": "Logarithm to base 2",
         "log10": "Logarithm to base 10",
-        "log1p": "log(1 + x), with all digits near 0",
-        "cbrt": "Cubic root, of negative numbers as well",
+        "log1p": "log(1 + x), accurate near 0",
+        "cbrt": "Cube root, also of negative numbers",
         "erf": "Error function",
-        "erfc": "1 - erf(x), with all digits for large x",
+        "erfc": "1 - erf(x), accurate for large x",
         "asin": "Inverse sine, in radians, from -π/2 to π/2",
         "acos": "Inverse cosine, in radians, from 0 to π",
         "sinh": "Hyperbolic sine",
@@ -51,7 +51,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
         "add": "Sum",
         "sub": "Difference",
         "mul": "Product",
-        "div": "Quotient, of floats and complex numbers",
+        "div": "Quotient of floats or complex numbers",
         "max": "The greater of two elements",
         "min": "The lesser of two elements",
         "pow": "Power",
@@ -61,9 +61,9 @@ KINDS: Mapping[str, Mapping[str, str]] = {
         "eq": "Whether elements are equal",
         "ne": "Whether elements differ",
         "lt": "Whether elements of lhs are less than those of rhs",
-        "le": "Whether elements of lhs are less than those of rhs, or equal",
+        "le": "Whether elements of lhs are less than or equal to those of rhs",
         "gt": "Whether elements of lhs are greater than those of rhs",
-        "ge": "Whether elements of lhs are greater than those of rhs, or equal",
+        "ge": "Whether elements of lhs are greater than or equal to those of rhs",
     },
     "reduce": {
         "sum": "Sum over axes",
@@ -74,24 +74,24 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# What arguments of one name mean in all ops.
+# The meaning of arguments with the same name in all ops.
 _MEANINGS = {
     "axes": "An axis, several, or None for all; negative ones count from the last.",
     "axis": "An axis; a negative one counts from the last.",
-    "keep_dims": "Whether the axes stay, with size 1.",
+    "keep_dims": "Whether to keep the axes, with size 1.",
     "keepdims": "NumPy's spelling of `keep_dims`.",
     "xs": "A sequence of tensors.",
-    "perm": "For each axis of the result, the one of the operand that it was.",
+    "perm": "For each axis of the result, the corresponding axis of the operand.",
     "eps": "Added to the variance, against division by 0.",
     "stride": "The step from one window to the next: one number, or one for each spatial axis.",
-    "dilation": "The distance of neighbours in a window: one number, or one for each spatial axis.",
+    "dilation": "The distance between neighbours in a window: one number, or one for each spatial axis.",
     "padding": "One number, one for each spatial axis, (before, after) pairs, or 'same'.",
-    "args": "Tensors, which the functions take.",
-    "then": "A function of tensors: what to compute where the condition is true.",
-    "els": "A function of tensors, with results as those of `then`.",
-    "cond": "A function of the carried tensors to a bool of rank 0: whether to go on.",
+    "args": "Tensors that are passed to the functions.",
+    "then": "A function of tensors, called if the condition is true.",
+    "els": "A function of tensors, called otherwise, with results like those of `then`.",
+    "cond": "A function of the carried tensors to a bool of rank 0: whether to continue.",
     "body": "A function of tensors: one step.",
-    "init": "The tensors that are carried from step to step, as they are before the first.",
+    "init": "The initial values of the tensors that are carried from step to step.",
     "fwd": "A function of tensors: the op itself.",
     "vjp": "A function of the operands, the results and the cotangents, to the cotangents of the operands; or None.",
     "jvp": "A function of the operands and their tangents, to the tangents of the results; or None.",
@@ -99,36 +99,36 @@ _MEANINGS = {
     "op": "A class of `rlx.CustomOp`, or its name.",
     "kwargs": "Attributes of the op.",
     "value": "An array or a number.",
-    "shape": "The expected shape of the result; another one is an error.",
-    "scale": "A factor, or one for each channel.",
-    "state": "What earlier steps have left; or None.",
-    "state_size": "Its size; None where it is known.",
+    "shape": "The expected shape of the result; any other shape is an error.",
+    "scale": "A factor, or one for each spatial axis.",
+    "state": "The state after earlier steps; or None.",
+    "state_size": "The size of the state; None if it is known.",
     "bias": "Added to each channel of the result; or None.",
     "largest": "Whether the greatest elements come first, instead of the least.",
-    "antialias": "Whether sizes are reduced by weights of all elements, instead of the nearest ones.",
-    "dtype": "The dtype of the result; None for that which follows from the values.",
+    "antialias": "When shrinking, whether to weight all covered elements instead of the nearest ones.",
+    "dtype": "The dtype of the result; None to derive it from the values.",
 }
-# What they mean in helpers that leave them out of their docstrings, where that is something else.
+# Different meanings in helpers whose docstrings omit these arguments.
 _OF_HELPERS = {
     "keepdims": _MEANINGS["keep_dims"],
     "shape": "The sizes of the result.",
     "dtype": "The dtype of the result; None for the default.",
-    "k": "Which diagonal: 0 is the main one, and those above it have positive numbers.",
-    "offset": "Which diagonal: 0 is the main one, and those above it have positive numbers.",
-    "ddof": "What is taken from the number of elements that the sum is divided by.",
-    "prediction": "What a network gives.",
-    "target": "What it should give, of the same shape.",
+    "k": "The diagonal: 0 is the main one, positive numbers are above it.",
+    "offset": "The diagonal: 0 is the main one, positive numbers are above it.",
+    "ddof": "Subtracted from the number of elements in the divisor.",
+    "prediction": "The output of a network.",
+    "target": "The expected output, in the same shape.",
     "reduction": "'mean', 'sum' or 'none', for all elements.",
-    "norm": "'backward', 'forward' or 'ortho': which direction is divided by the size, as in NumPy.",
-    "rtol": "The distance that is allowed, as a share of the second operand.",
-    "atol": "The distance that is allowed besides.",
+    "norm": "'backward', 'forward' or 'ortho': the direction that is divided by the size, as in NumPy.",
+    "rtol": "The allowed distance, relative to the second operand.",
+    "atol": "The allowed absolute distance.",
     "equal_nan": "Whether NaN counts as equal to NaN.",
     "fill_value": "The value of each element.",
     "kernel": "The size of a window: one number, or one for each spatial axis.",
 }
-# What an argument of one type is, where its name says no more.
+# Descriptions by type, for arguments whose name has no entry.
 _OF_TYPES = {
-    "TensorLike": "A tensor, or an array or number beside one.",
+    "TensorLike": "A tensor, or an array or number next to a tensor.",
     "int": "An integer.",
     "float": "A number.",
     "bool": "True or False.",
@@ -153,22 +153,22 @@ _TYPES = {
 
 
 def kind_summary(op: str, kind: str) -> str:
-    """One line, without a full stop, of what one kind of an op computes."""
+    """Return a one-line summary, without a full stop, of one kind of an op."""
     return KINDS.get(op, {}).get(kind) or f"`{op}` of kind `{kind}`"
 
 
 def of_op(spec: OpSpec, signature: Signature, more: str = "") -> str:
-    """The docstring of an op's method; `more` is of what may be written beyond the record."""
+    """Return the docstring of an op's method. `more` documents arguments that go beyond the record."""
     return _page(spec.summary, spec, signature, more)
 
 
 def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
-    """The docstring of the method for one kind of an op."""
+    """Return the docstring of the method for one kind of an op."""
     return _page(f"{kind_summary(spec.name, kind)}: `{spec.name}` of kind `{kind}`", spec, signature)
 
 
 def of_helper(function: Callable[..., Any], signature: Signature) -> str:
-    """The docstring of a helper's method: its own, without its graph, and with what it does not say of arguments and errors."""
+    """Return the docstring of a helper's method: its own, without the graph, plus missing arguments and errors."""
     text = "\n".join(line for line in (inspect.getdoc(function) or "").splitlines() if not line.startswith("    b: "))
     parameters = [p for p in signature.parameters.values() if p.name != "self"]
     if "Args:\n" not in text and parameters:
@@ -179,12 +179,12 @@ def of_helper(function: Callable[..., Any], signature: Signature) -> str:
 
 
 def _place(text: str, mark: str) -> int:
-    """Where a section begins; the end of the text for no mark."""
+    """Return the position at which a section begins; the end of the text if the mark is empty."""
     return text.find(mark) if mark else len(text)
 
 
 def _of_helper(parameter: Parameter) -> str:
-    """What an argument is by its name, or else by its type."""
+    """Return the description of an argument by its name, or else by its type."""
     kind = str(parameter.annotation)
     if parameter.name == "axis" and "Sequence" in kind:
         return f"An axis, or several; negative ones count from the last{'; or None' if 'None' in kind else ''}."

@@ -1,9 +1,9 @@
 """Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision.
 
-Their gradients compute the statistics in the same way as the decompositions: equal ops are joined once both are decomposed.
-With `x̂` the normalised input, `r` one over its deviation and `w = dy·scale`, the gradient of the input is
-`r·(w - mean w - x̂·mean(w·x̂))` if the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and
-`r·(w - x̂·mean(w·x̂))` if it was not.
+Their gradients compute the statistics in the same way as the decompositions, so equal ops are merged once both are
+decomposed. Let `x̂` be the normalised input, `r` one over its deviation and `w = dy·scale`. The gradient of the input
+is `r·(w - mean w - x̂·mean(w·x̂))` if the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and
+`r·(w - x̂·mean(w·x̂))` otherwise.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from rlx.support.errors import ShapeError
 
 
 def widened(b: Builder, x: Tensor) -> Tensor:
-    """f16 and bf16 in f32, other dtypes as they are: the precision of statistics."""
+    """Return f16 and bf16 as f32, other dtypes unchanged: the precision of statistics."""
     return cast(b, x, x.dtype.compute)
 
 
 def along(b: Builder, weight: Tensor, axis: int, rank: int) -> Tensor:
-    """A vector as a tensor that varies along one axis only."""
+    """Return a vector as a tensor that varies along one axis only."""
     if axis == rank - 1:
         return weight
     return b.reshape(weight, (weight.shape.dims[0],) + (1,) * (rank - 1 - axis))
 
 
 def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
-    """Weights are vectors of the normalised size, in the dtype of x.
+    """Check that weights are vectors of the normalised size, in the dtype of x.
 
     Raises:
-        ShapeError: One is not.
+        ShapeError: A weight is not.
     """
     for name, weight in weights.items():
         if weight is None:
@@ -49,20 +49,20 @@ def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
 
 
 def standardised(b: Builder, wide: Tensor, axes: Any, eps: float) -> tuple[Tensor, Tensor]:
-    """Values minus their mean over `axes`, divided by their standard deviation; and one over this deviation."""
+    """Return values minus their mean over `axes`, divided by their standard deviation, and the inverse of this deviation."""
     centred = wide - b.mean(wide, axes, keep_dims=True)
     inverse = b.rsqrt(b.mean(centred * centred, axes, keep_dims=True) + eps)
     return centred * inverse, inverse
 
 
 def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Values divided by their root mean square along `axis`; and one over this root."""
+    """Return values divided by their root mean square along `axis`, and the inverse of this root."""
     inverse = b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
     return wide * inverse, inverse
 
 
 def standardised_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axes: Any) -> Tensor:
-    """A tangent or cotangent `d` through `standardised`, whose Jacobian is symmetric.
+    """Propagate a tangent or cotangent `d` through `standardised`. The Jacobian is symmetric.
 
     Ioffe and Szegedy, Batch normalization, section 3.
     """
@@ -71,41 +71,41 @@ def standardised_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, a
 
 
 def over_rms_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axis: int) -> Tensor:
-    """A tangent or cotangent `d` through `over_rms`, whose Jacobian is symmetric."""
+    """Propagate a tangent or cotangent `d` through `over_rms`. The Jacobian is symmetric."""
     return (d - normal * b.mean(d * normal, axis, keep_dims=True)) * inverse
 
 
 def sum_to_weight(b: Builder, x: Tensor, axis: int) -> Tensor:
-    """The sum over all axes but one."""
+    """Return the sum over all axes except one."""
     return b.sum(x, [i for i in range(x.rank) if i != axis])
 
 
 def in_groups(b: Builder, x: Tensor, num_groups: int) -> Tensor:
-    """`[N, C, spatial…]` as `[N, num_groups, C/num_groups, spatial…]`."""
+    """Return `[N, C, spatial…]` as `[N, num_groups, C/num_groups, spatial…]`."""
     n, channels, *spatial = x.shape.dims
     return b.reshape(x, (n, num_groups, channels // num_groups, *spatial))
 
 
 def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
-    """The mean with its axes kept; unlike NumPy's, it gives no warning for an empty axis."""
+    """Return the mean with its axes kept. Unlike NumPy's, it does not warn about an empty axis."""
     total = x.sum(axes, keepdims=True)
     return total / (x.size / total.size if total.size else 1.0)
 
 
 def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
-    """The cotangent of `normal`, from the cotangent `d` of `normal·scale + bias`, in f32 for f16 and bf16."""
+    """Return the cotangent of `normal` from the cotangent `d` of `normal·scale + bias`; f16 and bf16 are widened to f32."""
     return widened(b, d) * along(b, widened(b, scale), axis, d.rank)
 
 
 def _weighted_tangent(
     b: Builder, normal: Tensor, moved: Tensor | None, scale: Tensor, weights: Any, axis: int, x: Shape
 ) -> Tensor | None:
-    """The tangent of `normal·scale + bias`, in the dtype of `x`.
+    """Return the tangent of `normal·scale + bias`, in the dtype of `x`.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         normal: The normalised values.
-        moved: Their tangent.
+        moved: The tangent of the normalised values.
         scale: The scale.
         weights: The tangents of scale and bias.
         axis: The axis along which scale and bias vary.
@@ -129,10 +129,10 @@ class _Norm(Card):
 
 
 def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bias: bool = True) -> tuple[Any, Any]:
-    """Scale and bias of a norm, by default ones and zeros.
+    """Return scale and bias of a norm, by default ones and zeros.
 
     Raises:
-        ShapeError: The scale is a number or a shape, which PyTorch has in this place.
+        ShapeError: The scale is a number or a shape, which PyTorch expects in this position.
     """
     if isinstance(scale, (int, tuple, list)):
         hint = "weights come after x, the rest by name: (x, scale, bias, axis=(-2, -1)), (x, scale, bias, num_groups=4)"
@@ -145,7 +145,7 @@ def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bi
 
 
 def _over_axes(b: Builder, name: str, x: Tensor, scale: Any, bias: Any, axis: Any, eps: float) -> Tensor:
-    """`layer_norm` or `rms_norm` over one axis or several, which are joined; weights have the shape of these axes."""
+    """Emit `layer_norm` or `rms_norm` over one axis or several joined axes. Weights have the shape of these axes."""
     if isinstance(scale, (tuple, list)) and tuple(scale) == x.shape.dims[-len(scale) :]:
         hint = f"g.{name}(x, scale{', bias' if name == 'layer_norm' else ''}, axis={tuple(range(-len(scale), 0))})"
         raise ShapeError(f"'scale' must be a tensor of weights, got the sizes {tuple(scale)}", hint=hint)
@@ -190,7 +190,7 @@ class LayerNorm(_Norm, op="layer_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
     ) -> Tensor:
-        """Without a scale it is 1, without a bias 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        """The scale defaults to 1, the bias to 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
@@ -214,7 +214,7 @@ class LayerNorm(_Norm, op="layer_norm"):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
         if any(batched[1:]):
-            return NotImplemented  # every entry has weights of its own
+            return NotImplemented  # every entry has its own weights
         return b.emit("layer_norm", operands, axis=axis + 1, eps=eps)
 
     def samples(self) -> Any:
@@ -249,7 +249,7 @@ class RmsNorm(_Norm, op="rms_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
     ) -> Tensor:
-        """Without a scale it is 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
+        """The scale defaults to 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these axes."""
         return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
@@ -273,7 +273,7 @@ class RmsNorm(_Norm, op="rms_norm"):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
         if any(batched[1:]):
-            return NotImplemented  # every entry has weights of its own
+            return NotImplemented  # every entry has its own weights
         return b.emit("rms_norm", operands, axis=axis + 1, eps=eps)
 
     def samples(self) -> Any:
@@ -321,7 +321,7 @@ class GroupNorm(_Norm, op="group_norm"):
         num_groups: int | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Without a scale it is 1, without a bias 0; `num_groups` has to be given."""
+        """The scale defaults to 1, the bias to 0. `num_groups` is required."""
         weights = or_weights(b, x, x.shape.dims[1] if x.rank > 1 else 1, scale, bias)
         if num_groups is None:
             raise ShapeError("num_groups is missing: group_norm(x, scale, bias, num_groups=4)")
@@ -357,7 +357,7 @@ class GroupNorm(_Norm, op="group_norm"):
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_groups: int, eps: float) -> Any:
         (x, *weights), (_, *weights_batched) = operands, batched
         if any(weights_batched):
-            return NotImplemented  # every entry has weights of its own
+            return NotImplemented  # every entry has its own weights
         result = b.group_norm(rules.folded(b, x, 0), *weights, num_groups=num_groups, eps=eps)
         return rules.unfolded(b, result, 0, size, x.shape.dims[1])
 
@@ -397,7 +397,7 @@ class BatchNormInference(_Norm, op="batch_norm_inference"):
 
     def decompose(self, b: Builder, x: Tensor, *weights: Tensor, eps: float) -> Tensor:
         scale, bias, mean, variance = (widened(b, w) for w in weights)
-        factor = along(b, scale * b.rsqrt(variance + eps), 1, x.rank)  # one for each channel
+        factor = along(b, scale * b.rsqrt(variance + eps), 1, x.rank)  # one per channel
         result = (widened(b, x) - along(b, mean, 1, x.rank)) * factor + along(b, bias, 1, x.rank)
         return cast(b, result, x.dtype)
 

@@ -1,6 +1,6 @@
-"""NumPy's functions on tensors: `np.sin(x)` is `g.sin(x)`, and `np.concatenate([x, y])` is `g.concatenate([x, y])`.
+"""NumPy functions on tensors: `np.sin(x)` is `g.sin(x)`, and `np.concatenate([x, y])` is `g.concatenate([x, y])`.
 
-A function of NumPy's is the method of the same name, but for those below; it takes the arguments that the method takes.
+A NumPy function calls the method of the same name with the arguments of that method. Exceptions are listed below.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlx.ops.lift import axis_of, common
 from rlx.ops.other_names import METHOD_OF
 from rlx.support.errors import Error
 
-# What belongs to a way of writing that tensors do not have, at the value that means nothing.
+# NumPy arguments that methods do not have, with the values that have no effect.
 _IGNORED: dict[str, tuple[Any, ...]] = {
     "out": (None,),
     "where": (True,),
@@ -40,7 +40,7 @@ _IGNORED: dict[str, tuple[Any, ...]] = {
     "axisb": (-1,),
     "axisc": (-1,),
 }
-# The running form of a function of two operands.
+# The running form of functions of two operands.
 _ACCUMULATED = {
     "add": "cumsum",
     "multiply": "cumprod",
@@ -52,7 +52,7 @@ _PLAIN = (str, bool, int, type(None))
 
 
 def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """What `Tensor.__array_ufunc__` gives: `np.add(x, y)`, `np.add.reduce(x)` for sums and their like."""
+    """Implement `Tensor.__array_ufunc__`: `np.add(x, y)`, and `np.add.reduce(x)` for sums and similar reductions."""
     name = function.__name__
     if method == "reduce":
         reductions = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
@@ -74,7 +74,7 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
 
 
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What `Tensor.__array_function__` gives; for a function without a method and tensors with values, arrays."""
+    """Implement `Tensor.__array_function__`. A function without a method is called with arrays if the tensors have values."""
     name: str = function.__name__
     shown = f"{function.__module__}.{name}"
     own = _norm if function is np.linalg.norm else _OWN.get(name)
@@ -101,7 +101,7 @@ def _size(b: Any, x: Any, axis: int | None = None) -> Any:
 
 
 def _raised(b: Any, xs: Any, rank: int) -> list[Any]:
-    """Tensors, and arrays beside them, in one dtype, with axes of size 1 in front of those of a lower rank."""
+    """Return tensors and arrays in one dtype; those of lower rank get leading axes of size 1."""
     return [x if x.rank >= rank else b.reshape(x, (1,) * (rank - x.rank) + x.shape.dims) for x in common(b, *xs)]
 
 
@@ -110,7 +110,7 @@ def _hstack(b: Any, tup: Any) -> Any:
     return b.concat(tensors, 0 if tensors[0].rank == 1 else 1)
 
 
-# NumPy's functions that are no methods of graphs.
+# NumPy functions that are not methods of graphs.
 _OWN: dict[str, Callable[..., Any]] = {
     "shape": lambda b, a: tuple(a.shape.dims),
     "ndim": lambda b, a: a.rank,
@@ -124,14 +124,14 @@ _OWN: dict[str, Callable[..., Any]] = {
 
 
 def _by_name(function: Any, method: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Arguments that come by position from one on that the method does not have in that place, by NumPy's names for them."""
+    """Convert positional arguments to keyword arguments with NumPy's names, from the first that differs in the method."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return args, kwargs
     if any(
         p.kind is p.VAR_POSITIONAL for p in parameters.values()
-    ):  # all that comes by position are operands, as of einsum
+    ):  # all positional arguments are operands, as in einsum
         return args, kwargs
     names = list(parameters)
     own = [] if method is None else [n for n in inspect.signature(method).parameters if n != "b"]
@@ -141,7 +141,7 @@ def _by_name(function: Any, method: Any, args: Any, kwargs: dict[str, Any]) -> t
 
 
 def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """NumPy's `linalg.norm`: of a vector, or of a matrix where there are two axes."""
+    """NumPy's `linalg.norm`: of a vector, or of a matrix if there are two axes."""
     axes = tuple(range(x.rank)) if axis is None and x.rank == 2 else axis
     if ord is None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
         if axis is None and ord is not None and x.rank > 2:
@@ -153,7 +153,7 @@ def _norm(b: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fa
 
 
 def _arrays(values: Any) -> Any:
-    """Tensors with values as arrays, in lists and tuples too."""
+    """Return tensors with values as arrays, also in lists and tuples."""
     if isinstance(values, EagerTensor):
         return values.numpy()
     return type(values)(_arrays(v) for v in values) if type(values) in (list, tuple) else values
@@ -172,7 +172,7 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
     neutral = [key for key, value in kwargs.items() if isinstance(value, _PLAIN) and value in _IGNORED.get(key, ())]
     kwargs = {key: value for key, value in kwargs.items() if key not in neutral}
     if "dtype" in kwargs and "dtype" not in inspect.signature(surface.methods()[name]).parameters:
-        args = (b.cast(args[0], kwargs.pop("dtype")), *args[1:])  # what is computed in another dtype
+        args = (b.cast(args[0], kwargs.pop("dtype")), *args[1:])  # computes in another dtype
     if name in ("cumsum", "cumprod") and len(args) == 1 and kwargs.get("axis") is None:
         args, kwargs = (b.ravel(args[0]), 0), {k: v for k, v in kwargs.items() if k != "axis"}
     listed = [p.annotation == "TensorLike" for p in inspect.signature(surface.methods()[name]).parameters.values()][1:]

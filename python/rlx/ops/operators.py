@@ -1,4 +1,4 @@
-"""Python operators and indexing of tensors, each one builder call."""
+"""Python operators and indexing of tensors. Each is one builder call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_EVERY_CLASS = frozenset(
 
 
 def install(methods: Mapping[str, Callable[..., Any]]) -> None:
-    """Put the operators on `Tensor`, and the methods of the builder whose first argument is one."""
+    """Install the operators on `Tensor`, and the builder methods whose first argument is a tensor."""
     for name in methods_of_tensors(methods):
         setattr(Tensor, name, _method(name, methods[name]))
     for name, member in vars(Operators).items():
@@ -33,7 +33,7 @@ def install(methods: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def methods_of_tensors(methods: Mapping[str, Callable[..., Any]]) -> list[str]:
-    """The methods of a builder that are methods of tensors as well: `g.softmax(x, axis=-1)` is `x.softmax(axis=-1)`."""
+    """Return the builder methods that are also methods of tensors: `g.softmax(x, axis=-1)` is `x.softmax(axis=-1)`."""
     first = {name: list(inspect.signature(method).parameters)[1:2] for name, method in methods.items()}
     return sorted(n for n, parameters in first.items() if parameters in (["x"], ["lhs"]) and not hasattr(Operators, n))
 
@@ -50,11 +50,11 @@ def _method(name: str, of_builder: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-_MOST_SLICES = 1 << 16  # of a tensor that is iterated over
+_MOST_SLICES = 1 << 16  # in an iteration over a tensor
 
 
 class Operators:
-    """The methods that `install` puts on `Tensor`; the class has no other use."""
+    """The methods that `install` adds to `Tensor`. The class has no other use."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -67,7 +67,7 @@ class Operators:
 
     @property
     def device(self) -> str:
-        """The one device of the array API: a graph belongs to none, and `rlx.Session(device)` compiles it for one."""
+        """The only device of the array API. A graph has no device; `rlx.Session(device)` compiles it for one."""
         return "graph"
 
     @answered
@@ -260,51 +260,54 @@ class Operators:
 
     @property
     def mT(self: Any) -> Any:
-        """The last two axes exchanged, as in NumPy."""
+        """The tensor with its last two axes swapped, as in NumPy."""
         return self.builder.swapaxes(self, -1, -2)
 
     @property
     def real(self: Any) -> Any:
-        """The real part: `x` itself, if it is real."""
+        """The real part; `x` itself if it is real."""
         return self.builder.real(self) if self.dtype.is_complex else self
 
     @property
     def imag(self: Any) -> Any:
-        """The imaginary part: zeros, if `x` is real."""
+        """The imaginary part; zeros if `x` is real."""
         return self.builder.imag(self) if self.dtype.is_complex else self.builder.zeros_like(self)
 
     @property
     def T(self: Any) -> Any:
-        """All axes reversed, as in NumPy."""
+        """The tensor with all axes reversed, as in NumPy."""
         return self.builder.transpose(self)
 
     @answered
     def reshape(self: Any, *shape: Any) -> Any:
-        """The same elements under another shape."""
+        """Return the same elements in another shape."""
         return self.builder.reshape(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
     @answered
     def astype(self: Any, dtype: Any) -> Any:
-        """Conversion to another dtype."""
+        """Return the tensor converted to another dtype."""
         return self.builder.cast(self, dtype)
 
     @answered
     def expand(self: Any, *shape: Any) -> Any:
-        """The tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
+        """Return the tensor repeated along axes to another shape: `x.expand(2, 3)` or `x.expand((2, 3))`."""
         return self.builder.expand(
             self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
         )
 
     @answered
     def permute(self: Any, *axes: Any) -> Any:
-        """The axes in another order: `x.permute(1, 0)` or `x.permute((1, 0))`."""
+        """Return the tensor with its axes reordered: `x.permute(1, 0)` or `x.permute((1, 0))`."""
         return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
     @answered
     def split(self: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-        """`g.split` at borders. A single integer is the number of parts in NumPy and their size in PyTorch: it is refused."""
+        """`g.split` at given positions.
+
+        A single integer is an error: it is the number of parts in NumPy, but their size in PyTorch.
+        """
         if isinstance(indices_or_sections, (int, np.integer)):
             raise ShapeError(
                 f"split: {indices_or_sections} is a number of parts in NumPy, and their size in PyTorch",
@@ -318,7 +321,7 @@ class Operators:
 
     @answered
     def transpose(self: Any, *axes: Any) -> Any:
-        """The axes in another order, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+        """Return the tensor with its axes reordered, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
         if not axes or axes[0] is None:
             return self.builder.transpose(self)
         if len(axes) == 2 and (self.rank != 2 or axes in ((0, 1), (-2, -1))):

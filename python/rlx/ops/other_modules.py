@@ -1,4 +1,4 @@
-"""What other libraries have in their modules: what `rlx`, `rlx.nn` and `rlx.train` have in its place."""
+"""Names in modules of other libraries, and their counterparts in `rlx`, `rlx.nn` and `rlx.train`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlx.support.suggestions import suggestion
 
 _TRAINING = training.OPTIMISERS | training.SCHEDULES | training.LOSSES
 _PACKAGE = transforms.TRANSFORMS | transforms.DEVICES | transforms.VALUES
-# What stands in the place of a name, by the module that is asked for it. Others are asked where it knows nothing.
+# Counterparts of names, by the module that is searched first. The other modules are searched if it has no entry.
 MODULES = {
     "": _PACKAGE,
     "nn": modules.LAYERS,
     "nn.init": modules.INITIALISERS,
     "train": _TRAINING,
 }
-# Modules of other libraries, and the module here that has what they have.
+# Modules of other libraries, and the RLX module with the same purpose.
 _PLACES = {
     "initializers": "nn.init",
     **dict.fromkeys(("optim", "optimizers", "lr_scheduler", "schedules", "utils", "optax"), "train"),
@@ -28,9 +28,9 @@ _PLACES = {
 
 
 def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeError | ImportError:
-    """The error for a name that a module has not: what stands in its place, or a name of like spelling.
+    """Return the error for a name that a module does not have, with its counterpart or a name of similar spelling.
 
-    It is an `ImportError` in `from module import name`, where Python has a text of its own in the place of another error's.
+    It is an `ImportError` in `from module import name`, because Python replaces the message of any other error there.
     """
     names = list(known)
     call = _within(name) or _known(module.partition(".")[2], name, names) or _elsewhere(name)
@@ -39,7 +39,7 @@ def module_problem(module: str, name: str, known: Iterable[str]) -> AttributeErr
 
 
 def _within(name: str) -> str:
-    """What is said of what the caller asks of a module of another library, see `other_names.within`."""
+    """Return the advice for a name that the caller looks up in a module of another library; see `other_names.within`."""
     if name not in _PLACES:
         return _of_ops(other_names.within(name, surface.methods()))
     asked, place = asked_after(name), _PLACES[name]
@@ -47,7 +47,7 @@ def _within(name: str) -> str:
 
 
 def _known(place: str, name: str, names: Iterable[str]) -> str:
-    """What a module has in the place of a name: what its table says, the function of tensors, or a name in other letters."""
+    """Return a module's counterpart of a name: the table entry, the function of tensors, or a name in another case."""
     module = ".".join(filter(None, ("rlx", place)))
     if name in names:
         return f"{module}.{name}"
@@ -59,12 +59,12 @@ def _known(place: str, name: str, names: Iterable[str]) -> str:
 
 
 def _of_ops(call: str) -> str:
-    """A call of a method of a graph, as one of a function of `rlx.ops`."""
+    """Return a method call of a graph as a call of a function of `rlx.ops`."""
     return re.sub(r"\bg\.", "rlx.ops.", call)
 
 
 def _elsewhere(name: str) -> str:
-    """What other modules say of the name; or the function of tensors of that name."""
+    """Return the advice of other modules for the name, or the function of tensors of that name."""
     for table in MODULES.values():
         if name in table:
             return table[name]

@@ -1,4 +1,4 @@
-"""What other libraries call things: a name that is not RLX's answers with the call that is."""
+"""Names of other libraries, and the RLX calls that replace them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from rlx.ir.location import asked_after
 from rlx.ops.vocabulary import elementwise, layers, shapes, tensors
-from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice of `rlx.ir.op.calls`
+from rlx.ops.vocabulary import keywords as keywords  # these two fill the advice tables of `rlx.ir.op.calls`
 from rlx.ops.vocabulary import options as options
 from rlx.ops.vocabulary.spaces import SPACES, WITHIN
 from rlx.support.suggestions import suggestion
 
-# What NumPy and the array API call a method: with the same arguments, so that it can be called in its place.
+# NumPy and array API names of methods with the same arguments.
 METHOD_OF = {
     "absolute": "abs",
     "fabs": "abs",
@@ -54,7 +54,7 @@ METHOD_OF = {
     "bitwise_left_shift": "left_shift",
     "bitwise_right_shift": "right_shift",
 }
-# What else NumPy, JAX or PyTorch call something -> the call here. `g` is the graph, or `rlx.ops`.
+# Other names in NumPy, JAX or PyTorch -> the RLX call. `g` is the graph, or `rlx.ops`.
 CALLS = {
     **elementwise.ELEMENTWISE,
     **elementwise.MAKING,
@@ -70,7 +70,7 @@ CALLS = {
     **tensors.DECLARATIONS,
 }
 
-# Methods of graphs that tensors do not have, where the method of that name in PyTorch has another meaning.
+# Methods of graphs that tensors do not have, because the PyTorch method of that name has another meaning.
 OF_GRAPHS = {
     "scatter_add": "g.put_along_axis(x, indices, values, axis, reduction='add') as PyTorch's, or x.at[…].add(values)",
     "where": "g.where(condition, x, other)",
@@ -82,18 +82,18 @@ OF_GRAPHS = {
 }
 
 _UNCHANGED = "tensors are values and are never changed"
-# What PyTorch puts before or behind the name of a function for another form of it.
+# Prefixes and suffixes of PyTorch functions that mark a variant.
 _PREFIXES = ("native_", "unsafe_", "special_", "linalg_", "fft_", "quantized_", "cudnn_", "miopen_", "mkldnn_", "sym_")
 _SUFFIXES = ("_copy", "_ex", "_with_indices", "_forward")
 
 
 def problem(owner: str, name: str, known: Iterable[str], methods: Mapping[str, Any]) -> AttributeError:
-    """The error for a name that is not there: the call of the same meaning, or a name of like spelling.
+    """Return the error for an unknown name, with the call of the same meaning or a name of similar spelling.
 
     Args:
-        owner: What was asked for it, for the message.
+        owner: The object in which the name was looked up, for the message.
         name: The name.
-        known: The names that are there.
+        known: The existing names.
         methods: The methods of graphs.
     """
     call = within(name, methods) or call_for(name, methods)
@@ -101,8 +101,10 @@ def problem(owner: str, name: str, known: Iterable[str], methods: Mapping[str, A
 
 
 def within(name: str, methods: Mapping[str, Any]) -> str:
-    """The call for what the caller asks of a module of another library: of `g.scipy.special.erf`, that for `erf`; empty if it
-    asks for nothing in it, or for nothing that is known.
+    """Return the call for a name that the caller looks up in a module of another library.
+
+    For `g.scipy.special.erf` it is the call for `erf`. It is empty if nothing is looked up in the module, or nothing
+    known.
     """
     path = [name, *asked_after(name)] if name in SPACES else []
     if len(path) < 2 or path[-1] in SPACES:
@@ -116,7 +118,7 @@ def within(name: str, methods: Mapping[str, Any]) -> str:
 
 
 def call_for(name: str, methods: Mapping[str, Any]) -> str:
-    """The call that does what another library's name says; empty if none is known."""
+    """Return the call that replaces a name of another library; empty if none is known."""
     if name in METHOD_OF:
         return f"g.{METHOD_OF[name]}(…), with the same arguments"
     if call := OF_GRAPHS.get(name) or CALLS.get(name):
@@ -133,7 +135,7 @@ def call_for(name: str, methods: Mapping[str, Any]) -> str:
 
 
 def called(owner: str, name: str, method: Any) -> str:
-    """A call of a method with its arguments by their names: `g.cumsum(x, axis, exclusive=False)`."""
+    """Return a call of a method with its argument names: `g.cumsum(x, axis, exclusive=False)`."""
     shown: list[str] = []
     for parameter in signature(method).parameters.values():
         if parameter.name == "self" or (parameter.name == "shape" and parameter.default is None):
@@ -145,7 +147,7 @@ def called(owner: str, name: str, method: Any) -> str:
 
 
 def attribute_problem(owner: str, name: str, calls: Mapping[str, str], known: Iterable[str]) -> AttributeError:
-    """The error for an attribute that an object of `owner` has not: what the table says, or a name of like spelling."""
+    """Return the error for an unknown attribute of an object of `owner`, with the table entry or a name of similar spelling."""
     call = calls.get(name)
     said = f"; instead: {call}" if call else suggestion(name, known)
     return AttributeError(f"{owner} has no attribute '{name}'{said}")

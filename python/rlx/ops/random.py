@@ -1,8 +1,7 @@
-"""Random numbers: a counter-based generator in integer arithmetic, and the distributions that use its words.
+"""Random numbers: a counter-based generator in integer arithmetic, and distributions that use its words.
 
-The same seed gives the same words on every device, and the same uniform numbers to the last bit: they are computed without
-a rounding that a compiler may move. Normal numbers are equal to a few units in the last place, because logarithm and sine
-are.
+The same seed gives the same words on every device, and the same uniform numbers to the last bit: their computation has
+no rounding that a compiler may move. Normal numbers agree to a few ulp, like logarithm and sine.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _ROUNDS = 10
 
 
 class WordArithmetic(Protocol):
-    """The operations that Philox needs on unsigned words of 32 bits, for any representation of these."""
+    """The operations on unsigned 32-bit words that Philox needs, for any representation of the words."""
 
     def product(self, x: Any, factor: int) -> tuple[Any, Any]:
-        """Low and high word of `x·factor`."""
+        """Return the low and high word of `x·factor`."""
         ...
 
     def flipped(self, x: Any, y: Any) -> Any:
-        """Bitwise exclusive or."""
+        """Return the bitwise exclusive or."""
         ...
 
     def increased(self, x: Any, step: int) -> Any:
-        """The sum; it wraps."""
+        """Return the wrapping sum."""
         ...
 
 
 def philox(arithmetic: WordArithmetic, counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-    """The four words of a block, from the four of its counter and the two of a key."""
+    """Return the four words of a block, from the four words of its counter and the two words of a key."""
     a, b, c, d = counter
     k, m = key
     for number in range(_ROUNDS):
@@ -78,27 +77,28 @@ class ArrayArithmetic:
 
 
 def _halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high word of integers of 64 bits."""
+    """Return the low and high word of 64-bit integers."""
     wide = np.atleast_1d(x).astype(np.int64).view(np.uint64)
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
 
 
 def words(seed: np.ndarray, count: int) -> np.ndarray:
-    """The first words of a seed's stream, `uint32`."""
+    """Return the first words of a seed's stream, as `uint32`."""
     low, high = _halves(np.arange(-(-count // 4)))
     zero = np.zeros_like(low)
     return np.stack(philox(ArrayArithmetic(), (low, high, zero, zero), _halves(seed)), 1).reshape(-1)[:count]
 
 
-# --- what users write -------------------------------------------------------------------------------
+# --- user calls -------------------------------------------------------------------------------------
 
 
 def seed_tensor(b: Builder, seed: Any) -> Tensor:
-    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, becomes a constant; None is the next number of
-    the graph, 0, 1, ….
+    """Return a seed as a scalar tensor.
+
+    A signed or unsigned 64-bit Python integer becomes a constant. None is the next number of the graph: 0, 1, ….
 
     Raises:
-        ShapeError: It is no integer, or needs more bits.
+        ShapeError: The seed is not an integer, or needs more bits.
     """
     if seed is None:
         seed = b.new_seed()
@@ -112,10 +112,12 @@ def seed_tensor(b: Builder, seed: Any) -> Tensor:
 
 
 def dims_of(shape: Any) -> tuple[Dim, ...]:
-    """The shape of random numbers as a user writes it: it must be a tuple, because a single number could be a seed.
+    """Return the shape of random numbers from a user's value.
+
+    It must be a tuple, because a single number could be a seed.
 
     Raises:
-        ShapeError: It is one number, or no shape.
+        ShapeError: It is a single number, or not a shape.
     """
     if isinstance(shape, (int, np.integer)):
         raise ShapeError(f"shape is a tuple of sizes, got {shape}", hint=f"({shape},) is one axis; the seed is seed=")
@@ -126,7 +128,7 @@ def check_seed(seed: Shape) -> None:
     """Check that a seed is a scalar.
 
     Raises:
-        ShapeError: It is not.
+        ShapeError: It is not a scalar.
     """
     if seed.rank:
         raise ShapeError(f"the seed must be a scalar, got {seed}")
@@ -147,7 +149,7 @@ class RandomBits(Card, op="random_bits"):
         return b.scan(lambda _, seed: (None, b.random_bits(seed, shape)), None, operands[0])[1]
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        # Two products of two words each, four exclusive ors and two sums in every round, for four words.
+        # For four words, every round has two products of two words each, four exclusive ors and two sums.
         return Cost(_ROUNDS * 10 // 4 * results[0].num_elements, moved_bytes((), results))
 
     def samples(self) -> Any:
@@ -160,7 +162,7 @@ class RandomBits(Card, op="random_bits"):
 
 
 class _Numbers(Card):
-    """Floats of a distribution, which two attributes describe."""
+    """Floats of a distribution with two parameters, which are attributes."""
 
     def _infer(self, seed: Shape, shape: tuple[Dim, ...], dtype: DType, **parameters: float) -> Shape:
         check_seed(seed)
@@ -183,7 +185,7 @@ def _computed_in(dtype: DType) -> DType:
 
 class RngUniform(_Numbers, op="rng_uniform"):
     def infer(self, seed: Shape, *, shape: tuple[Dim, ...], low: float, high: float, dtype: DType) -> Shape:
-        # The rounding of the upper half may exceed the limits.
+        # Rounding of the upper half may exceed the limits.
         return self._infer(seed, shape, dtype, low=low, high=high, **{"high - low": (high - low) * (1 + 2.0**-12)})
 
     def decompose(
@@ -214,21 +216,21 @@ class RngUniform(_Numbers, op="rng_uniform"):
 
 
 def _two_words(b: Builder, seed: Tensor, shape: Sequence[Dim]) -> list[Tensor]:
-    """Two words for each element: the first and the second half of a stream."""
+    """Return two words for each element: the first and the second half of a stream."""
     bits = b.random_bits(seed, (2, *shape))
     return [b.reshape(b.narrow(bits, 0, i, 1), shape) for i in range(2)]
 
 
 def _upper_bits(b: Builder, bits: Tensor) -> Tensor:
-    """Words without their lower 8 bits as f32, which has all the other bits."""
+    """Return words without their lower 8 bits as f32, which represents the other bits exactly."""
     return cast(b, bits - cast(b, cast(b, bits, u8), bits.dtype), f32)
 
 
 def _spread(b: Builder, unit: Tensor, low: Any, scale: Any) -> Tensor:
-    """`low + scale·unit`, with the same bits whether or not a compiler joins products and sums into one operation.
+    """Return `low + scale·unit`, with the same bits whether or not a compiler fuses multiplications and additions.
 
-    Joined, they are not rounded in between. Here there is nothing to round: factors are cut into halves, and the products
-    of halves are exact.
+    A fused multiply-add does not round the product. Here products are exact anyway: factors are split into halves, and
+    the products of halves are exact.
     """
     if low == 0:
         return unit * float(scale)
@@ -238,7 +240,7 @@ def _spread(b: Builder, unit: Tensor, low: Any, scale: Any) -> Tensor:
     half = digits // 2
     fraction, exponent = math.frexp(scale)
     coarse_scale = math.ldexp(round(math.ldexp(fraction, half)), exponent - half)
-    fine_scale = float(scale) - coarse_scale  # of either sign, and so a digit shorter than what is left
+    fine_scale = float(scale) - coarse_scale  # of either sign, and thus one digit shorter than the remainder
     upper = 2.0 ** (digits - half)
     coarse = cast(b, cast(b, unit * upper, i32), unit.dtype) * (1 / upper)
     fine = unit - coarse
@@ -265,10 +267,10 @@ class RngNormal(_Numbers, op="rng_normal"):
     ) -> Tensor:
         first, second = _two_words(b, seed, shape)
         kind = _computed_in(dtype)
-        # 0 has no logarithm, so half a step is taken in its place.
+        # 0 has no logarithm, so half a step is used instead.
         radius = b.sqrt(b.log(b.maximum(cast(b, first, kind), 0.5) * 2.0**-32) * -2.0)
         turn = (cast(b, second, f64) if kind is f64 else _upper_bits(b, second)) * 2.0**-32
-        # cos(2π·turn) as a sine: around its zeros, the distance to them is exact.
+        # cos(2π·turn) as a sine: near its zeros, the distance to them is exact.
         sine = b.sin((0.25 - b.minimum(turn, 1.0 - turn)) * (2 * math.pi))
         return cast(b, radius * sine * std + mean, dtype)
 
@@ -290,15 +292,17 @@ class RngNormal(_Numbers, op="rng_normal"):
 
 # --- sampling ---------------------------------------------------------------------------------------
 
-_LEAST_TEMPERATURE = 2.0**-126  # the smallest normal f32: less is 0 to a compiled program
+_LEAST_TEMPERATURE = 2.0**-126  # the smallest normal f32; compiled programs flush smaller values to 0
 
 
 class Sample(Card, op="sample"):
-    """The id depends on comparisons of sums of f32 (f64 for f64 logits), which devices add up in different orders, and on
-    exponentials that are good to some units in the last place. Two devices give different ids where `u·total` lies within
-    that rounding error, some 1e-7 of the total, of a cumulated probability, or `top_p·total` of one that decides what is
-    kept. The chance is about 1e-7 for each class that is more likely than that: once in 200 000 draws from 50 classes, once
-    in a thousand from 32 000. Ties of logits are no such case: their order is exact.
+    """Sampling of class ids. Two devices may return different ids for the same seed.
+
+    The id depends on comparisons of f32 sums (f64 for f64 logits), which devices add in different orders, and on
+    exponentials with errors of a few ulp. Ids differ where `u·total` is within that rounding error, about 1e-7 of the
+    total, of a cumulative probability, or where `top_p·total` is that close to one that decides the kept classes. The
+    chance is about 1e-7 for each class that is more likely than that: once in 200 000 draws from 50 classes, once in a
+    thousand from 32 000. Ties of logits do not matter: their order is exact.
     """
 
     def infer(self, logits: Shape, seed: Shape, *, temperature: float, top_k: int, top_p: float) -> Shape:
@@ -367,7 +371,7 @@ class Sample(Card, op="sample"):
         position_drawn = b.argmax((reached > unit * total) * (weights > 0.0), -1, keep_dims=True)
         if order is not None:
             position_drawn = b.gather_batched(order, position_drawn, axis=-1)
-        # Without numbers to compare (a NaN, or an infinity less itself), the largest logit is taken.
+        # If the numbers cannot be compared (NaN, or infinity minus infinity), the largest logit is taken.
         return b.where(b.reshape(total == total, batch), b.reshape(position_drawn, batch), largest)
 
     def build(

@@ -29,7 +29,7 @@ def expect_dims(name: str, shape: Shape, *dims: Dim) -> None:
 
 
 def sizes_of(name: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
-    """The dimensions of an operand whose axes are given, one letter for each.
+    """Return the dimensions of an operand with the given axes, one letter per axis.
 
     Raises:
         ShapeError: It has another rank.
@@ -40,7 +40,7 @@ def sizes_of(name: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
 
 
 def _swapped(b: Builder, x: Tensor) -> Tensor:
-    """Batch and time exchanged: scans go along the first axis."""
+    """Swap batch and time: scans run along the first axis."""
     return moved(b, x, 0, 1)
 
 
@@ -80,7 +80,7 @@ class SelectiveScan(Card, op="selective_scan"):
         sequences = [_swapped(builder, widened(builder, t)) for t in (x, delta, b, c)]
         state = builder.expand(builder.constant(0.0, dtype=rates.dtype), (batch, width, size))
 
-        # exp(delta·a) and delta·b·x of all steps would be N times as large as x, so each step computes its part.
+        # exp(delta·a) and delta·b·x for all steps would be N times as large as x, so each step computes its own part.
         def step(state: Tensor, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             x_t, delta_t, b_t, c_t = slices
             decay = builder.exp(builder.reshape(delta_t, (batch, width, 1)) * rates)
@@ -190,7 +190,7 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
     def build(
         self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
     ) -> Any:
-        """With a state, it gives what `gated_delta_net_carry` gives: the result and the next state."""
+        """With a state, it returns the results of `gated_delta_net_carry`: the result and the next state."""
         if state is not None:
             return b.gated_delta_net_carry(q, k, v, g, beta, state)
         return b.emit("gated_delta_net", (q, k, v, g, beta))
@@ -239,12 +239,12 @@ def _check_cell(x: Shape, w_input: Shape, w_hidden: Shape, gates: int, **vectors
 
 
 def _projected(b: Builder, x: Tensor, w_input: Tensor, bias: Tensor) -> Tensor:
-    """`x·w_input + bias` for all steps at once, `[S, B, gates·H]` in wide precision."""
+    """Return `x·w_input + bias` for all steps at once, `[S, B, gates·H]` in wide precision."""
     return _swapped(b, b.matmul(widened(b, x), widened(b, w_input)) + widened(b, bias))
 
 
 def _gates(b: Builder, x: Tensor, count: int) -> list[Tensor]:
-    """Equal parts of the last axis."""
+    """Split the last axis into equal parts."""
     size = x.shape.dims[-1] // count
     return [b.narrow(x, -1, i * size, size) for i in range(count)]
 

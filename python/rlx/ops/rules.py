@@ -1,4 +1,4 @@
-"""Helpers for the rules of the transforms: sums over broadcast axes, zeros, ranges, batch axes."""
+"""Helpers for transform rules: sums over broadcast axes, zeros, ranges, batch axes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rlx.ir.shape import Shape
 
 @dataclass(frozen=True)
 class Range:
-    """A cotangent that is zero outside a range of one axis: ranges that do not overlap are concatenated, not added.
+    """A cotangent that is zero outside a range of one axis. Ranges that do not overlap are concatenated, not added.
 
     Attributes:
         axis: The axis.
-        start: Where the range begins.
-        value: What stands there.
+        start: The start of the range.
+        value: The cotangent in the range.
         size: The size of the axis.
     """
 
@@ -37,18 +37,18 @@ Cotangent = Tensor | Range | Callable[[], Any] | None
 
 
 def zeros(b: Builder, shape: Shape) -> Tensor:
-    """A tensor of zeros."""
+    """Return a tensor of zeros."""
     scalar = b.emit("constant", (), value=np.zeros((), shape.dtype.numpy))
     return scalar if not shape.rank else b.emit("expand", (scalar,), shape=shape.dims)
 
 
 def or_zeros(b: Builder, value: Tensor | None, shape: Shape) -> Tensor:
-    """A tangent or cotangent where an op needs a tensor: None becomes a tensor of zeros."""
+    """Return a tangent or cotangent as a tensor; None becomes a tensor of zeros."""
     return zeros(b, shape) if value is None else value
 
 
 def total(b: Builder, values: Sequence[Tensor | None]) -> Tensor | None:
-    """The sum of tangents or cotangents, of which some may be zero (None)."""
+    """Return the sum of tangents or cotangents; None means zero."""
     result: Tensor | None = None
     for value in values:
         if value is not None:
@@ -57,11 +57,11 @@ def total(b: Builder, values: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def unbroadcast(b: Builder, cotangent: Tensor, shape: Shape) -> Tensor:
-    """A cotangent of a broadcast operand: summed over the axes along which the operand was repeated.
+    """Return the cotangent of a broadcast operand: the sum over the axes along which the operand was repeated.
 
     Args:
-        b: Where to emit.
-        cotangent: In the shape of the result.
+        b: The builder that emits the ops.
+        cotangent: The cotangent, in the shape of the result.
         shape: The shape of the operand.
     """
     before = cotangent.shape.dims
@@ -76,7 +76,7 @@ def unbroadcast(b: Builder, cotangent: Tensor, shape: Shape) -> Tensor:
 
 
 def resolved(b: Builder, cotangent: Cotangent) -> Tensor | None:
-    """The cotangent that a rule gives, as a tensor or None: functions are called, ranges padded with zeros."""
+    """Return the cotangent of a rule as a tensor or None: functions are called, ranges are padded with zeros."""
     if callable(cotangent):
         cotangent = cotangent()
     if not isinstance(cotangent, Range):
@@ -88,7 +88,7 @@ def resolved(b: Builder, cotangent: Cotangent) -> Tensor | None:
 
 
 def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
-    """The sum of the cotangents that the users of a tensor give it.
+    """Return the sum of the cotangents from the users of a tensor.
 
     Ranges of one axis that do not overlap are concatenated, with zeros in the gaps.
     """
@@ -107,7 +107,7 @@ def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
 
 
 def _concatenated(b: Builder, parts: list[Range]) -> list[Tensor | None]:
-    """Ranges of one axis as few tensors of the whole axis; ranges whose order is not known are not joined."""
+    """Join ranges of one axis to as few tensors of the whole axis as possible. Ranges of unknown order are not joined."""
     if not all(type(p.start) is int for p in parts):
         return [resolved(b, p) for p in parts]
     rows: list[list[Range]] = []
@@ -141,7 +141,7 @@ def _row(b: Builder, row: list[Range]) -> Tensor:
 
 
 def known_scalar(x: Tensor) -> float | None:
-    """The value of a tensor that is a constant of one real element other than 0; else None."""
+    """Return the value of a tensor that is a constant of one nonzero real element; else None."""
     owner = getattr(x.value.owner, "operation", None)
     if owner is None or owner.name != "rlx.constant" or x.shape.num_elements != 1 or not x.dtype.is_float:
         return None
@@ -153,12 +153,12 @@ def known_scalar(x: Tensor) -> float | None:
 
 
 def batch(b: Builder, x: Tensor, batched: bool, size: Dim) -> Tensor:
-    """`x` with the batch as its leading axis: repeated where it is not batched."""
+    """Return `x` with the batch as its leading axis, repeated if `x` is not batched."""
     return x if batched else b.emit("expand", (x,), shape=(size, *x.shape.dims))
 
 
 def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
-    """An operand, batch in front, reshaped so that it broadcasts with others of up to `rank` axes (without the batch)."""
+    """Return an operand, batch first, reshaped to broadcast with others of up to `rank` axes (excluding the batch)."""
     missing = rank + 1 - x.rank
     if not batched or missing <= 0:
         return x
@@ -167,7 +167,7 @@ def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
 
 
 def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
-    """`x` with one axis moved."""
+    """Return `x` with one axis moved."""
     if source == destination:
         return x
     order = [i for i in range(x.rank) if i != source]
@@ -176,14 +176,14 @@ def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
 
 
 def folded(b: Builder, x: Tensor, axis: int) -> Tensor:
-    """The batch, the leading axis, joined into another axis of `x` (counted without the batch), in front of it."""
+    """Return `x` with its leading batch axis joined into another axis (counted without the batch), before that axis."""
     moved = b.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.rank))) if axis else x
     dims = moved.shape.dims
     return b.reshape(moved, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
 
 
 def unfolded(b: Builder, x: Tensor, axis: int, size: Dim, entries: Dim) -> Tensor:
-    """The reverse of `folded`: an axis of `size·entries` positions is split, and the batch moved to the front."""
+    """The inverse of `folded`: split an axis of `size·entries` positions and move the batch to the front."""
     dims = x.shape.dims
     parted = b.reshape(x, (*dims[:axis], size, entries, *dims[axis + 1 :]))
     return b.transpose(parted, (axis, *range(axis), *range(axis + 1, parted.rank))) if axis else parted

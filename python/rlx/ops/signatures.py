@@ -1,4 +1,4 @@
-"""The signatures of the op methods, made from the cards: what `help`, notebooks and the type stubs show."""
+"""Signatures of the op methods, derived from the cards, for `help`, notebooks and the type stubs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rlx.ir.op.card import Card
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
 KINDS = {"i64": "int", "f64": "float", "bool": "bool", "enum": "str", "str": "str"}
-# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.ir.graph.typing`.
+# Default types of arguments by name, for all ops whose function is not more specific. The types are in
+# `rlx.ir.graph.typing`.
 _BY_NAME = {
     "axes": "int | Sequence[int] | None",
     "axis": "int",
@@ -39,7 +40,7 @@ _BY_NAME = {
 
 
 class SignatureAnnotation(str):
-    """A type as text, which `help` shows without quotes."""
+    """A type as text. `help` shows it without quotes."""
 
     __slots__ = ()
 
@@ -51,7 +52,7 @@ _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: 
 
 
 def of_card(card: Card) -> Signature:
-    """The signature of an op's method: the parameters of its `build`, or else operands and attributes, and `shape=`."""
+    """Return the signature of an op's method: the parameters of its `build`, or operands and attributes, and `shape=`."""
     parameters = list(_of_function(type(card).build, 2, card.spec) if _builds(card) else _of_record(card.spec))
     if not any(p.name == "shape" or p.kind == Parameter.VAR_KEYWORD for p in parameters):
         parameters.append(
@@ -61,18 +62,18 @@ def of_card(card: Card) -> Signature:
 
 
 def of_kind(op: Signature) -> Signature:
-    """The signature of a method for one kind of an op: that of the op without `kind`."""
+    """Return the signature of a method for one kind of an op: that of the op without `kind`."""
     return op.replace(parameters=[p for p in op.parameters.values() if p.name != "kind"])
 
 
 def of_helper(function: Callable[..., Any]) -> Signature:
-    """The signature of a helper as a method."""
+    """Return the signature of a helper as a method."""
     result = function.__annotations__.get("return", "Any")
     return Signature([SELF, *_of_function(function, 1)], return_annotation=SignatureAnnotation(result))
 
 
 def without_self(method: Signature) -> Signature:
-    """The signature of a method as that of a function of `rlx.ops`."""
+    """Return the signature of a method as a function of `rlx.ops`."""
     return method.replace(parameters=list(method.parameters.values())[1:])
 
 
@@ -81,7 +82,7 @@ def _builds(card: Card) -> bool:
 
 
 def _of_function(function: Callable[..., Any], skipped: int, spec: OpSpec | None = None) -> Iterable[Parameter]:
-    """The parameters of a card's own `build`, or of a helper, after the first ones."""
+    """Yield the parameters of a card's own `build`, or of a helper, without the first ones."""
     operands = {operand.name: operand for operand in spec.operands} if spec is not None else {}
     enums = {attribute.name for attribute in spec.attributes if attribute.kind == "enum"} if spec is not None else ()
     for parameter in list(inspect.signature(function).parameters.values())[skipped:]:
@@ -102,8 +103,8 @@ def _operand(operand: ValueSpec | None) -> str:
 
 
 def _of_record(spec: OpSpec) -> Iterable[Parameter]:
-    """Operands, then attributes, of an op without a `build` of its own."""
-    trailing = len(spec.operands)  # an optional operand before a required one has to be given, if only as None
+    """Yield operands, then attributes, of an op without its own `build`."""
+    trailing = len(spec.operands)  # an optional operand before a required one must be given, possibly as None
     while trailing and spec.operands[trailing - 1].arity != "single":
         trailing -= 1
     for i, operand in enumerate(spec.operands):
@@ -121,7 +122,7 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
 
 def _result(card: Card) -> str:
     results = card.spec.results
-    # A `build` of its own that gives some of several results says so, by promising nothing.
+    # A `build` annotated with `Any` may return only some of several results.
     is_free = _builds(card) and type(card).build.__annotations__.get("return") == "Any" and len(results) > 1
     if is_free or any(v.arity == "variadic" for v in results):
         return "Any"
@@ -131,7 +132,7 @@ def _result(card: Card) -> str:
 
 
 def stub(signature: Signature) -> str:
-    """A signature as in a stub: `(x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor`."""
+    """Return a signature as in a stub: `(x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor`."""
     shown: list[str] = []
     before = None
     for parameter in signature.parameters.values():

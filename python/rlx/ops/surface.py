@@ -1,4 +1,4 @@
-"""What a user can call: every op and every kind of the enumerated ops, as methods of `Builder`."""
+"""The callable surface: every op, and every kind of the enumerated ops, as methods of `Builder`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: dict[str, dict[str, str]] = {
 
 
 def kinds() -> dict[str, dict[str, str]]:
-    """The kinds that have their own methods, by op: method name to kind."""
+    """Return the kinds that have their own methods, by op: method name to kind."""
     activations = registry.SPECS["activation"].attributes[0].cases
     return _KINDS | {"activation": {kind: kind for kind in activations}}
 
@@ -40,7 +40,7 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         try:
             return getattr(self, op)(kind, *args, **kwargs)
-        except CallError as problem:  # it speaks of the op, which takes the kind as well
+        except CallError as problem:  # the error names the op, which also takes the kind
             if problem.parameters[:1] != ("kind",):
                 raise
             own, (in_order, by_name) = problem.parameters[1:], problem.given
@@ -51,21 +51,21 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     return method
 
 
-# Functions of a builder that are not ops but emit several ops: they are methods as well.
+# Functions of a builder that emit several ops. They are methods as well.
 _HELPERS: dict[str, Callable[..., Any]] = {}
 
 
 def helper(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `function(b, …)` a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
+    """Register `function(b, …)` as a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
 
-    An op has one card; a helper is a name that users know for a combination of other ops.
+    An op has a card. A helper is a well-known name for a combination of other ops.
     """
     _HELPERS[function.__name__] = function
     return function
 
 
 def helpers() -> dict[str, Callable[..., Any]]:
-    """The helpers that are registered by now, by name."""
+    """Return the registered helpers, by name."""
     return _HELPERS
 
 
@@ -81,7 +81,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
         except Error as problem:
             raise placed(problem, name, function, len(args), self.location) from None
         except Exception as problem:
-            # What a function among the arguments raises is its own affair.
+            # Errors raised by a function among the arguments are not converted.
             if isinstance(problem, MemoryError) or IN_BODY in getattr(problem, "__notes__", ()) or raised_at(problem):
                 raise
             raise _refused(self, name, function, args, kwargs, problem) from problem
@@ -91,7 +91,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Check that an argument is True or False: what another library has in its place is not taken for it.
+    """Check that an argument is True or False, because other libraries may have another argument in this position.
 
     Raises:
         ShapeError: It is neither.
@@ -101,7 +101,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, problem: Exception) -> Error:
-    """The error for arguments of a helper that it does not take, or of which Python or NumPy can make nothing."""
+    """Return the error for arguments that a helper does not accept, or that Python or NumPy cannot convert."""
     place = describe(b.location)
     names = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
     try:
@@ -109,7 +109,7 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
     except TypeError as mismatch:
         reason = str(mismatch)
         unknown = [k for k in kwargs if k not in names]
-        if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
+        if unknown and "multiple values" not in reason:  # Python may report a missing argument instead
             reason = f"got an unexpected keyword argument {unknown[0]!r}"
         return CallError.of(name, reason, names, place, args, kwargs)
     others = ", ".join(f"{n} = {shown(v)}" for n, v in given.items() if not isinstance(v, (Builder, Tensor)))
@@ -118,19 +118,19 @@ def _refused(b: Builder, name: str, function: Any, args: Any, kwargs: Any, probl
 
 
 def method_name(op: str) -> str:
-    """The name of an op's method; a keyword of Python gets an underscore: `if_`."""
+    """Return the name of an op's method. Python keywords get an underscore: `if_`."""
     return f"{op}_" if iskeyword(op) else op
 
 
 def _own_text(card: Card) -> str:
-    """The docstring of a card's own `build`, if it has one."""
+    """Return the docstring of a card's own `build`, if it has one."""
     build = type(card).build
     return "" if build is Card.build else build.__doc__ or ""
 
 
 @cache
 def methods() -> dict[str, Callable[..., Any]]:
-    """Every op method, by name."""
+    """Return every op method, by name."""
     result: dict[str, Callable[..., Any]] = {}
     named_kinds = kinds()
 
@@ -153,7 +153,7 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 
 def summaries() -> dict[str, str]:
-    """What every method does, in one line without a full stop."""
+    """Return a one-line summary, without a full stop, of every method."""
     result = {method_name(name): spec.summary for name, spec in registry.SPECS.items()}
     for op, named in kinds().items():
         result |= {name: manual.kind_summary(op, kind) for name, kind in named.items()}
@@ -161,7 +161,7 @@ def summaries() -> dict[str, str]:
 
 
 def as_module(fft: Any) -> None:
-    """Let `g.fft.rfft(x)` be `g.rfft(x)`: in NumPy and JAX `fft` is a module."""
+    """Make `g.fft.rfft(x)` equivalent to `g.rfft(x)`: in NumPy and JAX `fft` is a module."""
     for name in np.fft.__all__:
         setattr(fft, name, _of_ops(name))
 
@@ -177,7 +177,7 @@ def _of_ops(name: str) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Put all methods of the ops that are registered by now on `Builder`, and the operators on `Tensor`."""
+    """Install the methods of all registered ops on `Builder`, and the operators on `Tensor`."""
     methods.cache_clear()
     for name, method in methods().items():
         setattr(Builder, name, method)

@@ -1,4 +1,4 @@
-"""`x.at[index].set(values)`: JAX's functional updates, a new tensor in which some elements have other values."""
+"""`x.at[index].set(values)`: JAX's functional updates, which return a new tensor with some elements changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.support.errors import Error, ShapeError
 
 
 class At:
-    """`x.at`: what is to be indexed next."""
+    """`x.at`, to be indexed next."""
 
     def __init__(self, x: Tensor):
         self._x = x
@@ -26,12 +26,12 @@ class At:
 
 
 class Selection:
-    """`x.at[index]`: elements of a tensor, of which each method gives a tensor with other values in their places.
+    """`x.at[index]`: selected elements of a tensor. Each method returns a tensor with new values at their positions.
 
-    The index is what `x[index]` takes, and one array of booleans besides may be a tensor. Values broadcast to the shape of
-    `x[index]` and are converted to the dtype of `x`: floats are rounded, towards zero where that is of integers. Where an index
-    occurs twice, sums, products and extremes take all its values, and `set` the last one. Positions that a tensor gives and
-    that lie outside of the axis are dropped.
+    The index is that of `x[index]`; in addition, one boolean array may be a tensor. Values broadcast to the shape of
+    `x[index]` and are converted to the dtype of `x`; for an integer dtype, floats are rounded towards zero. Where an
+    index occurs twice, sums, products and extremes use all its values, and `set` the last one. Positions in a tensor
+    that are out of range are dropped.
     """
 
     def __init__(self, x: Tensor, index: tuple[Any, ...]):
@@ -39,54 +39,54 @@ class Selection:
 
     @answered
     def get(self) -> Tensor:
-        """`x[index]`."""
+        """Return `x[index]`."""
         return self._x[self._index]
 
     @answered
     def set(self, values: Any) -> Tensor:
-        """`x` with the values in these places."""
+        """Return `x` with the selected elements replaced by the values."""
         return self._updated("set", values, lambda old, new: new)
 
     @answered
     def add(self, values: Any) -> Tensor:
-        """`x` with the values added in these places."""
+        """Return `x` with the values added to the selected elements."""
         return self._updated("add", values, lambda old, new: old + new)
 
     @answered
     def subtract(self, values: Any) -> Tensor:
-        """`x` with the values subtracted in these places."""
+        """Return `x` with the values subtracted from the selected elements."""
         return self.add(-tensor_like(self._x.builder, values, self._x.dtype))
 
     @answered
     def multiply(self, values: Any) -> Tensor:
-        """`x` with these places multiplied by the values."""
+        """Return `x` with the selected elements multiplied by the values."""
         return self._updated("mul", values, lambda old, new: old * new)
 
     mul = multiply
 
     @answered
     def divide(self, values: Any) -> Tensor:
-        """`x` with these places divided by the values."""
+        """Return `x` with the selected elements divided by the values."""
         return self._x / self._of(1).multiply(values)
 
     @answered
     def power(self, values: Any) -> Tensor:
-        """`x` with these places to the power of the values."""
+        """Return `x` with the selected elements raised to the power of the values."""
         return self._x ** self._of(1).multiply(values)
 
     @answered
     def min(self, values: Any) -> Tensor:
-        """`x` with the lesser of element and value in these places."""
+        """Return `x` with the minimum of element and value at the selected positions."""
         return self._updated("min", values, self._x.builder.minimum)
 
     @answered
     def max(self, values: Any) -> Tensor:
-        """`x` with the greater of element and value in these places."""
+        """Return `x` with the maximum of element and value at the selected positions."""
         return self._updated("max", values, self._x.builder.maximum)
 
     @answered
     def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
-        """`x` with a function of the elements in these places, in the dtype of `x`."""
+        """Return `x` with a function applied to the selected elements, in the dtype of `x`."""
         b = self._x.builder
         chosen = Selection(b.zeros(self._x.shape.dims, bool_), self._index).set(True)
         return b.where(chosen, cast(b, function(self._x), self._x.dtype), self._x)
@@ -130,7 +130,7 @@ def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:
 
 
 def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
-    """For each entry the size of the axis that it indexes."""
+    """Return for each entry the size of the axis that it indexes."""
     sizes, axis = [], 0
     for entry in entries:
         count = indexing.axes_of(entry)
@@ -140,12 +140,12 @@ def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
 
 
 def _is_whole(entry: Any) -> bool:
-    """Whether an entry is `:`; slices whose bounds are tensors cannot be compared with one."""
+    """Return whether an entry is `:`. Slices with tensor bounds cannot be compared with `slice(None)`."""
     return isinstance(entry, slice) and entry.start is None and entry.stop is None and entry.step is None
 
 
 def _is_plain(entry: Any, size: Dim | None) -> bool:
-    """Whether an entry leaves one run of an axis of known size, or all of an axis."""
+    """Return whether an entry selects a contiguous range of an axis of known size, or a whole axis."""
     if _is_whole(entry):
         return True
     if isinstance(entry, slice):
@@ -155,7 +155,7 @@ def _is_plain(entry: Any, size: Dim | None) -> bool:
 
 
 def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, Any], Any]) -> Tensor:
-    """A block of elements replaced: what is before it, the block, and what is behind it, joined along each axis."""
+    """Replace a block of elements: the parts before the block, the block, and the parts after it are joined along each axis."""
     b = x.builder
     old = x[tuple(entries)]
     values: Any = b.expand(joined(old, new), old.shape.dims)
@@ -172,7 +172,7 @@ def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, 
     values = b.reshape(values, [high - low for low, high in ranges])
 
     def filled(part: Tensor, axis: int) -> Any:
-        """`values`, and around them what `part` of `x`, which is cut to the block along the axes before `axis`, has."""
+        """Return `part` of `x`, which is cut to the block along the axes before `axis`, with the block replaced by `values`."""
         if axis == x.rank:
             return values
         low, high = ranges[axis]
@@ -187,13 +187,13 @@ def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, 
 
 
 def _scattered(x: Tensor, entries: list[Any], new: Tensor, reduction: str) -> Tensor:
-    """Elements written one by one, or slices if arrays index the leading axes only."""
+    """Write elements one by one, or write slices if arrays index the leading axes only."""
     b = x.builder
     flat, entries = indexing.without_masks(x, entries)
     marked, dims = [], list(flat.shape.dims)
     axis = 0
     for entry in entries:
-        if isinstance(entry, Tensor):  # what is outside gets a place behind the last one, from which nothing is written
+        if isinstance(entry, Tensor):  # positions out of range go to an extra position at the end, which is not written
             size: Any = flat.shape.dims[axis]
             index = cast(b, indexing.from_the_end(b, entry, size), i64)
             extent = b.cast(b.dim_size(size), i64)

@@ -50,13 +50,13 @@ class TensorMethods(Operators):
         """Sum."""
 
     def all(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+        """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
 
     def allclose(self, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
-        """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+        """NumPy's `allclose`: whether all elements are close; a bool scalar."""
 
     def any(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+        """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
 
     def argmax(self, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
@@ -68,10 +68,10 @@ class TensorMethods(Operators):
         """The positions that sort an axis."""
 
     def argwhere(self, size: int | None = ..., fill_value: int = ...) -> Tensor:
-        """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+        """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
 
     def array_equal(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
+        """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
 
     def array_split(self, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -95,16 +95,16 @@ class TensorMethods(Operators):
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
     def avg_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool1d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool2d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool3d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def axial_rope_2d(self, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary embedding of two-dimensional positions."""
@@ -116,22 +116,22 @@ class TensorMethods(Operators):
         """Normalisation of channels by given statistics."""
 
     def bincount(self, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
-        """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
+        """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights."""
 
     def bitcast(self, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The same bits as another dtype."""
 
     def bitwise_and(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
 
     def bitwise_not(self) -> Tensor:
-        """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+        """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
 
     def bitwise_or(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
 
     def bitwise_xor(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
     def broadcast_to(self, shape: ShapeLike) -> Tensor:
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
@@ -140,7 +140,7 @@ class TensorMethods(Operators):
         """Conversion to another dtype."""
 
     def cbrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Cubic root, of negative numbers as well."""
+        """Cube root, also of negative numbers."""
 
     def ceil(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """The least integer that is not below x."""
@@ -149,16 +149,16 @@ class TensorMethods(Operators):
         """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
 
     def channel_shuffle(self, groups: int) -> Tensor:
-        """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` in the order of `[N, k·groups, …]`; any dtype."""
+        """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
 
     def chunk(self, chunks: int, axis: int = ...) -> list[Tensor]:
-        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
+        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
 
     def clamp(self, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """Values held between two bounds."""
+        """Values clamped between two bounds."""
 
     def clip(self, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:
-        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
+        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
 
     def complex_norm_sq(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared modulus."""
@@ -173,28 +173,28 @@ class TensorMethods(Operators):
         """Convolution (cross-correlation) in one, two or three dimensions."""
 
     def conv1d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of one spatial axis. PyTorch's order of the arguments."""
+        """`conv` of one spatial axis. The arguments are in PyTorch's order."""
 
     def conv2d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of two spatial axes. PyTorch's order of the arguments."""
+        """`conv` of two spatial axes. The arguments are in PyTorch's order."""
 
     def conv2d_backward_weight(self, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of conv with respect to its kernel."""
 
     def conv3d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of three spatial axes. PyTorch's order of the arguments."""
+        """`conv` of three spatial axes. The arguments are in PyTorch's order."""
 
     def conv_transpose(self, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Transposed convolution in one, two or three dimensions."""
 
     def conv_transpose1d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of one spatial axis. PyTorch's order of the arguments."""
+        """`conv_transpose` of one spatial axis. The arguments are in PyTorch's order."""
 
     def conv_transpose2d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of two spatial axes. PyTorch's order of the arguments."""
+        """`conv_transpose` of two spatial axes. The arguments are in PyTorch's order."""
 
     def conv_transpose3d(self, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of three spatial axes. PyTorch's order of the arguments."""
+        """`conv_transpose` of three spatial axes. The arguments are in PyTorch's order."""
 
     def cos(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Cosine of an angle in radians."""
@@ -203,7 +203,7 @@ class TensorMethods(Operators):
         """Hyperbolic cosine."""
 
     def count_nonzero(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+        """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
 
     def cross(self, rhs: TensorLike, axis: int = ...) -> Tensor:
         """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
@@ -212,7 +212,7 @@ class TensorMethods(Operators):
         """Running maximum along an axis."""
 
     def cummin(self, axis: int) -> Tensor:
-        """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
+        """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
 
     def cumprod(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
@@ -233,40 +233,40 @@ class TensorMethods(Operators):
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
     def diagonal(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
-        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
 
     def diff(self, n: int = ..., axis: int = ...) -> Tensor:
-        """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
+        """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
 
     def digamma(self) -> Tensor:
-        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0."""
+        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0."""
 
     def digitize(self, bins: TensorLike, right: bool = ...) -> Tensor:
-        """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+        """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
 
     def div(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Quotient, of floats and complex numbers."""
+        """Quotient of floats or complex numbers."""
 
     def divmod(self, rhs: TensorLike) -> tuple[Tensor, Tensor]:
         """Python's `divmod`: `floor_divide` and `remainder`."""
 
     def dot(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one."""
+        """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`."""
 
     def dot_general(self, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
     def dropout(self, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
-        """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
+        """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
     def dynamic_slice(self, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-        """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
+        """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
     def dynamic_update_slice(self, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
-        """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
+        """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors."""
 
     def dynamic_update_slice_in_dim(self, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
@@ -281,7 +281,7 @@ class TensorMethods(Operators):
         """Error function."""
 
     def erfc(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """1 - erf(x), with all digits for large x."""
+        """1 - erf(x), accurate for large x."""
 
     def erfinv(self) -> Tensor:
         """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
@@ -293,13 +293,13 @@ class TensorMethods(Operators):
         """2 to the power of x."""
 
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
-        """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
+        """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result."""
 
     def expm1(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """exp(x) - 1, with all digits near 0."""
+        """exp(x) - 1, accurate near 0."""
 
     def fake_quantize(self, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:
-        """Rounded to the values that a few bits represent, as floats."""
+        """Rounding to the values that a few bits can represent, as floats."""
 
     def fake_quantize_backward(self, dy: TensorLike, bits: int = ..., axis: int | None = ..., ste: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize with a scale of the tensor itself."""
@@ -317,46 +317,46 @@ class TensorMethods(Operators):
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
-        """`fft` along an axis that must be given."""
+        """`fft` along a given axis."""
 
     def fft_conv1d(self, kernel: Window) -> Tensor:
-        """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
+        """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms."""
 
     def fft_real(self, axis: int = ..., norm: str = ...) -> Tensor:
-        """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
+        """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half."""
 
     def fftn(self, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
 
     def flatnonzero(self, size: int | None = ..., fill_value: int = ...) -> Tensor:
-        """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`."""
+        """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`."""
 
     def flatten(self, start_axis: int = ..., end_axis: int = ...) -> Tensor:
-        """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
+        """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes."""
 
     def flip(self, axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+        """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
 
     def floor(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """The greatest integer that is not above x."""
 
     def floor_divide(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands."""
+        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands."""
 
     def fmod(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
+        """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact."""
 
     def fold(self, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
-        """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
+        """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`."""
 
     def frac(self) -> Tensor:
-        """PyTorch's `frac`: what is behind the point, with the sign of x."""
+        """PyTorch's `frac`: the fractional part, with the sign of x."""
 
     def full_like(self, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
-        """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
+        """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
 
     def fused_ada_layer_norm(self, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
@@ -386,19 +386,19 @@ class TensorMethods(Operators):
         """Slices of a tensor at tuples of indices."""
 
     def ge(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Whether elements of lhs are greater than those of rhs, or equal."""
+        """Whether elements of lhs are greater than or equal to those of rhs."""
 
     def gelu(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """x·Φ(x), with Φ the distribution function of the normal distribution."""
 
     def gelu_approx(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """`gelu` by its approximation with tanh."""
+        """`gelu` in its tanh approximation."""
 
     def glu(self, axis: int = ...) -> Tensor:
-        """The first half along an axis, times the sigmoid of the second."""
+        """The first half along an axis, times the sigmoid of the second half."""
 
     def grid_sample(self, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:
-        """PyTorch's `grid_sample`: an image read at the positions that a grid names, by interpolation."""
+        """PyTorch's `grid_sample`: an image interpolated at the positions of a grid."""
 
     def group_norm(self, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Normalisation over groups of channels."""
@@ -428,16 +428,16 @@ class TensorMethods(Operators):
         """`x * relu6(x + 3) / 6`."""
 
     def hard_tanh(self) -> Tensor:
-        """`x` in [-1, 1]."""
+        """`x` clamped to [-1, 1]."""
 
     def heaviside(self, values: TensorLike) -> Tensor:
-        """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+        """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
 
     def histogram(self, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
-        """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
+        """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
     def hypot(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
+        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
     def ifft(self, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
@@ -449,22 +449,22 @@ class TensorMethods(Operators):
         """NumPy's `ifftshift`: the inverse of `fftshift`."""
 
     def index_add(self, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
-        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up."""
+        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate."""
 
     def index_copy(self, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
-        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
 
     def inner(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
 
     def instance_norm(self, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:
-        """Each channel of each image less its mean, over its standard deviation; then times `scale [C]`, plus `bias [C]`."""
+        """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`."""
 
     def interp(self, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
-        """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+        """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
     def interpolate(self, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
-        """PyTorch's `interpolate`: `resize` by its names."""
+        """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
     def irfft(self, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Inverse of the Fourier transform of real numbers."""
@@ -473,19 +473,19 @@ class TensorMethods(Operators):
         """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
 
     def isfinite(self) -> Tensor:
-        """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+        """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
 
     def isin(self, test: TensorLike, *, invert: bool = ...) -> Tensor:
-        """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+        """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
 
     def isinf(self) -> Tensor:
-        """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+        """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
 
     def isnan(self) -> Tensor:
-        """NumPy's `isnan`: bools, where numbers are NaN."""
+        """NumPy's `isnan`: whether elements are NaN."""
 
     def kron(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
+        """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
 
     def layer_norm(self, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Layer normalisation along one axis."""
@@ -500,13 +500,13 @@ class TensorMethods(Operators):
         """Gradient of layer_norm with respect to its input."""
 
     def le(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Whether elements of lhs are less than those of rhs, or equal."""
+        """Whether elements of lhs are less than or equal to those of rhs."""
 
     def leaky_relu(self, negative_slope: float = ...) -> Tensor:
         """`x`, and `negative_slope * x` below 0."""
 
     def left_shift(self, count: TensorLike) -> Tensor:
-        """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+        """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
 
     def lgamma(self) -> Tensor:
         """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
@@ -521,7 +521,7 @@ class TensorMethods(Operators):
         """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
     def local_response_norm(self, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
-        """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, `m` the mean square of `size` neighbouring channels."""
+        """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels."""
 
     def log(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Natural logarithm."""
@@ -530,7 +530,7 @@ class TensorMethods(Operators):
         """Logarithm to base 10."""
 
     def log1p(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """log(1 + x), with all digits near 0."""
+        """log(1 + x), accurate near 0."""
 
     def log2(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Logarithm to base 2."""
@@ -539,46 +539,46 @@ class TensorMethods(Operators):
         """`log(sigmoid(x)) = -softplus(-x)`."""
 
     def log_softmax(self, axis: int = ...) -> Tensor:
-        """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+        """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
 
     def logaddexp(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
 
     def logcumsumexp(self, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
     def logical_and(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_and`: whether both are other than 0."""
+        """NumPy's `logical_and`: whether both elements are nonzero."""
 
     def logical_not(self) -> Tensor:
-        """NumPy's `logical_not`: whether it is 0."""
+        """NumPy's `logical_not`: whether the element is 0."""
 
     def logical_or(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_or`: whether one is other than 0."""
+        """NumPy's `logical_or`: whether at least one element is nonzero."""
 
     def logical_xor(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_xor`: whether just one is other than 0."""
+        """NumPy's `logical_xor`: whether exactly one element is nonzero."""
 
     def logit(self) -> Tensor:
         """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
     def logsumexp(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
+        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
 
     def lora_matmul(self, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
 
     def lp_pool(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool1d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool2d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool3d(self, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lstm(self, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
         """Long short-term memory over a sequence."""
@@ -596,19 +596,19 @@ class TensorMethods(Operators):
         """The greatest element over axes."""
 
     def max_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool1d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool2d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool2d_backward(self, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of the maximum over windows of images."""
 
     def max_pool3d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def maximum(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The greater of two elements."""
@@ -620,7 +620,7 @@ class TensorMethods(Operators):
         """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments."""
 
     def median(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+        """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
     def min(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The least element over axes."""
@@ -632,31 +632,31 @@ class TensorMethods(Operators):
         """`x * tanh(softplus(x))`."""
 
     def mod(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `mod`, as `remainder`."""
+        """NumPy's `mod`, the same as `remainder`."""
 
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-        """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order."""
+        """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order."""
 
     def mul(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Product."""
 
     def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
-        """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+        """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
 
     def nanmax(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
 
     def nanmean(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+        """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
     def nanmin(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
 
     def nanprod(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanprod`: the product of what is not NaN."""
+        """NumPy's `nanprod`: the product of the elements that are not NaN."""
 
     def nansum(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nansum`: the sum of what is not NaN."""
+        """NumPy's `nansum`: the sum of the elements that are not NaN."""
 
     def narrow(self, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
         """A contiguous range of one axis."""
@@ -668,19 +668,19 @@ class TensorMethods(Operators):
         """-x."""
 
     def nextafter(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+        """NumPy's `nextafter`: the next float after the first operand in the direction of the second."""
 
     def nonzero(self, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
-        """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
+        """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`."""
 
     def norm(self, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+        """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0."""
 
     def normalize(self, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
-        """PyTorch's `normalize`: `x / max(norm, eps)` along an axis, with the norm of `norm(x, ord)`."""
+        """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis."""
 
     def one_hot(self, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:
-        """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
+        """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32."""
 
     def ones_like(self, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `ones_like`."""
@@ -692,10 +692,10 @@ class TensorMethods(Operators):
         """Elements added before and after every axis."""
 
     def pad_last_axis_to_pow2(self) -> Tensor:
-        """Zeros after the last axis, up to the next power of two."""
+        """The tensor with zeros after the last axis, up to the next power of two."""
 
     def pixel_shuffle(self, upscale_factor: int) -> Tensor:
-        """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
+        """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
 
     def pixel_unshuffle(self, downscale_factor: int) -> Tensor:
         """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype."""
@@ -704,7 +704,7 @@ class TensorMethods(Operators):
         """Maximum, mean or sum over windows in one, two or three dimensions."""
 
     def popcount(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """How many bits are 1."""
+        """Number of bits that are 1."""
 
     def pow(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Power."""
@@ -713,13 +713,13 @@ class TensorMethods(Operators):
         """Product over axes."""
 
     def psd(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
-        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies."""
+        """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies."""
 
     def psd_real(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
     def ptp(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `ptp`: the maximum less the minimum."""
+        """NumPy's `ptp`: the maximum minus the minimum."""
 
     def put_along_axis(self, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
         """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
@@ -731,7 +731,7 @@ class TensorMethods(Operators):
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
     def quantile(self, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
+        """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """8-bit integers from floats."""
@@ -746,49 +746,49 @@ class TensorMethods(Operators):
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
 
     def reciprocal(self) -> Tensor:
-        """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+        """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
 
     def relu(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """The greater of x and 0."""
 
     def relu6(self) -> Tensor:
-        """`x` in [0, 6]."""
+        """`x` clamped to [0, 6]."""
 
     def relu_backward(self, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of relu."""
 
     def remainder(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
+        """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
     def repeat(self, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
-        """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements."""
+        """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
 
     def requantize(self, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
 
     def rescale(self, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:
-        """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point."""
+        """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point."""
 
     def residual_rms_norm(self, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """rms_norm(x + residual) along the last axis."""
 
     def resize(self, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """Spatial axes resampled to other sizes."""
+        """Resampling of spatial axes to other sizes."""
 
     def resize_nearest2x(self) -> Tensor:
-        """`resize` to twice the size on every spatial axis: each pixel is repeated."""
+        """`resize` to twice the size on every spatial axis. Each pixel is repeated."""
 
     def reverse(self, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """The order of some axes reversed."""
+        """Reversed order along some axes."""
 
     def rfft(self, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
 
     def right_shift(self, count: TensorLike) -> Tensor:
-        """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than."""
+        """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign."""
 
     def rint(self) -> Tensor:
-        """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
+        """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
 
     def rms_norm(self, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Root-mean-square normalisation along one axis."""
@@ -803,16 +803,16 @@ class TensorMethods(Operators):
         """Gradient of rms_norm with respect to its input."""
 
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements."""
+        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
 
     def rope(self, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary position embedding."""
 
     def rot90(self, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
-        """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+        """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second."""
 
     def round(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """The nearest integer, of two the even one."""
+        """The nearest integer; halves round to the even one."""
 
     def rsqrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 over the square root."""
@@ -821,7 +821,7 @@ class TensorMethods(Operators):
         """A tensor with slices combined into it at tuples of indices."""
 
     def searchsorted(self, v: TensorLike, side: str = ...) -> Tensor:
-        """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32."""
+        """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted."""
 
     def selective_scan(self, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """State-space recurrence with input-dependent coefficients (Mamba)."""
@@ -830,31 +830,31 @@ class TensorMethods(Operators):
         """`elu` with the factors of self-normalising networks."""
 
     def shard(self, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
-        """The same tensor, spread over devices."""
+        """The same tensor, sharded over devices."""
 
     def shared_linear_pair(self, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, count: TensorLike) -> Tensor:
-        """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
 
     def sigmoid(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """1/(1 + exp(-x))."""
 
     def sign(self) -> Tensor:
-        """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+        """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
     def signbit(self) -> Tensor:
-        """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
+        """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
 
     def silu(self, *, shape: ShapeLike | None = ...) -> Tensor:
-        """x·sigmoid(x), which is also called swish."""
+        """x·sigmoid(x), also called swish."""
 
     def sin(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Sine of an angle in radians."""
 
     def sinc(self) -> Tensor:
-        """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
+        """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
 
     def sinh(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic sine."""
@@ -872,13 +872,13 @@ class TensorMethods(Operators):
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
     def softplus(self, beta: float = ...) -> Tensor:
-        """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
+        """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
     def sort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """The elements of an axis in order."""
+        """The sorted elements of an axis."""
 
     def split_spectrum(self) -> tuple[Tensor, Tensor]:
-        """Real and imaginary part of a spectrum, f32 or f64."""
+        """The real and imaginary part of a spectrum, f32 or f64."""
 
     def sqrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
         """Square root."""
@@ -887,7 +887,7 @@ class TensorMethods(Operators):
         """NumPy's `square`: `x * x`."""
 
     def squeeze(self, axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
+        """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed."""
 
     def std(self, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
@@ -908,13 +908,13 @@ class TensorMethods(Operators):
         """The sum of each window: `pool` of kind `sum`."""
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
-        """NumPy's `swapaxes`: two axes exchanged."""
+        """NumPy's `swapaxes`: two axes swapped."""
 
     def swiglu_ffn(self, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
-        """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
+        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
 
     def take_along_axis(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
@@ -929,13 +929,13 @@ class TensorMethods(Operators):
         """NumPy's `tensordot`: the sum over several axes of both."""
 
     def tile(self, reps: int | Sequence[int]) -> Tensor:
-        """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
+        """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
 
     def topk(self, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
         """The k largest elements of the last axis, largest first."""
 
     def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
-        """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
+        """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
 
     def transformer_encoder_block(self, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Post-norm encoder layer (BERT)."""
@@ -950,7 +950,7 @@ class TensorMethods(Operators):
         """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
     def trunc(self) -> Tensor:
-        """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+        """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
 
     def unet_residual_block(self, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Residual block of a U-Net."""
@@ -959,25 +959,25 @@ class TensorMethods(Operators):
         """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""
 
     def unique(self, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
-        """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""
+        """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal."""
 
     def unsqueeze(self, axis: int) -> Tensor:
-        """PyTorch's name of `expand_dims`."""
+        """PyTorch's name for `expand_dims`."""
 
     def unstack(self, axis: int = ...) -> list[Tensor]:
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
     def var(self, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
+        """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 
     def vdot(self, rhs: TensorLike) -> Tensor:
-        """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+        """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
 
     def vecdot(self, rhs: TensorLike, axis: int = ...) -> Tensor:
-        """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
+        """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
 
     def xlogy(self, y: TensorLike) -> Tensor:
-        """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
+        """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
 
     def zeros_like(self, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `zeros_like`."""
@@ -1026,19 +1026,19 @@ class OpMethods:
         """Sum."""
 
     def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:
-        """PyTorch's `affine_grid`: for `grid_sample`, the positions of an image's pixels moved by affine maps."""
+        """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`."""
 
     def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+        """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
 
     def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
-        """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+        """NumPy's `allclose`: whether all elements are close; a bool scalar."""
 
     def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+        """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
 
     def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
-        """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
+        """NumPy's `arange`: the numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float."""
 
     def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Position of the largest element along an axis."""
@@ -1050,10 +1050,10 @@ class OpMethods:
         """The positions that sort an axis."""
 
     def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
-        """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+        """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
 
     def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
+        """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
 
     def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -1083,16 +1083,16 @@ class OpMethods:
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
     def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def avg_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
-        """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+        """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
     def axial_rope_2d(self, x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary embedding of two-dimensional positions."""
@@ -1110,28 +1110,28 @@ class OpMethods:
         """Elementwise function of two tensors."""
 
     def binary_cross_entropy(self, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)` of probabilities, with logarithms from -100 on."""
+        """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)`, with logarithms clamped to at least -100."""
 
     def binary_cross_entropy_with_logits(self, logits: TensorLike, targets: TensorLike, reduction: str = ..., weight: TensorLike | None = ..., pos_weight: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Cross entropy of sigmoid(logits) against probabilities."""
 
     def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
-        """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
+        """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights."""
 
     def bitcast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The same bits as another dtype."""
 
     def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
 
     def bitwise_not(self, x: TensorLike) -> Tensor:
-        """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+        """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
 
     def bitwise_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
 
     def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+        """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
     def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
@@ -1140,7 +1140,7 @@ class OpMethods:
         """Conversion to another dtype."""
 
     def cbrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Cubic root, of negative numbers as well."""
+        """Cube root, also of negative numbers."""
 
     def ceil(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The least integer that is not below x."""
@@ -1149,22 +1149,22 @@ class OpMethods:
         """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
 
     def channel_shuffle(self, x: TensorLike, groups: int) -> Tensor:
-        """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` in the order of `[N, k·groups, …]`; any dtype."""
+        """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
 
     def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:
-        """Ops whose values the backward pass computes again instead of keeping them."""
+        """Ops whose values the backward pass recomputes instead of storing them."""
 
     def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """The lower triangular matrix whose product with its transpose is a positive definite matrix."""
+        """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
 
     def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:
-        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
+        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
 
     def clamp(self, x: TensorLike, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """Values held between two bounds."""
+        """Values clamped between two bounds."""
 
     def clip(self, x: TensorLike, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:
-        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
+        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
 
     def compare(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Elementwise comparison."""
@@ -1185,10 +1185,10 @@ class OpMethods:
         """Two tensors joined along one axis."""
 
     def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:
-        """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
+        """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
 
     def cond(self, a: TensorLike) -> Tensor:
-        """NumPy's `linalg.cond`: the largest singular value divided by the smallest; of zeros it is ∞, of NaN NaN."""
+        """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN."""
 
     def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Complex conjugate."""
@@ -1200,10 +1200,10 @@ class OpMethods:
         """Convolution (cross-correlation) in one, two or three dimensions."""
 
     def conv1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of one spatial axis. PyTorch's order of the arguments."""
+        """`conv` of one spatial axis. The arguments are in PyTorch's order."""
 
     def conv2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of two spatial axes. PyTorch's order of the arguments."""
+        """`conv` of two spatial axes. The arguments are in PyTorch's order."""
 
     def conv2d_backward_input(self, dy: TensorLike, w: TensorLike, size: ShapeLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of conv with respect to its input."""
@@ -1212,22 +1212,22 @@ class OpMethods:
         """Gradient of conv with respect to its kernel."""
 
     def conv3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
-        """`conv` of three spatial axes. PyTorch's order of the arguments."""
+        """`conv` of three spatial axes. The arguments are in PyTorch's order."""
 
     def conv_transpose(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Transposed convolution in one, two or three dimensions."""
 
     def conv_transpose1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of one spatial axis. PyTorch's order of the arguments."""
+        """`conv_transpose` of one spatial axis. The arguments are in PyTorch's order."""
 
     def conv_transpose2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of two spatial axes. PyTorch's order of the arguments."""
+        """`conv_transpose` of two spatial axes. The arguments are in PyTorch's order."""
 
     def conv_transpose3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
-        """`conv_transpose` of three spatial axes. PyTorch's order of the arguments."""
+        """`conv_transpose` of three spatial axes. The arguments are in PyTorch's order."""
 
     def copysign(self, magnitude: TensorLike, x: TensorLike) -> Tensor:
-        """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
+        """NumPy's `copysign`: floats with the magnitude of the first operand and the sign of the second (see `signbit`)."""
 
     def cos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Cosine of an angle in radians."""
@@ -1236,13 +1236,13 @@ class OpMethods:
         """Hyperbolic cosine."""
 
     def cosine_embedding_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `cosine_embedding_loss`: `1 - cos` of pairs with target 1, `max(0, cos - margin)` of those with -1."""
+        """PyTorch's `cosine_embedding_loss`: `1 - cos` for pairs with target 1, `max(0, cos - margin)` for target -1."""
 
     def cosine_similarity(self, first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:
         """PyTorch's `cosine_similarity`: `first·second / (max(|first|, eps)·max(|second|, eps))` along an axis."""
 
     def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+        """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
 
     def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
         """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
@@ -1254,7 +1254,7 @@ class OpMethods:
         """Running maximum along an axis."""
 
     def cummin(self, x: TensorLike, axis: int) -> Tensor:
-        """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
+        """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
 
     def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Running product along an axis."""
@@ -1266,10 +1266,10 @@ class OpMethods:
         """Gradient of cumsum."""
 
     def custom(self, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
-        """An op that a user has registered."""
+        """A user-registered op."""
 
     def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
-        """A function with derivative rules of its own."""
+        """A function with its own derivative rules."""
 
     def deg2rad(self, x: TensorLike) -> Tensor:
         """NumPy's `deg2rad`: degrees as radians."""
@@ -1290,43 +1290,43 @@ class OpMethods:
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
     def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
-        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
 
     def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
-        """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
+        """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
 
     def digamma(self, x: TensorLike) -> Tensor:
-        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0."""
+        """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0."""
 
     def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
-        """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+        """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
 
     def dim_size(self, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The size of a dimension, as a scalar."""
 
     def div(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Quotient, of floats and complex numbers."""
+        """Quotient of floats or complex numbers."""
 
     def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:
         """Python's `divmod`: `floor_divide` and `remainder`."""
 
     def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one."""
+        """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`."""
 
     def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
 
     def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
-        """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
+        """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
     def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-        """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
+        """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
 
     def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
     def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
-        """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
+        """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors."""
 
     def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
@@ -1338,10 +1338,10 @@ class OpMethods:
         """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
 
     def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
-        """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch."""
+        """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
     def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
-        """A chain of elementwise ops as one."""
+        """A chain of elementwise ops as one op."""
 
     def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:
         """`x`, and `alpha * (exp(x) - 1)` below 0."""
@@ -1356,7 +1356,7 @@ class OpMethods:
         """Error function."""
 
     def erfc(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """1 - erf(x), with all digits for large x."""
+        """1 - erf(x), accurate for large x."""
 
     def erfinv(self, x: TensorLike) -> Tensor:
         """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
@@ -1371,16 +1371,16 @@ class OpMethods:
         """Broadcast to a shape."""
 
     def expand_dims(self, x: TensorLike, axis: int | Sequence[int]) -> Tensor:
-        """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
+        """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result."""
 
     def expm1(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """exp(x) - 1, with all digits near 0."""
+        """exp(x) - 1, accurate near 0."""
 
     def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
     def fake_quantize(self, x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:
-        """Rounded to the values that a few bits represent, as floats."""
+        """Rounding to the values that a few bits can represent, as floats."""
 
     def fake_quantize_backward(self, x: TensorLike, dy: TensorLike, bits: int = ..., axis: int | None = ..., ste: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of fake_quantize with a scale of the tensor itself."""
@@ -1398,13 +1398,13 @@ class OpMethods:
         """Discrete Fourier transform along an axis."""
 
     def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
-        """`fft` along an axis that must be given."""
+        """`fft` along a given axis."""
 
     def fft_conv1d(self, x: TensorLike, kernel: Window) -> Tensor:
-        """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
+        """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms."""
 
     def fft_real(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
-        """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
+        """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half."""
 
     def fftfreq(self, n: int, d: float = ...) -> Tensor:
         """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
@@ -1413,43 +1413,43 @@ class OpMethods:
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
     def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
 
     def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
-        """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`."""
+        """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`."""
 
     def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:
-        """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
+        """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes."""
 
     def flip(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+        """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
 
     def floor(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The greatest integer that is not above x."""
 
     def floor_divide(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands."""
+        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands."""
 
     def fmod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
+        """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact."""
 
     def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
-        """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
+        """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`."""
 
     def frac(self, x: TensorLike) -> Tensor:
-        """PyTorch's `frac`: what is behind the point, with the sign of x."""
+        """PyTorch's `frac`: the fractional part, with the sign of x."""
 
     def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
-        """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
+        """NumPy's `full`: one value everywhere. `dtype` defaults to that of the value; a Python number is f32, i32 or bool."""
 
     def full_like(self, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
-        """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
+        """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
 
     def fused_ada_layer_norm(self, x: TensorLike, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
 
     def fused_attention_block(self, hidden: TensorLike, qkv_w: TensorLike, out_w: TensorLike, mask: TensorLike | None = ..., qkv_b: TensorLike | None = ..., out_b: TensorLike | None = ..., cos: TensorLike | None = ..., sin: TensorLike | None = ..., *, num_heads: int, head_dim: int, mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
-        """Attention with its projections: q, k and v from one product, and the way out."""
+        """Attention with its projections: q, k and v from one product, and the output projection."""
 
     def fused_conv_bias_act(self, x: TensorLike, w: TensorLike, bias: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """activation(conv(x, w) + bias)."""
@@ -1497,19 +1497,19 @@ class OpMethods:
         """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`."""
 
     def ge(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Whether elements of lhs are greater than those of rhs, or equal."""
+        """Whether elements of lhs are greater than or equal to those of rhs."""
 
     def gelu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """x·Φ(x), with Φ the distribution function of the normal distribution."""
 
     def gelu_approx(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """`gelu` by its approximation with tanh."""
+        """`gelu` in its tanh approximation."""
 
     def glu(self, x: TensorLike, axis: int = ...) -> Tensor:
-        """The first half along an axis, times the sigmoid of the second."""
+        """The first half along an axis, times the sigmoid of the second half."""
 
     def grid_sample(self, x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:
-        """PyTorch's `grid_sample`: an image read at the positions that a grid names, by interpolation."""
+        """PyTorch's `grid_sample`: an image interpolated at the positions of a grid."""
 
     def group_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Normalisation over groups of channels."""
@@ -1539,28 +1539,28 @@ class OpMethods:
         """`x * relu6(x + 3) / 6`."""
 
     def hard_tanh(self, x: TensorLike) -> Tensor:
-        """`x` in [-1, 1]."""
+        """`x` clamped to [-1, 1]."""
 
     def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:
-        """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+        """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
 
     def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `hinge_embedding_loss`: the distance itself where the target is 1, `max(0, margin - distance)` where -1."""
+        """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
 
     def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
-        """The hinge loss `max(0, margin - prediction·target)` of targets -1 and 1, as Optax has it; operands broadcast."""
+        """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
 
     def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
-        """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
+        """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
     def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:
-        """The first columns of a product of reflections, LAPACK's `orgqr`: `[…, M, N]` for `a […, M, N]` and `factors […, K]`."""
+        """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`."""
 
     def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared difference that grows linearly where it is large."""
 
     def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
+        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
     def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
         """One of two regions, chosen by a scalar."""
@@ -1569,7 +1569,7 @@ class OpMethods:
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
     def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
-        """The signal, complex, of a spectrum in two parts as `split_spectrum` gives them."""
+        """The complex signal of a spectrum in two parts, as returned by `split_spectrum`."""
 
     def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
         """NumPy's `ifftn`: the inverse of `fftn`."""
@@ -1581,22 +1581,22 @@ class OpMethods:
         """Imaginary part."""
 
     def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
-        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up."""
+        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate."""
 
     def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
-        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
 
     def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
 
     def instance_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:
-        """Each channel of each image less its mean, over its standard deviation; then times `scale [C]`, plus `bias [C]`."""
+        """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`."""
 
     def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
-        """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+        """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
     def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
-        """PyTorch's `interpolate`: `resize` by its names."""
+        """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
     def inv(self, a: TensorLike) -> Tensor:
         """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
@@ -1611,25 +1611,25 @@ class OpMethods:
         """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
 
     def isfinite(self, x: TensorLike) -> Tensor:
-        """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+        """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
 
     def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:
-        """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+        """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
 
     def isinf(self, x: TensorLike) -> Tensor:
-        """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+        """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
 
     def isnan(self, x: TensorLike) -> Tensor:
-        """NumPy's `isnan`: bools, where numbers are NaN."""
+        """NumPy's `isnan`: whether elements are NaN."""
 
     def kl_div(self, log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:
-        """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the divergence of distributions, element by element."""
+        """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the elementwise Kullback-Leibler divergence."""
 
     def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
+        """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
 
     def l1_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
-        """PyTorch's `l1_loss`: `|prediction - target|`; operands broadcast, and `reduction` is `mean`, `sum` or `none`."""
+        """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
 
     def layer_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Layer normalisation along one axis."""
@@ -1644,13 +1644,13 @@ class OpMethods:
         """Gradient of layer_norm with respect to its input."""
 
     def le(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Whether elements of lhs are less than those of rhs, or equal."""
+        """Whether elements of lhs are less than or equal to those of rhs."""
 
     def leaky_relu(self, x: TensorLike, negative_slope: float = ...) -> Tensor:
         """`x`, and `negative_slope * x` below 0."""
 
     def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
-        """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+        """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
 
     def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
         """PyTorch's `lerp`: `start + weight·(end - start)`."""
@@ -1665,13 +1665,13 @@ class OpMethods:
         """activation(x·w + bias), always as one fused op."""
 
     def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: DTypeLike | None = ...) -> Tensor:
-        """NumPy's `linspace`: `num` numbers at equal distances from `start` to `stop`, by default f32."""
+        """NumPy's `linspace`: `num` equally spaced numbers from `start` to `stop`, by default f32."""
 
     def llama_decoder_block(self, x: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
     def local_response_norm(self, x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
-        """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, `m` the mean square of `size` neighbouring channels."""
+        """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels."""
 
     def log(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Natural logarithm."""
@@ -1680,7 +1680,7 @@ class OpMethods:
         """Logarithm to base 10."""
 
     def log1p(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """log(1 + x), with all digits near 0."""
+        """log(1 + x), accurate near 0."""
 
     def log2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Logarithm to base 2."""
@@ -1689,52 +1689,52 @@ class OpMethods:
         """`log(sigmoid(x)) = -softplus(-x)`."""
 
     def log_softmax(self, x: TensorLike, axis: int = ...) -> Tensor:
-        """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+        """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
 
     def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
 
     def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
     def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_and`: whether both are other than 0."""
+        """NumPy's `logical_and`: whether both elements are nonzero."""
 
     def logical_not(self, x: TensorLike) -> Tensor:
-        """NumPy's `logical_not`: whether it is 0."""
+        """NumPy's `logical_not`: whether the element is 0."""
 
     def logical_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_or`: whether one is other than 0."""
+        """NumPy's `logical_or`: whether at least one element is nonzero."""
 
     def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `logical_xor`: whether just one is other than 0."""
+        """NumPy's `logical_xor`: whether exactly one element is nonzero."""
 
     def logit(self, x: TensorLike) -> Tensor:
         """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
     def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
+        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
 
     def lora_matmul(self, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
 
     def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
-        """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+        """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
     def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
         """Long short-term memory over a sequence."""
 
     def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
-        """The least-squares solution of `a·result = x` of the least norm, for `a [M, N]` and `x [M]` or `[M, K]`."""
+        """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`."""
 
     def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Whether elements of lhs are less than those of rhs."""
@@ -1746,40 +1746,40 @@ class OpMethods:
         """Mamba layer: projection, causal convolution, selective scan, gate."""
 
     def margin_ranking_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` of targets -1 and 1."""
+        """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
 
     def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
 
     def matrix_exp(self, a: TensorLike) -> Tensor:
-        """The exponential of the matrices `[…, N, N]`, SciPy's `linalg.expm`: by scaling and squaring."""
+        """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""
 
     def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
 
     def matrix_power(self, a: TensorLike, n: int) -> Tensor:
-        """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
+        """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
 
     def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:
-        """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32."""
+        """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32."""
 
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
 
     def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def max_pool2d_backward(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of the maximum over windows of images."""
 
     def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
-        """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+        """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
     def maximum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The greater of two elements."""
@@ -1791,10 +1791,10 @@ class OpMethods:
         """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments."""
 
     def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+        """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
     def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:
-        """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis."""
+        """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis."""
 
     def min(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The least element over axes."""
@@ -1806,10 +1806,10 @@ class OpMethods:
         """`x * tanh(softplus(x))`."""
 
     def mod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `mod`, as `remainder`."""
+        """NumPy's `mod`, the same as `remainder`."""
 
     def moveaxis(self, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-        """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order."""
+        """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order."""
 
     def mse_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared difference."""
@@ -1818,22 +1818,22 @@ class OpMethods:
         """Product."""
 
     def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
-        """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+        """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
 
     def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
 
     def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+        """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
     def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
 
     def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nanprod`: the product of what is not NaN."""
+        """NumPy's `nanprod`: the product of the elements that are not NaN."""
 
     def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `nansum`: the sum of what is not NaN."""
+        """NumPy's `nansum`: the sum of the elements that are not NaN."""
 
     def narrow(self, x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
         """A contiguous range of one axis."""
@@ -1845,22 +1845,22 @@ class OpMethods:
         """-x."""
 
     def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if."""
+        """NumPy's `nextafter`: the next float after the first operand in the direction of the second."""
 
     def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
-        """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""
+        """PyTorch's `nll_loss`: `-log_probs[label]`. After a `log_softmax` it is `cross_entropy`."""
 
     def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
-        """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
+        """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`."""
 
     def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+        """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0."""
 
     def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
-        """PyTorch's `normalize`: `x / max(norm, eps)` along an axis, with the norm of `norm(x, ord)`."""
+        """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis."""
 
     def one_hot(self, x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:
-        """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
+        """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32."""
 
     def ones(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `ones`, by default f32."""
@@ -1869,7 +1869,7 @@ class OpMethods:
         """NumPy's `ones_like`."""
 
     def optimization_barrier(self, inputs: Sequence[TensorLike], after: Sequence[TensorLike], *, shape: ShapeLike | None = ...) -> Any:
-        """The same values, but not before others are there."""
+        """The same values, available only after other values."""
 
     def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
@@ -1878,31 +1878,31 @@ class OpMethods:
         """Elements added before and after every axis."""
 
     def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:
-        """Zeros after the last axis, up to the next power of two."""
+        """The tensor with zeros after the last axis, up to the next power of two."""
 
     def pairwise_distance(self, first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:
         """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
 
     def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:
-        """PyTorch's `permute`, as `transpose`."""
+        """PyTorch's `permute`, the same as `transpose`."""
 
     def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
         """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
 
     def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:
-        """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
+        """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
 
     def pixel_unshuffle(self, x: TensorLike, downscale_factor: int) -> Tensor:
         """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype."""
 
     def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or of rates `x - t·log(x + eps)`; `full` adds Stirling's term of `t!`."""
+        """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x."""
 
     def pool(self, x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Maximum, mean or sum over windows in one, two or three dimensions."""
 
     def popcount(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """How many bits are 1."""
+        """Number of bits that are 1."""
 
     def pow(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Power."""
@@ -1911,13 +1911,13 @@ class OpMethods:
         """Product over axes."""
 
     def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
-        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies."""
+        """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies."""
 
     def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
     def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `ptp`: the maximum less the minimum."""
+        """NumPy's `ptp`: the maximum minus the minimum."""
 
     def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
         """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
@@ -1929,10 +1929,10 @@ class OpMethods:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
     def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:
-        """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
+        """QR decomposition: orthonormal columns times an upper triangular matrix."""
 
     def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
+        """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """8-bit integers from floats."""
@@ -1953,13 +1953,13 @@ class OpMethods:
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
 
     def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:
-        """NumPy's `ravel_multi_index`: the position among all elements in a row, of positions along each axis, clamped."""
+        """NumPy's `ravel_multi_index`: the row-major position, for positions along each axis; clamped."""
 
     def real(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Real part."""
 
     def reciprocal(self, x: TensorLike) -> Tensor:
-        """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+        """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
 
     def reduce(self, kind: str, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Reduction over axes."""
@@ -1968,37 +1968,37 @@ class OpMethods:
         """The greater of x and 0."""
 
     def relu6(self, x: TensorLike) -> Tensor:
-        """`x` in [0, 6]."""
+        """`x` clamped to [0, 6]."""
 
     def relu_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of relu."""
 
     def remainder(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
+        """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
     def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
-        """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements."""
+        """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
 
     def requantize(self, x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
 
     def rescale(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:
-        """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point."""
+        """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point."""
 
     def reshape(self, x: TensorLike, shape: ShapeLike) -> Tensor:
-        """The same elements in row-major order under another shape."""
+        """The same elements in row-major order in another shape."""
 
     def residual_rms_norm(self, x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """rms_norm(x + residual) along the last axis."""
 
     def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """Spatial axes resampled to other sizes."""
+        """Resampling of spatial axes to other sizes."""
 
     def resize_nearest2x(self, x: TensorLike) -> Tensor:
-        """`resize` to twice the size on every spatial axis: each pixel is repeated."""
+        """`resize` to twice the size on every spatial axis. Each pixel is repeated."""
 
     def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """The order of some axes reversed."""
+        """Reversed order along some axes."""
 
     def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Discrete Fourier transform of real numbers."""
@@ -2007,10 +2007,10 @@ class OpMethods:
         """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
 
     def right_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
-        """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than."""
+        """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign."""
 
     def rint(self, x: TensorLike) -> Tensor:
-        """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
+        """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
 
     def rms_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Root-mean-square normalisation along one axis."""
@@ -2025,13 +2025,13 @@ class OpMethods:
         """Gradient of rms_norm with respect to its input."""
 
     def rng_normal(self, shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
-        """Random numbers of a normal distribution."""
+        """Normally distributed random numbers."""
 
     def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
-        """Random numbers, equally likely in a range."""
+        """Uniformly distributed random numbers."""
 
     def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements."""
+        """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
 
     def rope(self, x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Rotary position embedding."""
@@ -2040,10 +2040,10 @@ class OpMethods:
         """Gradient of rope."""
 
     def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
-        """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second."""
+        """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second."""
 
     def round(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """The nearest integer, of two the even one."""
+        """The nearest integer; halves round to the even one."""
 
     def rsqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """1 over the square root."""
@@ -2058,13 +2058,13 @@ class OpMethods:
         """A loop over the leading axis of tensors, with carries."""
 
     def scatter_add(self, updates: TensorLike, indices: TensorLike, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """Rows added up at given positions."""
+        """Rows added at given positions."""
 
     def scatter_nd(self, x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A tensor with slices combined into it at tuples of indices."""
 
     def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:
-        """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32."""
+        """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted."""
 
     def selective_scan(self, x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """State-space recurrence with input-dependent coefficients (Mamba)."""
@@ -2073,31 +2073,31 @@ class OpMethods:
         """`elu` with the factors of self-normalising networks."""
 
     def shard(self, x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
-        """The same tensor, spread over devices."""
+        """The same tensor, sharded over devices."""
 
     def shared_linear_pair(self, x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
 
     def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:
-        """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
+        """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
 
     def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """1/(1 + exp(-x))."""
 
     def sign(self, x: TensorLike) -> Tensor:
-        """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+        """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
     def signbit(self, x: TensorLike) -> Tensor:
-        """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
+        """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
 
     def silu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
-        """x·sigmoid(x), which is also called swish."""
+        """x·sigmoid(x), also called swish."""
 
     def sin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Sine of an angle in radians."""
 
     def sinc(self, x: TensorLike) -> Tensor:
-        """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
+        """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
 
     def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic sine."""
@@ -2109,10 +2109,10 @@ class OpMethods:
         """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
     def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
-        """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` of distances `d` up to `beta`, `d - beta/2` of longer ones."""
+        """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` for distances `d` up to `beta`, else `d - beta/2`."""
 
     def soft_margin_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
-        """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` of targets -1 and 1; operands broadcast."""
+        """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
 
     def soft_sign(self, x: TensorLike) -> Tensor:
         """`x / (1 + |x|)`."""
@@ -2130,19 +2130,19 @@ class OpMethods:
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
     def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:
-        """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
+        """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
     def solve(self, a: TensorLike, x: TensorLike) -> Tensor:
-        """NumPy's `linalg.solve`: what gives `x [N]` or `[…, N, K]` multiplied by `a […, N, N]`; batches broadcast."""
+        """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
 
     def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """The elements of an axis in order."""
+        """The sorted elements of an axis."""
 
     def split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `split`: a list of parts along an axis."""
 
     def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:
-        """Real and imaginary part of a spectrum, f32 or f64."""
+        """The real and imaginary part of a spectrum, f32 or f64."""
 
     def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Square root."""
@@ -2151,10 +2151,10 @@ class OpMethods:
         """NumPy's `square`: `x * x`."""
 
     def squeeze(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:
-        """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
+        """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed."""
 
     def stack(self, xs: Sequence[Any], axis: int = ...) -> Tensor:
-        """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
+        """NumPy's `stack`: tensors of one shape joined along a new axis, which is axis `axis` of the result."""
 
     def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
@@ -2181,13 +2181,13 @@ class OpMethods:
         """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
 
     def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:
-        """NumPy's `swapaxes`: two axes exchanged."""
+        """NumPy's `swapaxes`: two axes swapped."""
 
     def swiglu_ffn(self, x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """((x·up)·silu(x·gate))·down."""
 
     def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
-        """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
+        """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
 
     def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
@@ -2202,13 +2202,13 @@ class OpMethods:
         """NumPy's `tensordot`: the sum over several axes of both."""
 
     def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:
-        """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
+        """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
 
     def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
         """The k largest elements of the last axis, largest first."""
 
     def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
-        """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
+        """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
 
     def transformer_encoder_block(self, x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Post-norm encoder layer (BERT)."""
@@ -2223,7 +2223,7 @@ class OpMethods:
         """A triangle of each matrix, zero elsewhere."""
 
     def triangular_solve(self, a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
-        """The solutions of systems of linear equations with triangular matrices."""
+        """Solutions of linear systems with triangular matrices."""
 
     def tril(self, x: TensorLike, k: int = ...) -> Tensor:
         """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
@@ -2235,7 +2235,7 @@ class OpMethods:
         """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
     def trunc(self, x: TensorLike) -> Tensor:
-        """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+        """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
 
     def unet_residual_block(self, x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Residual block of a U-Net."""
@@ -2244,25 +2244,25 @@ class OpMethods:
         """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""
 
     def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
-        """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""
+        """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal."""
 
     def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:
-        """NumPy's `unravel_index`: for positions among all elements in a row, the position along each axis."""
+        """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
 
     def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:
-        """PyTorch's name of `expand_dims`."""
+        """PyTorch's name for `expand_dims`."""
 
     def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
     def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
-        """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
+        """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 
     def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
-        """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+        """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
 
     def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
-        """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
+        """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
 
     def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Elementwise choice."""
@@ -2271,7 +2271,7 @@ class OpMethods:
         """A loop that runs while a condition holds."""
 
     def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:
-        """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
+        """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
 
     def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
         """NumPy's `zeros`, by default f32."""

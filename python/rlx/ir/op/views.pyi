@@ -502,7 +502,7 @@ class BatchedDenseSolve(View):
     result: mlir.Value
 
 class Yield(View):
-    """What a region gives."""
+    """The values that a region yields."""
 
     values: list[mlir.Value]
 
@@ -527,28 +527,28 @@ class Scan(View):
     num_checkpoints: int | None
 
 class ElementwiseRegion(View):
-    """A chain of elementwise ops as one."""
+    """A chain of elementwise ops as one op."""
 
     inputs: list[mlir.Value]
 
 class CustomFn(View):
-    """A function with derivative rules of its own."""
+    """A function with its own derivative rules."""
 
     inputs: list[mlir.Value]
     no_derivative: str | None
 
 class Checkpoint(View):
-    """Ops whose values the backward pass computes again instead of keeping them."""
+    """Ops whose values the backward pass recomputes instead of storing them."""
 
 
 class OptimizationBarrier(View):
-    """The same values, but not before others are there."""
+    """The same values, available only after other values."""
 
     inputs: list[mlir.Value]
     after: list[mlir.Value]
 
 class Custom(View):
-    """An op that a user has registered."""
+    """A user-registered op."""
 
     inputs: list[mlir.Value]
     name: str
@@ -589,7 +589,7 @@ class Pool(View):
     result: mlir.Value
 
 class Resize(View):
-    """Spatial axes resampled to other sizes."""
+    """Resampling of spatial axes to other sizes."""
 
     x: mlir.Value
     size: tuple[Dim, ...]
@@ -648,7 +648,7 @@ class Where(View):
     result: mlir.Value
 
 class Popcount(View):
-    """How many bits are 1."""
+    """Number of bits that are 1."""
 
     x: mlir.Value
     result: mlir.Value
@@ -667,7 +667,7 @@ class StopGradient(View):
     result: mlir.Value
 
 class Clamp(View):
-    """Values held between two bounds."""
+    """Values clamped between two bounds."""
 
     x: mlir.Value
     low: mlir.Value
@@ -733,13 +733,13 @@ class DimSize(View):
     result: mlir.Value
 
 class Cholesky(View):
-    """The lower triangular matrix whose product with its transpose is a positive definite matrix."""
+    """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
 
     a: mlir.Value
     result: mlir.Value
 
 class TriangularSolve(View):
-    """The solutions of systems of linear equations with triangular matrices."""
+    """Solutions of linear systems with triangular matrices."""
 
     a: mlir.Value
     b: mlir.Value
@@ -756,7 +756,7 @@ class Lu(View):
     permutation: mlir.Value
 
 class Qr(View):
-    """Orthonormal columns, and the upper triangular matrix of what they are multiplied with."""
+    """QR decomposition: orthonormal columns times an upper triangular matrix."""
 
     a: mlir.Value
     q: mlir.Value
@@ -855,7 +855,7 @@ class FusedResidualRmsNorm(View):
     result: mlir.Value
 
 class FusedAttentionBlock(View):
-    """Attention with its projections: q, k and v from one product, and the way out."""
+    """Attention with its projections: q, k and v from one product, and the output projection."""
 
     hidden: mlir.Value
     qkv_w: mlir.Value
@@ -1037,7 +1037,7 @@ class Requantize(View):
     result: mlir.Value
 
 class FakeQuantize(View):
-    """Rounded to the values that a few bits represent, as floats."""
+    """Rounding to the values that a few bits can represent, as floats."""
 
     x: mlir.Value
     state: mlir.Value | None
@@ -1066,7 +1066,7 @@ class RandomBits(View):
     result: mlir.Value
 
 class RngUniform(View):
-    """Random numbers, equally likely in a range."""
+    """Uniformly distributed random numbers."""
 
     seed: mlir.Value
     shape: tuple[Dim, ...]
@@ -1076,7 +1076,7 @@ class RngUniform(View):
     result: mlir.Value
 
 class RngNormal(View):
-    """Random numbers of a normal distribution."""
+    """Normally distributed random numbers."""
 
     seed: mlir.Value
     shape: tuple[Dim, ...]
@@ -1226,7 +1226,7 @@ class Argsort(View):
     result: mlir.Value
 
 class Sort(View):
-    """The elements of an axis in order."""
+    """The sorted elements of an axis."""
 
     x: mlir.Value
     axis: int
@@ -1234,7 +1234,7 @@ class Sort(View):
     result: mlir.Value
 
 class Reshape(View):
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order in another shape."""
 
     x: mlir.Value
     shape: tuple[Dim, ...]
@@ -1248,7 +1248,7 @@ class Transpose(View):
     result: mlir.Value
 
 class Shard(View):
-    """The same tensor, spread over devices."""
+    """The same tensor, sharded over devices."""
 
     x: mlir.Value
     sharding: str
@@ -1288,7 +1288,7 @@ class Expand(View):
     result: mlir.Value
 
 class Reverse(View):
-    """The order of some axes reversed."""
+    """Reversed order along some axes."""
 
     x: mlir.Value
     axes: tuple[int, ...]
@@ -1353,7 +1353,7 @@ class ScatterNd(View):
     result: mlir.Value
 
 class ScatterAdd(View):
-    """Rows added up at given positions."""
+    """Rows added at given positions."""
 
     updates: mlir.Value
     indices: mlir.Value

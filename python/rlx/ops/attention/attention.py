@@ -1,4 +1,4 @@
-"""Attention with every mask kind and grouped heads."""
+"""Attention, for every mask kind and for grouped heads."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Attention(Card, op="attention"):
         )
         yield sample(*packed, SampleOperand((2, 3, 5, 5)), mask_kind="bias", **sizes, dtypes=FLOATS)
         yield sample(*split, SampleOperand((5, 5), "f32"), mask_kind="bias", **sizes, dtypes=("f32",))
-        # fewer queries than keys, fewer key heads than query heads, another value width
+        # fewer queries than keys, fewer key heads than query heads, values of a different width
         yield sample((2, 2, 16), (2, 5, 8), (2, 5, 6), None, num_heads=4, head_dim=4, mask_kind="causal", dtypes=FLOATS)
         yield sample((2, 6, 2, 4), (2, 1, 5, 4), (2, 1, 5, 4), None, num_heads=6, head_dim=4, dtypes=("f32",))
         # more queries than keys: the first queries see nothing
@@ -207,7 +207,7 @@ def _hides_alike(mask: Tensor | None, kind: str) -> bool:
 
 
 def _folded_mask(b: Builder, mask: Tensor, batched: bool, size: Dim, rows: Dim, kind: str) -> Tensor:
-    """A mask for a batch that is folded into the rows: one for each row of each entry, or one for all."""
+    """Return the mask for a batch that is folded into the rows: one mask for each row of each entry, or one for all."""
     rank = mask.rank - batched
     if kind == "custom" and rank == 2:  # [B, T]
         return rules.folded(b, rules.batch(b, mask, batched, size), 0)

@@ -1,4 +1,4 @@
-"""The gradients of attention."""
+"""Gradients of attention."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from rlx.ops.attention.heads import (
 from rlx.ops.lift import cast
 from rlx.support.cached_property import cached_property
 
-_BATCH = (0, 1)  # the axes of rows and of key heads, of every product
+_BATCH = (0, 1)  # the axes of rows and key heads in every product
 
 
 class AttentionGradient:
-    """The cotangents of the operands of an `attention`, each emitted when its method is called. Queries that see no key
-    contribute nothing to them.
+    """Cotangents of the operands of an `attention`. Each method emits one cotangent.
+
+    Queries that see no key contribute nothing.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         operands: q, k, v and the mask or None.
         dy: The cotangent of the result.
-        attributes: Of the op.
+        attributes: The attributes of the op.
     """
 
     def __init__(self, b: Builder, operands: Any, dy: Tensor, attributes: dict[str, Any]):
@@ -95,7 +96,7 @@ class AttentionGradient:
 
     @cached_property
     def _of_biased(self) -> Tensor:
-        """The cotangent of the operand of the softmax."""
+        """The cotangent of the softmax operand: the scores after softcap and mask."""
         b, heads = self._b, self._heads
         weights, values = self._weights, split_values(b, heads, self._v)
         of_weights = b.dot_general(self._of_result, values, (4,), (3,), _BATCH, _BATCH)
@@ -104,11 +105,11 @@ class AttentionGradient:
         return weights * (of_weights - b.reshape(self._weighted(weights), (*weights.shape.dims[:-1], 1)))
 
     def _weighted(self, weights: Tensor) -> Tensor:
-        """The sum of weights times their cotangents, over the keys: `[B, H, S]`.
+        """Return the sum over the keys of the weights times their cotangents: `[B, H, S]`.
 
-        It equals the sum of the results times their cotangents over the width of a head, which is a shorter sum (T. Dao et
-        al., 2022, appendix B). The results in the layout of the operands are shared with the forward pass; in other layouts
-        and dtypes they would have to be computed again.
+        It equals the sum of the results times their cotangents over the width of a head, which has fewer terms (T. Dao
+        et al., 2022, appendix B). Results in the layout of the operands are shared with the forward pass. In other
+        layouts and dtypes they would have to be computed again.
         """
         b, heads = self._b, self._heads
         values = split_heads(b, heads, self._v, heads.kv_heads, heads.value_dim)

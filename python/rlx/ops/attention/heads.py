@@ -1,4 +1,4 @@
-"""The parts of attention and its derivatives: heads, scores, masks, weights."""
+"""Building blocks of attention and its derivatives: heads, scores, masks and weights."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Heads:
         return x.dims[0], x.dims[2], x.dims[3]
 
     def check_mask(self, mask: Shape | None, kind: str, window: int | None) -> None:
-        """The mask operand is there exactly when the kind needs it, and has a shape that fits."""
+        """Check that the mask operand is present exactly when the kind needs it, and that its shape fits."""
         if (mask is not None) != (kind in ("custom", "bias")):
             requirement = "needs" if mask is None else "takes no"
             raise ShapeError(f"mask_kind '{kind}' {requirement} mask operand")
@@ -84,7 +84,7 @@ class Heads:
 
 
 def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> Tensor:
-    """An operand as `[B, count, S, width]`."""
+    """Return an operand as `[B, count, S, width]`."""
     if not heads.packed:
         return x
     batch, length, _ = x.shape.dims
@@ -92,43 +92,43 @@ def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> 
 
 
 def split_queries(b: Builder, heads: Heads, x: Tensor, width: int) -> Tensor:
-    """The queries, or a tensor in their layout, as `[B, Hkv, G, S, width]`, in f32 for f16 and bf16."""
+    """Return the queries, or a tensor in their layout, as `[B, Hkv, G, S, width]`; f16 and bf16 are widened to f32."""
     split = split_heads(b, heads, x, heads.num_heads, width)
     return widened(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
 
 
 def split_keys(b: Builder, heads: Heads, k: Tensor) -> Tensor:
-    """The keys as `[B, Hkv, T, D]`, in f32 for f16 and bf16."""
+    """Return the keys as `[B, Hkv, T, D]`; f16 and bf16 are widened to f32."""
     return widened(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
 
 
 def split_values(b: Builder, heads: Heads, v: Tensor) -> Tensor:
-    """The values as `[B, Hkv, T, width]`, in f32 for f16 and bf16."""
+    """Return the values as `[B, Hkv, T, width]`; f16 and bf16 are widened to f32."""
     return widened(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
 
 
 def scale_of(heads: Heads, score_scale: float | None) -> float:
-    """The factor of the scores."""
+    """Return the factor that scales the scores."""
     return heads.head_dim**-0.5 if score_scale is None else score_scale
 
 
 def scaled_queries(b: Builder, heads: Heads, q: Tensor, score_scale: float | None) -> Tensor:
-    """The queries times the factor of the scores: this costs S·D products, scaling the scores would cost S·T."""
+    """Return the queries times the score factor. This costs S·D products; scaling the scores would cost S·T."""
     return split_queries(b, heads, q, heads.head_dim) * scale_of(heads, score_scale)
 
 
 def scores_of(b: Builder, queries: Tensor, keys: Tensor) -> Tensor:
-    """`[B, Hkv, G, S, T]`, before softcap and mask."""
+    """Return the scores `[B, Hkv, G, S, T]`, before softcap and mask."""
     return b.dot_general(queries, keys, (4,), (3,), (0, 1), (0, 1))
 
 
 def weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
-    """`[B, Hkv, G, S, width]`."""
+    """Return the weighted sum of the values: `[B, Hkv, G, S, width]`."""
     return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
 
 
 def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
-    """The weight of each value for each query: the softmax of the scores after softcap and mask."""
+    """Return the weight of each value for each query: the softmax of the scores after softcap and mask."""
     softcap, kind = attributes["softcap"], attributes["mask_kind"]
     if softcap is not None:
         scores = b.tanh(scores / softcap) * softcap
@@ -140,14 +140,14 @@ def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attri
 
 
 def grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:
-    """A mask that broadcasts to `[B, H, S, T]`, as one that broadcasts to `[B, Hkv, G, S, T]`."""
+    """Reshape a mask that broadcasts to `[B, H, S, T]` so that it broadcasts to `[B, Hkv, G, S, T]`."""
     dims = (1,) * (4 - mask.rank) + mask.shape.dims
     head = (1, 1) if dims[1] == 1 else (heads.kv_heads, heads.group)
     return b.reshape(mask, (dims[0], *head, dims[2], dims[3]))
 
 
 def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Tensor:
-    """Which keys a query sees: bool, broadcastable to `[B, Hkv, G, S, T]`."""
+    """Return the keys that each query sees: bool, broadcastable to `[B, Hkv, G, S, T]`."""
     kind = attributes["mask_kind"]
     if kind == "custom":
         keep = mask
@@ -165,20 +165,20 @@ def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Te
 
 
 def _offset(b: Builder, heads: Heads) -> Any:
-    """`S - T`: a number, or an i32 scalar when the sizes are symbolic."""
+    """Return `S - T`: a number, or an i32 scalar when the sizes are symbolic."""
     difference = heads.queries - heads.keys
     return difference if type(difference) is int else size_of(b, heads.queries) - size_of(b, heads.keys)
 
 
 def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
-    """`softmax(scores)` over the keys.
+    """Return `softmax(scores)` over the keys.
 
-    With `bounded`, a row of scores may be -inf all over, and gives zeros: a finite bound on its maximum makes every
-    weight 0, where a plain softmax would be NaN.
+    With `bounded`, a row whose scores are all -inf gives zeros; a plain softmax would give NaN. A finite lower bound on
+    the row maximum makes every weight 0.
     """
     if not bounded:
         return b.softmax(scores, axis=-1)
-    # The weights do not depend on a number that is subtracted from all scores of a row, and neither do their derivatives.
+    # Weights do not change when a number is subtracted from all scores of a row, and neither do their derivatives.
     top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
     weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)
@@ -186,9 +186,9 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
 
 
 def weights_slope(b: Builder, weights: Tensor, d: Tensor) -> Tensor:
-    """A tangent of the scores, or a cotangent of the weights, through the softmax, whose Jacobian is symmetric.
+    """Propagate a tangent of the scores, or a cotangent of the weights, through the softmax. Its Jacobian is symmetric.
 
-    It is 0 where the weight is 0, so also in rows that see no key.
+    The result is 0 where the weight is 0, and thus also in rows that see no key.
     """
     return weights * (d - b.sum(weights * d, -1, keep_dims=True))
 
@@ -199,7 +199,7 @@ def softcap_slope(b: Builder, scores: Tensor, softcap: float) -> Tensor:
 
 
 def merge_heads(b: Builder, heads: Heads, x: Tensor, count: int, length: Dim) -> Tensor:
-    """`[B, Hkv, G, S, width]` or `[B, Hkv, T, width]` with `count` heads in all, in the layout of the operands."""
+    """Return `[B, Hkv, G, S, width]` or `[B, Hkv, T, width]`, with `count` heads in total, in the layout of the operands."""
     width = x.shape.dims[-1]
     split = b.reshape(x, (heads.batch, count, length, width))
     if not heads.packed:

@@ -96,7 +96,7 @@ class Rope(Card, op="rope"):
         attributes: Any = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
 
         def of_table(table: Tensor, is_sine: bool) -> Tensor | None:
-            """The scalar product of the lanes that the table multiplies with the cotangents of the products."""
+            """Return the cotangent of a table: the products of its lanes with their cotangents, summed over heads."""
             if n_rot == 0:
                 return None
             (first, second), (dfirst, dsecond) = (_lanes(b, t, head_dim, n_rot, style) for t in (x, dy))
@@ -137,13 +137,13 @@ class Rope(Card, op="rope"):
 
 
 def _heads(b: Builder, x: Tensor, head_dim: int) -> Tensor:
-    """`[B, S, H, D]` of packed heads; others as they are, `[B, H, S, D]`."""
+    """Return packed heads as `[B, S, H, D]`; other layouts stay `[B, H, S, D]`."""
     dims = x.shape.dims
     return b.reshape(x, (*dims[:2], dims[2] // head_dim, head_dim)) if x.rank == 3 else x
 
 
 def _lanes(b: Builder, x: Tensor, head_dim: int, n_rot: int, style: str) -> tuple[Tensor, Tensor]:
-    """The lanes that are rotated with each other, both `[…, n_rot/2]`, in f32 for f16 and bf16."""
+    """Return the pairs of lanes that are rotated together, both `[…, n_rot/2]`; f16 and bf16 are widened to f32."""
     heads, half = _heads(b, x, head_dim), n_rot // 2
     rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
     if style == "neox":
@@ -153,7 +153,7 @@ def _lanes(b: Builder, x: Tensor, head_dim: int, n_rot: int, style: str) -> tupl
 
 
 def _rotated(b: Builder, lanes: tuple[Tensor, Tensor], tables: tuple[Tensor, Tensor], style: str) -> Tensor:
-    """The rotated lanes, each in its place: `[…, n_rot]`."""
+    """Return the rotated lanes in their original order: `[…, n_rot]`."""
     (first, second), (cosine, sine) = lanes, tables
     turned = (first * cosine - second * sine, second * cosine + first * sine)
     if style == "neox":
@@ -163,7 +163,7 @@ def _rotated(b: Builder, lanes: tuple[Tensor, Tensor], tables: tuple[Tensor, Ten
 
 
 def _tables(b: Builder, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Both tables as they broadcast against `[B, S, H, half]` (x is packed) or `[B, H, S, half]`."""
+    """Return both tables in a shape that broadcasts against `[B, S, H, half]` (packed x) or `[B, H, S, half]`."""
 
     def table(vectors: Tensor) -> Tensor:
         *batch, length, half = vectors.shape.dims
@@ -174,7 +174,7 @@ def _tables(b: Builder, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
 
 
 def _for_all_rows(b: Builder, table: Tensor, batched: bool, size: Dim, rows: Dim) -> Tensor:
-    """A table for each row of each entry of a batch, `[size·rows, S, half]`."""
+    """Return a table for each row of each entry of a batch: `[size·rows, S, half]`."""
     tables = rules.batch(b, table, batched, size)
     if tables.rank == 3:
         entries, *dims = tables.shape.dims

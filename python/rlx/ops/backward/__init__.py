@@ -1,1 +1,1 @@
-"""Gradients as ops: names for what the rules of forward ops give."""
+"""Gradient ops: names for the results of the rules of forward ops."""

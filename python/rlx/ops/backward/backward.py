@@ -1,8 +1,8 @@
-"""Gradients as ops: a `*_backward` op is a name for one cotangent that the `vjp` of its forward card gives.
+"""Gradient ops. A `*_backward` op is a name for one cotangent returned by the `vjp` of the forward card.
 
-One line in the table at the end makes the card of such an op; everything follows from the forward card. Reverse mode emits
-the named op where a gradient has one (`cotangents`): that keeps gradients short, the op computes in its own precision, and a
-target may have a kernel for it.
+One line in the table at the end of this file declares the card of a gradient op; everything else follows from the
+forward card. Reverse mode (`cotangents`) emits the named op where a gradient has one. This keeps gradients short, lets
+the op compute in its own precision, and lets a target provide a kernel for it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from rlx.support.errors import ShapeError
 
 # --- reverse mode ---------------------------------------------------------------------------------------
 
-# The gradients by which cotangents are written, by forward op and operand.
+# The gradient ops that reverse mode emits, by forward op and operand.
 _NAMES: dict[str, dict[str, Backward]] = {}
 
 
 def cotangents(
     b: Builder, card: Card, operands: Any, results: Sequence[Any], dys: Sequence[Any], **attributes: Any
 ) -> Any:
-    """The cotangents that `card.vjp` gives, as `*_backward` ops where there is one."""
+    """Return the cotangents that `card.vjp` computes, as `*_backward` ops where there are any."""
     names = _NAMES.get(card.name)
     if names is None or dys[0] is None or any(d is not None for d in dys[1:]):
         return card.vjp(b, operands, results, dys, **attributes)
@@ -65,12 +65,13 @@ def cotangents(
     return entries
 
 
-# --- gradients with derivatives of their own ------------------------------------------------------------
+# --- gradients with their own derivatives ---------------------------------------------------------------
 
 
 class _OfLinear(Backward):
-    """The gradient with respect to an operand `x` in which the forward op is linear: linear itself, with adjoints that are
-    the forward op and its gradients again, for `<g, f*(dy)> = <f(g), dy>`.
+    """The gradient with respect to an operand `x` in which the forward op is linear.
+
+    The gradient is itself linear. Since `<g, f*(dy)> = <f(g), dy>`, its adjoints are the forward op and its gradients.
     """
 
     def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, **attributes: Any) -> Any:
@@ -84,8 +85,9 @@ class _OfLinear(Backward):
 
 
 class _OfActivation(Backward):
-    """Second derivatives have formulas of their own: some formulas for the first derivative choose between branches, and
-    differentiating these would give wrong numbers.
+    """The gradient of an activation, with explicit formulas for second derivatives.
+
+    Some formulas for the first derivative choose between branches; differentiating them would give wrong values.
     """
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
@@ -103,14 +105,15 @@ class _OfActivation(Backward):
 
 
 def _second_order_term(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
-    """`d·dy·f''(x)`, rounded once."""
+    """Return `d·dy·f''(x)`, rounded once."""
     second = second_derivative(b, kind, widened(b, x))
     return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
 
 
 class _OfMaximum(Backward):
-    """Linear in the cotangent, and piecewise constant in `x`. The adjoint gathers the elements that this op writes to,
-    and does not scatter.
+    """The gradient of a maximum: linear in the cotangent and piecewise constant in `x`.
+
+    Its adjoint gathers the elements that this op writes to; it does not scatter.
     """
 
     linear = ("dy",)
@@ -144,10 +147,10 @@ def _gradient(
     sizes: Mapping[str, SizesAttribute] | None = None,
     **fixed: Any,
 ) -> None:
-    """Make the card of a gradient.
+    """Create the card of a gradient op.
 
     Args:
-        op: Its name.
+        op: The name of the op.
         forward: The card of the forward op.
         wrt: As in `Backward`.
         card: A subclass of `Backward` with rules that do not follow from the forward op.
@@ -192,13 +195,13 @@ def _like(name: str) -> ShapeOf:
 
 
 def _along(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """The scale or bias of a normalisation, which varies along one axis."""
+    """Return the shape of the scale or bias of a normalisation, which varies along one axis."""
     x, axis = shapes["x"], attributes.get("axis", 1)
     return x.with_dims(x.dims[axis : axis + 1])
 
 
 def _table(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """The shape of the table that the forward op gathers from."""
+    """Return the shape of the table that the forward op gathers from."""
     dy, indices, axis, size = shapes["dy"], shapes["indices"], attributes["axis"], attributes["size"]
     rank = dy.rank - indices.rank + 1
     if len(size) != 1:
@@ -210,7 +213,7 @@ def _table(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
 
 
 def _image(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """The shape of the image from which a convolution with `w` computes a result of the shape of `dy`."""
+    """Return the shape of the image. Its convolution with `w` has the shape of `dy`."""
     dy, w, size = shapes["dy"], shapes["w"], attributes["size"]
     if len(size) != 2:
         raise ShapeError(f"size gives height and width, got {list(size)}")
@@ -218,7 +221,7 @@ def _image(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
 
 
 def _kernel(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """The shape of the kernel with which a convolution of `x` has a result of the shape of `dy`."""
+    """Return the shape of the kernel. The convolution of `x` with it has the shape of `dy`."""
     x, dy, kernel, groups = shapes["x"], shapes["dy"], attributes["kernel"], attributes["groups"]
     if len(kernel) != 2:
         raise ShapeError(f"kernel gives the height and width of the kernel; got {list(kernel)}")

@@ -1,4 +1,4 @@
-"""The card of a gradient, as far as it follows from the forward card. The list of all gradients is in `backward`."""
+"""The base card of gradient ops, derived from the forward card. The list of all gradients is in `backward`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rlx.ops.backward.samples import samples_of
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error, ShapeError
 
-# The shape of an operand of the forward op, from those of the gradient's operands and its attributes.
+# Computes the shape of an operand of the forward op from the shapes of the gradient's operands and its attributes.
 ShapeOf = Callable[[Mapping[str, Shape], Mapping[str, Any]], Shape]
 
 
 @dataclass(frozen=True)
 class SizesAttribute:
-    """An attribute that gives sizes of an operand which the gradient does not take.
+    """An attribute with sizes of a forward operand that the gradient op does not take.
 
     Attributes:
-        canonical: The attribute, from what a user may write.
-        of: The same, from the shapes of the forward op's operands and its attributes.
+        canonical: Returns the attribute in canonical form, from a user's value.
+        of: Returns the attribute, from the shapes of the forward operands and the forward attributes.
     """
 
     canonical: Callable[[Any], Any]
@@ -37,18 +37,18 @@ class SizesAttribute:
 
 
 class Backward(Card):
-    """The card of a gradient.
+    """The card of a gradient op.
 
-    Operands and attributes are matched by name: one with a name of the forward record stands for the same thing there. The
-    operand whose name the forward record does not have is the cotangent of the first result of the forward op.
+    Operands and attributes are matched by name: an operand or attribute with a name from the forward record has the
+    same meaning. The one operand whose name is not in the forward record is the cotangent of the first forward result.
 
     Attributes:
         forward: The card of the forward op.
-        wrt: The operand of the forward op whose gradient this is, or such an operand for each value of the attribute `wrt`.
-        rank: The rank that all operands must have, where the forward op takes others.
-        fixed: Attributes of the forward op with values that do not vary.
-        unless: Values of attributes of the forward op for which the formula of the gradient is shorter than this op.
-        absent: Operands of the forward op that the gradient does not take, because only their shapes count.
+        wrt: The operand of the forward op to differentiate by, or one operand for each value of the attribute `wrt`.
+        rank: The rank that all operands must have, where the forward op also accepts others.
+        fixed: Attributes of the forward op that have a fixed value.
+        unless: Values of forward attributes for which the formula of the gradient is shorter than this op.
+        absent: Operands of the forward op that the gradient does not take, because only their shapes matter.
         sizes: Attributes that the forward op does not have.
     """
 
@@ -79,7 +79,7 @@ class Backward(Card):
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
-        """The values of the forward op's attributes that are no attributes of the gradient."""
+        """The values of the forward attributes that are not attributes of the gradient."""
         return {a.name: a.default for a in self.forward.spec.attributes if not a.required} | dict(self.fixed)
 
     @cached_property
@@ -89,18 +89,18 @@ class Backward(Card):
         return tuple(a.name for a in self.spec.attributes if a.name in forward_attributes)
 
     def wrt_of(self, attributes: Mapping[str, Any]) -> str:
-        """The operand of the forward op whose gradient this is."""
+        """Return the operand of the forward op that this gradient is taken with respect to."""
         return self.wrt if isinstance(self.wrt, str) else self.wrt[attributes["wrt"]]
 
     def _by_name(self, operands: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.names, operands, strict=True))
 
     def shared(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes of the forward op."""
+        """Return all attributes of the forward op."""
         return {**self._defaults, **{name: attributes[name] for name in self._shared if name in attributes}}
 
     def _shapes(self, known_shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> list[Any]:
-        """The shapes of the forward op's operands, None for an optional one that the gradient does not know."""
+        """Return the shapes of the forward operands; None for an optional operand that the gradient does not have."""
         for name, shape in known_shapes.items() if self.rank is not None else ():
             if shape.rank != self.rank:
                 raise ShapeError(f"'{name}' must have rank {self.rank}, got {shape}")
@@ -114,7 +114,7 @@ class Backward(Card):
         ]
 
     def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
-        """Why the forward op with these attributes has no gradient with respect to an operand; None if it has one."""
+        """Return the reason why the forward op has no gradient with respect to an operand; None if it has one."""
         return None
 
     def infer(self, *operands: Any, **attributes: Any) -> Shape:
@@ -151,7 +151,7 @@ class Backward(Card):
         return f"{attributes['kind']}_backward" if "kind" in attributes else self.name
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        """The adjoint of a linear op costs as much as the op; an op that is not linear is computed again for its adjoint."""
+        """Return the cost: that of the forward op if it is linear, else twice that, because it is computed again."""
         is_whole = len(operands) == len(self.spec.operands)  # else the optional operands are missing
         names = [o.name for o in self.spec.operands if is_whole or o.arity == "single"]
         shapes, shared = self._shapes(dict(zip(names, operands, strict=True)), attributes), self.shared(attributes)
@@ -160,10 +160,10 @@ class Backward(Card):
         linear = self.wrt_of(attributes) in self.forward.linear
         return Cost(forward.flops if linear else 2 * forward.flops, moved_bytes(operands, results))
 
-    # --- what users write ---------------------------------------------------------------------------
+    # --- user calls ---------------------------------------------------------------------------------
 
     def canonical(self, b: Builder, args: Sequence[Any], kwargs: dict[str, Any], defaults: dict[str, Any]) -> Tensor:
-        """Emit the op from a user's arguments, which `build` of the forward card makes canonical."""
+        """Emit the op from a user's arguments. `build` of the forward card makes them canonical."""
         operands, attributes = b.bound(self, args, kwargs)
         attributes = {**defaults, **attributes}
         for entry in self.spec.attributes:
@@ -192,7 +192,7 @@ class Backward(Card):
     # --- in reverse mode ------------------------------------------------------------------------------
 
     def stands_for(self, wrt: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
-        """Whether this op is the gradient of a forward op with these operands and attributes, with respect to `wrt`."""
+        """Return whether this op is the gradient, with respect to `wrt`, of a forward op with these operands and attributes."""
         by_name = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
         for entry in self.spec.operands:
             if entry.name in by_name and by_name[entry.name].dtype.name not in entry.dtypes:
@@ -215,12 +215,12 @@ class Backward(Card):
         return b.emit(self.name, [by_name[name] for name in self.names], **extra, **shared)
 
     def samples(self) -> Iterator[OpSample]:
-        """The samples of the forward op, each with a cotangent."""
+        """Return the samples of the forward op, each with a cotangent."""
         return samples_of(self)
 
 
 class _ShapeOnly(Tensor):
-    """An operand of the forward op that the gradient does not take, because only its shape counts."""
+    """An operand of the forward op that the gradient does not take, because only its shape matters."""
 
     __slots__ = ("_name", "_shape")
 
@@ -230,7 +230,7 @@ class _ShapeOnly(Tensor):
 
     @property
     def value(self) -> Any:
-        """What an op that reads the tensor asks for.
+        """The value of the tensor, which does not exist.
 
         Raises:
             Error: Always.
@@ -251,7 +251,7 @@ class _ShapeOnly(Tensor):
 
 
 class _Results(Sequence[Tensor]):
-    """The results of the forward op, which is emitted when one of them is first read."""
+    """The results of the forward op, which is emitted when a result is first read."""
 
     def __init__(self, emit: Callable[[], tuple[Tensor, ...]]):
         self._emit = cache(emit)
@@ -264,7 +264,7 @@ class _Results(Sequence[Tensor]):
 
 
 class _Recorder(Builder):
-    """A builder at the insertion point of another. It emits every op but one, whose operands and attributes it records."""
+    """A builder at the insertion point of another. It emits every op except one, whose operands and attributes it records."""
 
     def __init__(self, b: Builder, op: str):
         super().__init__(b.insertion_point, b._location)
@@ -280,16 +280,16 @@ class _Recorder(Builder):
         return None if count == 1 else (None,) * count
 
     def adopted(self, value: Any) -> Any:
-        """A tensor of the other builder as a tensor of this builder."""
+        """Return a tensor of the other builder as a tensor of this builder."""
         return Tensor(self, value.value) if isinstance(value, Tensor) and value.builder is self._b else value
 
     def returned(self, value: Any) -> Any:
-        """The reverse of `adopted`."""
+        """Return a tensor of this builder as a tensor of the other builder."""
         return Tensor(self._b, value.value) if isinstance(value, Tensor) and value.builder is self else value
 
 
 def build_like(forward: type[Card], spec: OpSpec) -> Callable[..., Tensor]:
-    """`build` of a gradient: operands and attributes in the order of its record, with the defaults of the forward op's."""
+    """Return `build` of a gradient op: arguments in the order of its record, with the defaults of the forward op."""
     forward_parameters = inspect.signature(forward.build).parameters
     defaults = {
         a.name: forward_parameters[a.name].default

@@ -1,4 +1,4 @@
-"""Samples of gradients, derived from the samples of their forward ops."""
+"""Samples of gradient ops, derived from the samples of their forward ops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def samples_of(card: Backward) -> Iterator[OpSample]:
-    """The samples of the forward op that differ in more than kinds and sizes, and one of each kind, with a cotangent."""
+    """Yield samples with a cotangent: the forward samples that differ in more than kind and sizes, and one of each kind."""
     enums = [a for a in card.spec.attributes if a.kind == "enum"]
     wrt_of: dict[Any, str | None] = {}
     seen: set[Any] = set()
@@ -25,7 +25,7 @@ def samples_of(card: Backward) -> Iterator[OpSample]:
         attributes = {**card.shared({}), **forward.attributes}
         if any(attributes[name] != value for name, value in card.fixed.items()):
             continue
-        # The attribute `wrt` takes another value for each kind of the forward op.
+        # Each kind of the forward op has its own value of the attribute `wrt`.
         group = tuple(attributes[a.name] for a in enums if a.name in attributes)
         choices: list[Any] = [None] if isinstance(card.wrt, str) else sorted(card.wrt, key=[*wrt_of.values()].count)
         choices = [wrt_of[group]] if group in wrt_of else choices
@@ -35,21 +35,21 @@ def samples_of(card: Backward) -> Iterator[OpSample]:
         wrt_of[group] = sample.attributes.get("wrt")
         kind = ("kind", *(sample.attributes.get(a.name, a.default) for a in enums))
         if not {kind, _features(card, sample)} <= seen:
-            # A kind without a default is tried in all dtypes; the other samples share one such trial.
+            # A kind without a default is tried in all dtypes; the other samples share one trial in all dtypes.
             first = ("in all dtypes", kind if any(a.required for a in enums) else None)
             yield sample if first not in seen else replace(sample, dtypes=(sample.dtypes or ())[:1])
             seen |= {kind, _features(card, sample), first}
 
 
 def _features(card: Backward, sample: OpSample) -> Any:
-    """The features by which samples differ: all but the kind and the sizes of 2 and more."""
+    """Return the features that distinguish samples: everything except the kind and the sizes of 2 and more."""
     axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in sample.operands]  # type: ignore[union-attr]
     plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]
     return (*axes, *((name, sample.attributes[name]) for name in plain if name in sample.attributes))
 
 
 def _sample(card: Backward, forward: OpSample, attributes: Mapping[str, Any], wrt: str | None) -> OpSample | None:
-    """The sample of the gradient that a sample of the forward op gives, in all allowed dtypes; None if there is none."""
+    """Return the gradient's sample for a forward sample, in all allowed dtypes; None if there is none."""
     operands = dict(zip(card.forward_names, forward.operands, strict=True))
     if any(operands.get(o.name, forward) is None and o.arity == "single" for o in card.spec.operands):
         return None
@@ -83,6 +83,6 @@ def _sample(card: Backward, forward: OpSample, attributes: Mapping[str, Any], wr
 
 
 def _can_be_bound(operands: Iterable[Any]) -> bool:
-    """Whether each symbol in the sizes of operands is itself one of the sizes: else a program could not find its value."""
+    """Return whether each symbol in the operands' sizes is itself a size; otherwise a program could not determine its value."""
     dims = [dim(d) for operand in operands if operand is not None for d in operand.dims]
     return all(dim(name) in dims for d in dims for name in symbols(d))

@@ -1,1 +1,1 @@
-"""Products of matrices, and linear systems."""
+"""Matrix products and linear systems."""

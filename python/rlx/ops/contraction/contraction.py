@@ -37,7 +37,7 @@ class DotDims(ArgumentGroup):
 
 
 def _exact(x: np.ndarray) -> np.ndarray:
-    """Operands in a dtype so wide that the evaluator's rounding errors are negligible."""
+    """Return operands in a dtype so wide that the evaluator's rounding errors are negligible."""
     if x.dtype.kind == "c":
         return x.astype(np.complex128)
     return x if x.dtype.kind in "iu" else x.astype(np.float64)
@@ -66,7 +66,7 @@ class Matmul(Card, op="matmul"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
         (lhs, rhs), (dy,) = operands, cotangents
-        if rhs.rank == 2:  # one product of all rows: nothing is summed up afterwards
+        if rhs.rank == 2:  # one product for all rows; no sum is needed afterwards
             rows = tuple(range(lhs.rank - 1))
             return (
                 lambda: dots(b, dy, adjoint(b, rhs), DotDims((dy.rank - 1,), (1,))),
@@ -102,7 +102,7 @@ class Matmul(Card, op="matmul"):
 
 
 def _vector_matmul(b: Builder, lhs: Tensor, rhs: Tensor) -> Tensor:
-    """NumPy's rule for vectors: a row on the left, a column on the right, dropped again from the result."""
+    """Apply NumPy's rule for vectors: a row on the left, a column on the right; the added axis is dropped from the result."""
     left = b.reshape(lhs, (1, *lhs.shape)) if lhs.rank == 1 else lhs
     right = b.reshape(rhs, (*rhs.shape, 1)) if rhs.rank == 1 else rhs
     product_ = b.emit("matmul", (left, right))
@@ -188,7 +188,7 @@ class DotGeneral(Card, op="dot_general"):
         if lhs_batched and rhs_batched:
             return dots(b, lhs, rhs, DotDims(*contracting, (0, *batch[0]), (0, *batch[1])))
         result = dots(b, lhs, rhs, DotDims(*contracting, *batch))
-        # The batch is a free axis now: the first one of its side.
+        # The batch is now a free axis: the first free axis of its side.
         position = len(dims.lhs_batch) if lhs_batched else lhs.rank - len(dims.lhs_contracting)
         order = (position, *(i for i in range(result.rank) if i != position))
         return result if position == 0 else b.emit("transpose", (result,), perm=order)
@@ -211,34 +211,34 @@ class DotGeneral(Card, op="dot_general"):
 
 
 def dots(b: Builder, lhs: Tensor, rhs: Tensor, dims: DotDims) -> Tensor:
-    """`dot_general` with its axes in order of position: batch, free axes of lhs, free axes of rhs."""
+    """Emit `dot_general` with its axes in order of position: batch, free axes of lhs, free axes of rhs."""
     return b.emit("dot_general", (lhs, rhs), **{name: tuple(axes) for name, axes in dims.named.items()})
 
 
 def adjoint(b: Builder, x: Tensor) -> Tensor:
-    """The conjugate where `x` is complex: what adjoints multiply by."""
+    """Return the factor that adjoints multiply by: the conjugate of a complex `x`, else `x`."""
     return b.conjugate(x) if x.dtype.is_complex else x
 
 
 def swapped(b: Builder, x: Tensor) -> Tensor:
-    """`x` with its last two axes exchanged."""
+    """Return `x` with its last two axes swapped."""
     return b.emit("transpose", (x,), perm=(*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
 def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other_side: Any) -> Tensor:
-    """The cotangent of one side of a `dot_general`: `dy` contracted with the free axes of the other side.
+    """Return the cotangent of one side of a `dot_general`: `dy` contracted with the free axes of the other side.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         dy: The cotangent of the result.
-        summed: Its axes that come from the other side alone.
+        summed: The axes of `dy` that come from the other side alone.
         side: The side, with its contracting and batch axes.
-        other_side: The other side, likewise.
+        other_side: The other side, with its contracting and batch axes.
     """
     (x, contracting, batch), (y, y_contracting, y_batch) = side, other_side
     y_free = free_axes(y.rank, y_contracting, y_batch)
     result = dots(b, dy, adjoint(b, y), DotDims(summed, y_free, range(len(batch)), y_batch))
-    # The result has the batch axes, the free axes of x, then the contracted axes in the order in which y has them.
+    # The result has the batch axes, the free axes of x, then the contracted axes in y's order.
     order = sorted(range(len(y_contracting)), key=lambda i: y_contracting[i])
     axes = [*batch, *free_axes(x.rank, contracting, batch), *(contracting[i] for i in order)]
     perm = tuple(axes.index(i) for i in range(x.rank))
@@ -250,5 +250,5 @@ def _dots(lhs: Any, rhs: Any, *axes: Any, dtypes: Any) -> Any:
 
 
 def free_axes(rank: int, contracting: Any, batch: Any) -> list[int]:
-    """The axes that are neither contracted nor batch, in order."""
+    """Return the axes that are neither contracted nor batch, in order."""
     return [i for i in range(rank) if i not in contracting and i not in batch]

@@ -1,4 +1,4 @@
-"""`einsum`: a sum of products in Einstein's notation, as a chain of `dot_general`s."""
+"""`einsum`: a sum of products in Einstein notation, as a chain of `dot_general`s."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rlx.ops.shape.make import diagonal
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# The size that an axis of symbolic size is taken for when the order of the products is chosen.
+# The size assumed for a symbolic axis when the order of the products is chosen.
 _TYPICAL = 64
 
 
 class _Term:
-    """A tensor with a label for each axis, no label twice."""
+    """A tensor with one label per axis. Labels are unique."""
 
     def __init__(self, x: Tensor, labels: str):
         self.x, self.labels = x, labels
@@ -28,15 +28,16 @@ class _Term:
 
 @helper
 def einsum(b: Builder, subscripts: str | Tensor, *operands: Any) -> Tensor:
-    """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch.
+    """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product.
 
-    A label that two operands share and the result lacks is summed over; one that occurs twice in an operand takes its
-    diagonal; `...` stands for axes that broadcast. The order of the products is the one that `numpy.einsum_path` finds.
+    A label that two operands share and the result lacks is summed over. A label that occurs twice in an operand selects
+    its diagonal. `...` represents axes that broadcast. The order of the products is determined by `numpy.einsum_path`.
 
     Args:
-        b: Emits.
-        subscripts: The labels of each operand's axes, and after `->` those of the result; without `->`, all labels that
-            occur once, in alphabetical order. Or, as in NumPy, the first operand, with a list of integers after each one.
+        b: The builder.
+        subscripts: The labels of each operand's axes, then `->` and the labels of the result. Without `->`, the result
+            has all labels that occur once, in alphabetical order. Or, as in NumPy, the first operand; each operand is
+            then followed by a list of integers.
         operands: Tensors, which promote to one dtype.
 
     Raises:
@@ -65,13 +66,13 @@ def einsum(b: Builder, subscripts: str | Tensor, *operands: Any) -> Tensor:
 
 
 def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """NumPy's other spelling: operand, list of integers, operand, list, …, and last the list of the result."""
+    """Convert NumPy's other form: operand, list of integers, operand, list, …, and optionally the list of the result."""
     *pairs, last = arguments if len(arguments) % 2 else (*arguments, None)
     operands, lists = pairs[::2], [*pairs[1::2], *([] if last is None else [last])]
 
     def text(labels: Any) -> str:
         try:
-            if isinstance(labels, Tensor):  # each element of it would be a slice
+            if isinstance(labels, Tensor):  # iteration over a tensor would yield slices
                 raise TypeError
             return "".join("..." if i is Ellipsis else string.ascii_letters[i] for i in labels)
         except (TypeError, IndexError):
@@ -82,7 +83,7 @@ def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 
 
 def _parsed(subscripts: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
-    """The labels of the operands and of the result, with labels of their own for the axes that `...` stands for."""
+    """Return the labels of the operands and of the result, with unique labels for the axes that `...` represents."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     inputs = left.split(",")
@@ -97,7 +98,7 @@ def _parsed(subscripts: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]
     for labels, x, count in zip(inputs, tensors, spread, strict=True):
         if count < 0 or (("..." not in labels) and len(labels) != x.rank) or labels.count("...") > 1:
             raise ShapeError(f"the labels '{labels}' do not fit {x.shape}")
-    ellipsis = "".join(chr(0x100 + i) for i in range(max(spread, default=0)))  # no letters of a user
+    ellipsis = "".join(chr(0x100 + i) for i in range(max(spread, default=0)))  # not letters that a user can write
     inputs = [t.replace("...", ellipsis[len(ellipsis) - n :]) for t, n in zip(inputs, spread, strict=True)]
     if arrow:
         if len(set(right)) != len(right) - 2 * right.count("..."):
@@ -113,7 +114,7 @@ def _shown(label: str) -> str:
 
 
 def _sizes(inputs: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Dim]:
-    """The size of each label; 1 broadcasts."""
+    """Return the size of each label; size 1 broadcasts."""
     sizes: dict[str, Dim] = {}
     for labels, x in zip(inputs, tensors, strict=True):
         for label, size in zip(labels, x.shape.dims, strict=True):
@@ -126,7 +127,7 @@ def _sizes(inputs: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Dim]:
 
 
 def _term(b: Builder, x: Tensor, labels: str, sizes: dict[str, Dim]) -> _Term:
-    """An operand without axes that broadcast and with diagonals taken."""
+    """Return an operand without its broadcast axes and with diagonals taken."""
     kept = [i for i, label in enumerate(labels) if x.shape.dims[i] == sizes[label]]
     if len(kept) < x.rank:
         x = b.reshape(x, [x.shape.dims[i] for i in kept])
@@ -140,7 +141,7 @@ def _term(b: Builder, x: Tensor, labels: str, sizes: dict[str, Dim]) -> _Term:
 
 
 def _order(terms: Sequence[_Term], result: str, sizes: dict[str, Dim]) -> list[tuple[int, ...]]:
-    """Which terms are multiplied, step by step, each product coming last."""
+    """Return the terms to multiply at each step. Each product is appended as the last term."""
     if len(terms) < 3:
         return [tuple(range(len(terms)))]
     letters = dict(zip(sizes, string.ascii_letters, strict=False))
@@ -155,7 +156,7 @@ def _order(terms: Sequence[_Term], result: str, sizes: dict[str, Dim]) -> list[t
 
 
 def _summed(b: Builder, term: _Term, needed: set[str]) -> _Term:
-    """Without the labels that nothing needs."""
+    """Sum a term over the labels that are no longer needed."""
     axes = [i for i, label in enumerate(term.labels) if label not in needed]
     if not axes:
         return term
@@ -163,7 +164,7 @@ def _summed(b: Builder, term: _Term, needed: set[str]) -> _Term:
 
 
 def _product(b: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
-    """The product of two terms, summed over what they share and nothing else needs."""
+    """Return the product of two terms, summed over the labels that they share and nothing else needs."""
     left = _summed(b, left, needed | set(right.labels))
     right = _summed(b, right, needed | set(left.labels))
     shared = [label for label in left.labels if label in right.labels]
@@ -177,7 +178,7 @@ def _product(b: Builder, left: _Term, right: _Term, needed: set[str]) -> _Term:
 
 
 def _elementwise(b: Builder, left: _Term, right: _Term, batch: Sequence[str]) -> _Term:
-    """The product of two terms that nothing is summed over."""
+    """Return the product of two terms that share no summed label."""
     labels = "".join([*batch, *(v for t in (left, right) for v in t.labels if v not in batch)])
     sides = []
     for term in (left, right):

@@ -40,9 +40,10 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         return result.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
-        """Rows that choose the same matrix are brought together in blocks, of which the last may not be full; each block is
-        one product. Multiplying all rows with every matrix would cost as many times more as there are matrices, and a
-        product for each row would read a matrix for each row.
+        """Group rows that choose the same matrix into blocks, each of which is one product.
+
+        The last block of a group may be partly filled. Multiplying all rows with every matrix would multiply the cost
+        by the number of matrices. A product for each row would read one matrix per row.
         """
         (rows, _), (groups, _, columns) = x.shape.dims, w.shape.dims
         if rows == 0:
@@ -70,7 +71,7 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """A batch of matrices alone becomes wider matrices; else all rows of the batch choose among all its matrices."""
+        """Turn a batch of matrices alone into wider matrices. Otherwise all rows of the batch choose among all its matrices."""
         (x, w, indices), (x_batched, w_batched, indices_batched) = operands, batched
         if not x_batched and not indices_batched:
             return rules.unfolded(
@@ -88,7 +89,7 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         return Cost(2 * results[0].num_elements * operands[0].dims[1], moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        wide: Any = {"low": -2, "high": 6}  # out of range on both sides: clamped
+        wide: Any = {"low": -2, "high": 6}  # out of range in both directions: clamped
         yield sample((7, 4), (3, 4, 5), SampleOperand((7,), "i32", **wide), dtypes=FLOATS)
         yield sample((2, 3), (4, 3, 2), SampleOperand((2,), "u8", low=0, high=4), dtypes=("f32",))
         yield sample((0, 3), (4, 3, 2), SampleOperand((0,), "i64"), dtypes=("f32",))
@@ -96,14 +97,14 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         yield sample((40, 2), (2, 2, 3), SampleOperand((40,), "i32", low=0, high=2), dtypes=("f32",))
 
 
-# The rows of a block if the number of rows is a symbol, and the largest number that is worth its padding.
+# The block size if the number of rows is symbolic, and the largest block size that is worth its padding.
 _TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
 
 
 def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
-    """The cotangent of the matrices `w`: a product for each block of rows, then the sum of the products of each group.
+    """Return the cotangent of the matrices `w`: one product per block of rows, then one sum per group.
 
-    There are about as many blocks as groups, so that this takes little more memory than the cotangent itself.
+    There are about as many blocks as groups, so this takes little more memory than the cotangent itself.
     """
     (rows, inner), columns = x.shape.dims, dy.shape.dims[1]
     if rows == 0 or w.dims[0] == 0:
@@ -119,26 +120,26 @@ def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tenso
 
 
 def _clamped(b: Builder, indices: Tensor, groups: Dim) -> Tensor:
-    """Indices of any dtype as i32 in `[0, groups)`."""
+    """Return indices of any dtype as i32 in `[0, groups)`."""
     return b.cast(clamped(b, indices, groups), i32)
 
 
 def _block_size(rows: Dim, groups: Dim) -> int:
-    """A power of two, about twice the rows of a group: measured, with 8 and 64 groups and 4 to 1024 rows."""
+    """Return a power of two, about twice the rows of a group. Measured with 8 and 64 groups and 4 to 1024 rows."""
     if type(rows) is not int or type(groups) is not int:
         return _TYPICAL_BLOCK
     return min(1 << (2 * rows // groups).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > groups else 1
 
 
 class _RowBlocks:
-    """The places of rows when each group has its own blocks.
+    """The slots of rows when each group has its own blocks.
 
     Attributes:
-        size: The rows of a block.
+        size: The number of rows of a block.
         count: The number of blocks; some at the end may be unused.
         groups: `[count]`, the group of each block; beyond the last group if the block is unused.
-        slots: `[rows]`, the place of each row among all places of all blocks.
-        sources: `[count·block]`, the row at each place; any row where there is none.
+        slots: `[rows]`, the slot of each row among the slots of all blocks.
+        sources: `[count·block]`, the row in each slot; an arbitrary row if the slot is empty.
     """
 
     def __init__(self, b: Builder, group_of_row: Tensor, groups: Dim, block: int, count: Dim):
@@ -157,15 +158,15 @@ class _RowBlocks:
 
     @property
     def occupied(self) -> Tensor:
-        """`[count·block]`, whether there is a row at each place."""
+        """`[count·block]`, whether each slot holds a row."""
         b = self.b
         return b.gather(self.slots, self.sources) == b.iota((self.count * self.size,))
 
 
 def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _RowBlocks:
-    """The blocks of rows that choose these groups."""
+    """Return the blocks of the rows that choose these groups."""
     block = _block_size(rows, groups)
-    # No more blocks than rows, and at most one block that is not full for each group.
+    # There are at most as many blocks as rows, and each group has at most one partly filled block.
     return _RowBlocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
 
 
@@ -213,7 +214,7 @@ class _Solve(Card):
         return builder.emit(self.name, common(builder, a, b))
 
     def jvp(self, builder: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
-        """From `a·x = b`: `da·x + a·dx = db`."""
+        """Differentiate `a·x = b`: `da·x + a·dx = db`."""
         (a, _), (da, db), (x,) = operands, tangents, results
         if da is not None:
             moved = builder.reshape(builder.matmul(da, _as_columns(builder, x, a.rank)), x.shape.dims)
@@ -232,12 +233,12 @@ class _Solve(Card):
 
 
 def _as_columns(b: Builder, x: Tensor, rank: int) -> Tensor:
-    """A right-hand side as a matrix, where it is a vector."""
+    """Return a right-hand side as a matrix, even if it is a vector."""
     return x if x.rank == rank else b.reshape(x, (*x.shape.dims, 1))
 
 
 class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
-    """Gaussian elimination with partial pivoting; among equally large pivots the first is taken."""
+    """Gaussian elimination with partial pivoting. Among equally large pivots the first is taken."""
 
     def infer(self, a: Shape, b: Shape) -> Shape:
         same_dtype(a, b)
@@ -265,7 +266,7 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
     def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """A batch of right-hand sides alone becomes more columns; else the batch becomes more systems."""
+        """Turn a batch of right-hand sides alone into more columns. Otherwise the batch becomes more systems."""
         (a, b), (a_batched, b_batched) = operands, batched
         if not a_batched:
             return _more_columns(builder, self.name, a, b)
@@ -321,7 +322,7 @@ class DenseSolve(_Solve, op="dense_solve"):
 
 
 def _more_columns(builder: Builder, name: str, a: Tensor, b: Tensor) -> Tensor:
-    """Solve for a batch of right-hand sides, the leading axis of `b`, as columns of one right-hand side."""
+    """Solve for a batch of right-hand sides (the leading axis of `b`) as columns of one right-hand side."""
     size, *dims = b.shape.dims
     columns = _as_columns(builder, b, a.rank + 1)
     x = builder.emit(name, (a, rules.folded(builder, columns, a.rank - 1)))
@@ -329,12 +330,12 @@ def _more_columns(builder: Builder, name: str, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _batch_of_one(shape: Shape) -> Shape:
-    """A batch of one."""
+    """Return the shape with a leading batch axis of size 1."""
     return shape.with_dims((1, *shape.dims))
 
 
 def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The solution of one system, in f64."""
+    """Return the solution of one system, computed in f64."""
     size = len(a)
     upper = np.concatenate([a, b.reshape(size, b[0].size if size else 0)], 1)
     for step in range(size):
@@ -350,7 +351,10 @@ def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]:
-    """Systems with one more unknown, which is 0 and in no other equation: so no system is empty, whatever its symbol is."""
+    """Add one unknown to each system, which is 0 and in no other equation.
+
+    Thus no system is empty, whatever its symbolic size is.
+    """
     batch, size, columns = wide.shape.dims
     zero, one = b.constant(0.0, dtype=a.dtype), b.constant(1.0, dtype=a.dtype)
     square = b.concat([a, b.expand(zero, (batch, 1, size))], axis=1)
@@ -359,7 +363,7 @@ def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
-    """`[B, N, N + K]` with the matrix made triangular; the elements below the diagonal have no meaning."""
+    """Return `[B, N, N + K]` with the matrix made triangular. The elements below the diagonal have no meaning."""
     rows = augmented.shape.dims[1]
     position = b.iota((rows,))
 
@@ -381,14 +385,14 @@ def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
 
 
 def _substituted(b: Builder, upper: Tensor) -> Tensor:
-    """The solutions `[B, N, K]` of triangular systems `[B, N, N + K]`, from the last row up."""
+    """Return the solutions `[B, N, K]` of triangular systems `[B, N, N + K]`, from the last row up."""
     batch, size, width = upper.shape.dims
     columns = width - size
     position = b.iota((size,))
 
     def substitute(x: Tensor, step: Tensor) -> tuple[Tensor, None]:
         row = b.gather(upper, step, axis=1)
-        # x is 0 where it is not solved yet, but the row may be infinite there.
+        # Unsolved elements of x are 0, but the row may be infinite there.
         factors = b.where(position > step, b.narrow(row, 1, 0, size), 0.0)
         substituted = b.sum(b.reshape(factors, (batch, size, 1)) * x, 1)
         value = (b.narrow(row, 1, size, columns) - substituted) / b.gather(row, b.reshape(step, (1,)), axis=1)

@@ -1,4 +1,4 @@
-"""Products of tensors under NumPy's names: `dot`, `inner`, `tensordot`, `kron`, `cross` and the like."""
+"""Tensor products with NumPy's names: `dot`, `inner`, `tensordot`, `kron`, `cross` and others."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def _conjugate(b: Builder, x: Tensor) -> Tensor:
 
 @helper
 def dot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one.
+    """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`.
 
     Args:
-        b: Emits.
+        b: The builder.
         lhs: `[…, K]`, or a scalar, which multiplies.
-        rhs: `[K]` or `[…, K, N]`, or a scalar. (`matmul` joins the other axes as a batch; here they stand side by side.)
+        rhs: `[K]` or `[…, K, N]`, or a scalar. `matmul` treats the other axes as a shared batch; `dot` keeps the other
+            axes of both operands.
     """
     lhs, rhs = common(b, lhs, rhs)
     if not lhs.rank or not rhs.rank:
@@ -37,21 +38,21 @@ def dot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 def inner(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+    """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
     lhs, rhs = common(b, lhs, rhs)
     return b.dot_general(lhs, rhs, (-1,), (-1,)) if lhs.rank and rhs.rank else b.mul(lhs, rhs)
 
 
 @helper
 def vdot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+    """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
     lhs, rhs = common(b, lhs, rhs)
     return b.dot_general(ravel(b, _conjugate(b, lhs)), ravel(b, rhs), (0,), (0,))
 
 
 @helper
 def vecdot(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
-    """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
+    """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
     lhs, rhs = common(b, lhs, rhs)
     left = moveaxis(b, _conjugate(b, lhs), axis_of(axis, lhs.rank), -1)
     right = moveaxis(b, rhs, axis_of(axis, rhs.rank), -1)
@@ -68,10 +69,11 @@ def tensordot(b: Builder, lhs: Any, rhs: Any, axes: int | Sequence[Any] = 2) -> 
     """NumPy's `tensordot`: the sum over several axes of both.
 
     Args:
-        b: Emits.
+        b: The builder.
         lhs: Any tensor.
         rhs: Any tensor.
-        axes: How many: the last ones of `lhs` with the first ones of `rhs`. Or a pair: the axes of `lhs`, those of `rhs`.
+        axes: The number of axes to contract: the last ones of `lhs` with the first ones of `rhs`. Or a pair: the axes
+            of `lhs`, the axes of `rhs`.
 
     Raises:
         ShapeError: There are not that many axes, or their sizes differ.
@@ -92,7 +94,7 @@ def tensordot(b: Builder, lhs: Any, rhs: Any, axes: int | Sequence[Any] = 2) -> 
 
 @helper
 def kron(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
+    """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
     lhs, rhs = common(b, lhs, rhs)
     rank = max(lhs.rank, rhs.rank)
     left, right = ((1,) * (rank - x.rank) + tuple(x.shape.dims) for x in (lhs, rhs))
@@ -120,5 +122,5 @@ def cross(b: Builder, lhs: Any, rhs: Any, axis: int = -1) -> Tensor:
 
 @helper
 def trace(b: Builder, x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
+    """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
     return b.sum(diagonal(b, x, offset, axis1, axis2), -1)

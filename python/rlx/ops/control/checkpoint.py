@@ -1,4 +1,4 @@
-"""Checkpoints: regions that the backward pass computes again, so that their values need not be kept."""
+"""Checkpoints: regions that the backward pass computes again, so that their values need not be stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Checkpoint(Card, op="checkpoint"):
         return tuple(b.inline(regions[0], []))
 
     def build(self, b: Builder) -> contextlib.AbstractContextManager[None]:
-        """`with g.checkpoint():` puts all ops that are built inside into one region."""
+        """`with g.checkpoint():` puts all ops that are built inside the block into one region."""
         return _checkpointed(b)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -62,7 +62,7 @@ class Checkpoint(Card, op="checkpoint"):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """Compute the ops again once the cotangents exist, then go back through them."""
-            # Parameters and states stay in memory in any case; values that depend on them alone may be shared with the
+            # Parameters and states stay in memory in any case. Values that depend on them alone may be shared with the
             # forward pass.
             recomputed = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
             captures = list(body.captures)
@@ -101,7 +101,7 @@ def _checkpointed(b: Builder) -> Iterator[None]:
         holder, block = b.open_region(())
         with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as emitted:
             yield
-            # Tensors of one type stand together: a group of values may change its type a few times only.
+            # Tensors are sorted by type: within a group of values the type may change only a few times.
             yielded = sorted((t for t in emitted if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
             b.emit("yield", (yielded,))
         region = Region(holder, block, RegionShapes((), tuple(t.shape for t in yielded)))
@@ -110,12 +110,12 @@ def _checkpointed(b: Builder) -> Iterator[None]:
 
 
 def recomputed(b: Builder, emit: Callable[[], Sequence[Tensor]]) -> tuple[Tensor, ...]:
-    """The values of a checkpoint with the ops that a function emits."""
+    """Return the values of a checkpoint over the ops that a function emits."""
     return tuple(b.emit("checkpoint", (), regions=[b.region(emit, ())]))
 
 
 def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-    """The same values behind one `optimization_barrier`."""
+    """Return the same values after one `optimization_barrier`."""
     order = sorted(range(len(values)), key=lambda i: str(values[i].value.type))
     late = sorted(after, key=lambda t: str(t.value.type))
     fenced = b.emit("optimization_barrier", ([values[i] for i in order], late))
@@ -136,10 +136,11 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
         return [(i, 0) for i in range(len(results))]
 
     def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
-        """A `where` whose condition is always true, which no compiler can prove: it reads an element of each of `after`.
+        """Emit a `where` whose condition is always true.
 
-        The barriers of compilers do not help: XLA's CPU client drops its barrier before it joins equal ops, and IREE takes
-        the result of its barrier for a value that it may overwrite.
+        The condition reads an element of each of `after`, so no compiler can prove that it is true. Barriers of
+        compilers do not help: XLA's CPU client drops its barrier before it merges equal ops, and IREE treats the result
+        of its barrier as a value that it may overwrite.
         """
         holds: Any = None
         for tensor in after:
@@ -170,7 +171,7 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
 
 
 def _always(b: Builder, x: Tensor) -> Tensor:
-    """A scalar that is true, computed from an element of a tensor (from its size where it may have none)."""
+    """Return a scalar that is always true, computed from an element of a tensor, or from its size if it may be empty."""
     if any(type(d) is not int or d == 0 for d in x.shape.dims):
         x = b.sum(b.cast(x, f32)) if not x.dtype.is_inexact else b.sum(x)
     else:

@@ -1,4 +1,4 @@
-"""Control flow as regions: a choice, a loop, a scan, and the op that ends their regions."""
+"""Control flow ops with regions: a branch, a loop, a scan, and the terminator of their regions."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Yield(Card, op="yield"):
 
 
 def shapes_text(shapes: Sequence[Shape]) -> str:
-    """Shapes for messages."""
+    """Format shapes for messages."""
     return ", ".join(map(str, shapes)) or "nothing"
 
 
 def present(region: RegionShapes | None, name: str) -> RegionShapes:
-    """A region that must not be empty.
+    """Return a region that must not be empty.
 
     Raises:
-        ShapeError: It is empty.
+        ShapeError: The region is empty.
     """
     if region is None:
         raise ShapeError(f"{name} must not be empty")
@@ -208,7 +208,7 @@ class Scan(ScanRules, op="scan"):
         carries = inputs[:num_carries]
         stacks = [np.zeros((length[0], *s.static), s.dtype.numpy) for s in body.results[num_carries:]]
         for step in range(length[0])[:: -1 if reverse else 1]:
-            yielded = body(*carries, *(x[step, ...] for x in xs))  # arrays, and no scalars: parts of x
+            yielded = body(*carries, *(x[step, ...] for x in xs))  # arrays, not scalars: slices of x
             carries = yielded[:num_carries]
             for stack, value in zip(stacks, yielded[num_carries:], strict=True):
                 stack[step] = value
@@ -231,10 +231,11 @@ class Scan(ScanRules, op="scan"):
         reverse: bool = False,
         num_checkpoints: int | None = None,
     ) -> tuple[Any, Any]:
-        """`body(carry, x)` gives the next carry and the values to stack, as in JAX.
+        """`body(carry, x)` returns the next carry and the values to stack, as in JAX.
 
-        `init` and `xs` are a tensor, a tuple or list of tensors, or None; `carry` and `x` have the same structure. A body
-        may also take every tensor as one argument, `body(*carries, *slices)`, and return a flat tuple: carries first.
+        `init` and `xs` are a tensor, a tuple or list of tensors, or None; `carry` and `x` have the same structure. A
+        body may also take every tensor as its own argument, `body(*carries, *slices)`, and return a flat tuple with the
+        carries first.
         """
         carries = [carry_like(b, value) for value in flat(init)]
         inputs = [tensor_like(b, value, f32) for value in flat(xs)]
@@ -256,7 +257,7 @@ class Scan(ScanRules, op="scan"):
         def by_itself(carry_values: Any, slices: Any) -> Any:
             return body(*carry_values, *slices)
 
-        # A body with two parameters may follow either convention: the first one that works is taken.
+        # A body with two parameters may follow either convention. The first convention that works is used.
         conventions = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
         if not conventions:
             check_takes(body, 2, "body")
@@ -303,39 +304,39 @@ class Scan(ScanRules, op="scan"):
         yield sample([("n", 3), ("t", "n", 3)], build=sums, dtypes=("f32",))
 
 
-# --- what users write -------------------------------------------------------------------------------
+# --- user calls -----------------------------------------------------------------------------------
 
 
 def flat(values: Any) -> list[Any]:
-    """A list of tensors, from a tensor, a tuple or list of tensors, or None."""
+    """Return a list of tensors, from a tensor, a tuple or list of tensors, or None."""
     if values is None:
         return []
     return list(values) if isinstance(values, (tuple, list)) else [values]
 
 
 def like(pattern: Any, values: Sequence[Any]) -> Any:
-    """Values in the structure of a pattern: None, one value, or a tuple."""
+    """Return values in the structure of a pattern: None, one value, or a tuple."""
     if pattern is None:
         return None
     return tuple(values) if isinstance(pattern, (tuple, list)) else values[0]
 
 
 def unpacked(results: tuple[Any, ...]) -> Any:
-    """A single result as it is, several results as a tuple."""
+    """Return a single result as it is, and several results as a tuple."""
     return results[0] if len(results) == 1 else results
 
 
 def carry_like(b: Builder, value: Any) -> Tensor:
-    """An initial carry as a tensor: a Python number is i32, f32, bool or c64."""
+    """Return an initial carry as a tensor. A Python number becomes i32, f32, bool or c64."""
     like = bool_ if isinstance(value, bool) else i32 if isinstance(value, int) else f32
     return tensor_like(b, value, like)
 
 
 def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[Tensor]:
-    """The next carries that a body returned, as tensors; Python numbers take the dtype and shape of their carry.
+    """Return the next carries of a body as tensors. Python numbers take the dtype and shape of their carry.
 
     Raises:
-        ShapeError: Their number differs from that of the carries.
+        ShapeError: The body returned another number of carries.
     """
     values = flat(returned)
     if len(values) != len(carries):
@@ -349,7 +350,7 @@ def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[T
 
 
 def _split(returned: Any, count: int) -> tuple[Any, Any]:
-    """The carries and the stacked values among the values that a body returned."""
+    """Split the values that a body returned into the carries and the values to stack."""
     if isinstance(returned, (tuple, list)) and len(returned) == 2 and len(flat(returned[0])) == count:
         return returned[0], returned[1]
     values = flat(returned)
@@ -362,7 +363,7 @@ def check_takes(function: Any, count: int, name: str) -> None:
     """Check that a user's function can be called with `count` tensors.
 
     Raises:
-        ShapeError: It cannot, or is not a function.
+        ShapeError: It cannot be called like this, or it is not a function.
     """
     if not callable(function):
         raise ShapeError(f"{name} must be a function of tensors, got {type(function).__name__}")
@@ -371,7 +372,7 @@ def check_takes(function: Any, count: int, name: str) -> None:
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function takes `count` positional arguments."""
+    """Return whether a function accepts `count` positional arguments."""
     if not callable(function):
         return False
     try:

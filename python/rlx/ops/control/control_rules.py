@@ -1,4 +1,4 @@
-"""How branches and functions are differentiated and batched; the ops are in `control` and `function`."""
+"""Derivative and batching rules of branches and functions; the ops are in `control` and `function`."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 
 def spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """Values where flags are set, None elsewhere."""
+    """Place the values at the set flags, and None elsewhere."""
     remaining = iter(values)
     return [next(remaining) if flag else None for flag in flags]
 
 
 def filled(b: Builder, values: Sequence[Any], like: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
-    """The tangents or cotangents where flags are set, with tensors of zeros for None."""
+    """Return the tangents or cotangents at the set flags, with zero tensors in place of None."""
     return [or_zeros(b, v, t.shape) for v, t, flag in zip(values, like, flags, strict=True) if flag]
 
 
 class IfRules(Card):
-    """One branch runs, with the tangents or cotangents of that branch."""
+    """Rules of a branch: one branch runs, together with its tangents or cotangents."""
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
         moving = [a or c for a, c in zip(*(r.moving([]) for r in regions), strict=True)]
@@ -55,7 +55,7 @@ class IfRules(Card):
             return filled(b, pull(cotangents)[1], outside, wanted_captures)
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
-            """The cotangents, from the branch that ran: the values that it needs from the forward pass are computed again."""
+            """Return the cotangents of the branch that ran. The forward values that it needs are computed again."""
             pulled = by_type.if_(b, condition, [lambda body=body: branch(body, cotangents) for body in regions])
             return [None, *spread(pulled, wanted_captures)]
 
@@ -63,7 +63,7 @@ class IfRules(Card):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> Any:
         (condition,), (mixed,) = operands, batched
-        if mixed:  # entries take different branches: both are computed
+        if mixed:  # entries take different branches, so both are computed
             count = len(regions[0].batched([]))
             then, otherwise = (body([], [], [True] * count) for body in regions)
             return tuple(select(b, condition, x, y) for x, y in zip(then, otherwise, strict=True))
@@ -72,13 +72,13 @@ class IfRules(Card):
 
 
 def select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """`x` or `y`, by a condition for each entry of their leading axis."""
+    """Select `x` or `y` by a condition for each entry of their leading axis."""
     column = b.reshape(condition, (*condition.shape.dims, *(1,) * (x.rank - 1)))
     return b.where(column, x, y)
 
 
 class CustomFnRules(Card):
-    """The rules that the user gave; without them, the rules of the ops in the function."""
+    """Rules of a function: those that the user supplied, else the rules of the ops inside it."""
 
     def pushforward(
         self, b: Builder, operands: Any, tangents: Any, *, no_derivative: str | None = None, regions: Any
@@ -112,7 +112,7 @@ class CustomFnRules(Card):
                 (c,) = cotangents
 
                 def pulled(position: int) -> Tensor | None:
-                    """The cotangent of an input, whose dtype may be another one than that of the result."""
+                    """Return the cotangent of an input. Its dtype may differ from that of the result."""
                     if c is None or not flags[position]:
                         return None
                     return b.cast(c * _partial(b, inputs, position, forward), inputs[position].dtype)
@@ -134,7 +134,7 @@ class CustomFnRules(Card):
             if backward is not None:
                 filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
                 return [*map(_float, backward.plain([*inputs, *results, *filled])), *outside]
-            # Not zeros for results that are not used: their derivatives may be infinite.
+            # Results that are not used get None, not zeros: their derivatives may be infinite.
             assert rule is not None
             return [*rule.adjoint(inputs, [x.shape for x in inputs], cotangents), *outside]
 
@@ -156,7 +156,7 @@ class CustomFnRules(Card):
 
 
 def _is_pointwise(block: mlir.Block) -> bool:
-    """Whether a block computes each element of its only result from those at the same place of its real arguments."""
+    """Return whether each element of the only result depends only on the same element of each real argument."""
     results, arguments = opview.yielded(block), list(block.arguments)
     shape = shape_of(results[0])
     if len(results) != 1 or not shape.dtype.is_float:
@@ -167,7 +167,7 @@ def _is_pointwise(block: mlir.Block) -> bool:
     *body, _ = (view.operation for view in block.operations)
     for op in body:
         outside = [v for v in op.operands if v not in known]
-        is_constant = all(v in constants or v in outside for v in op.operands)  # of none, too
+        is_constant = all(v in constants or v in outside for v in op.operands)  # also for an op without operands
         if not all(map(_is_constant, outside)) or not (is_constant or _is_elementwise(op)):
             return False
         known.update(op.results)
@@ -189,28 +189,28 @@ def _is_elementwise(op: mlir.Operation) -> bool:
 
 
 def _partial(b: Builder, inputs: Sequence[Tensor], position: int, forward: Any) -> Tensor:
-    """The derivative of a function that `_is_pointwise`, which is one as well.
+    """Return the derivative of a pointwise function (see `_is_pointwise`), itself a pointwise function.
 
-    Computed forwards it takes the branch that `where` chooses. Backwards the zero that the other branch gets is multiplied by
-    the derivative there, which may be infinite.
+    In forward mode it takes the branch that `where` chooses. In reverse mode the zero cotangent of the other branch
+    would be multiplied by the derivative of that branch, which may be infinite.
     """
     region = b.region(lambda *t: forward.partial(t, position), [x.shape for x in inputs])
     return b.emit("custom_fn", (list(inputs),), regions=[region, None, None])[0]
 
 
 def _check_derivable(no_derivative: str | None) -> None:
-    """Raise an `Error` with this text, if there is one."""
+    """Raise an `Error` with this text, if it is not None."""
     if no_derivative is not None:
         raise Error(f"the function has no derivative: {no_derivative}", hint="stop_gradient keeps derivatives from it")
 
 
 def _float(value: Tensor) -> Tensor | None:
-    """A tangent or cotangent that a user's rule gives; None for integers, which have none."""
+    """Return a tangent or cotangent from a user's rule; None for integers, which have none."""
     return value if value.dtype.is_inexact else None
 
 
 def _emitted_again(b: Builder, inputs: Sequence[Tensor], regions: Sequence[Any]) -> tuple[Tensor, ...]:
-    """The op itself on other tensors, so that its rules stay with it."""
+    """Emit the op itself on other tensors, so that it keeps its rules."""
     new_regions = [
         r and b.region(lambda *t, r=r: r.plain(t), [shape_of(a) for a in r.block.arguments]) for r in regions
     ]

@@ -1,4 +1,4 @@
-"""The op that stands for every op that a user has registered; see `rlx.CustomOp`."""
+"""The op that represents every user-registered op; see `rlx.CustomOp`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Custom(Card, op="custom"):
         raise ShapeError(f"no custom op '{name}' is registered")
 
     def build(self, b: Builder, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """`op` is the class or its name; the rest is what that op takes."""
+        """`op` is the class or its name; the other arguments are those of the registered op."""
         if isinstance(op, type) and issubclass(op, CustomOp):
             if "spec" not in vars(op):
                 hint = f'class {op.__name__}(rlx.CustomOp, name="library.op")'

@@ -54,8 +54,10 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         jvp: Callable[..., Any] | None = None,
         no_derivative: str | None = None,
     ) -> Any:
-        """`fwd(*args)`; `vjp(args, results, cotangents)` gives a cotangent of each argument; `jvp(args, tangents)` a tangent of
-        each result. The three groups are tuples. `no_derivative` says why there is none, in place of rules.
+        """The functions are `fwd(*args)`, `vjp(args, results, cotangents)` and `jvp(args, tangents)`.
+
+        `vjp` returns a cotangent of each argument, `jvp` a tangent of each result. `args`, `results`, `cotangents` and
+        `tangents` are tuples. `no_derivative` replaces the rules with the reason why there is no derivative.
         """
         for name, function in (("fwd", fwd), ("vjp", vjp), ("jvp", jvp)):
             if not callable(function) and (name == "fwd" or function is not None):

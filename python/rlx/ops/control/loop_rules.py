@@ -1,4 +1,4 @@
-"""How loops are differentiated and batched. The ops themselves are in `control`."""
+"""Derivative and batching rules of loops. The ops are in `control`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.ops.control.control_rules import chosen, filled, select, spread
 from rlx.ops.elementwise import by_type
 from rlx.support.errors import ShapeError
 
-# An op with at least this many operations for each element of its result is not repeated in the backward pass of a loop.
+# An op with at least this many operations per result element is not recomputed in the backward pass of a loop.
 _WORTH_KEEPING = 16
 
 
@@ -24,7 +24,7 @@ def _row(shape: Shape) -> Shape:
 
 
 def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]]) -> list[bool]:
-    """The smallest set of flags that contains the given ones and all flags that follow from them."""
+    """Return the smallest set of flags that contains the given flags and all flags that follow from them."""
     while True:
         grown = [a or b for a, b in zip(flags, following(flags), strict=True)]
         if grown == flags:
@@ -33,7 +33,9 @@ def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]
 
 
 class WhileRules(Card):
-    """Tangents are further carries. Going back through what the steps change needs a bound: then the loop is a scan that may
+    """Rules of a while loop. Tangents are additional carries.
+
+    Reverse mode through values that the steps change needs a bound on the steps. The loop then becomes a scan that may
     stop early.
     """
 
@@ -58,7 +60,7 @@ class WhileRules(Card):
     def reversible(
         self, b: Builder, inits: list[Tensor], *, max_iterations: int | None, regions: Sequence[Any]
     ) -> tuple[Tensor, ...]:
-        """A scan over the maximum number of steps, whose body does nothing once the condition is false."""
+        """Return a scan over the maximum number of steps, whose body does nothing once the condition is false."""
         assert max_iterations is not None
         condition, body = regions
 
@@ -74,7 +76,7 @@ class WhileRules(Card):
     def pullback(
         self, b: Builder, operands: Any, wanted: Any, *, max_iterations: int | None, regions: Sequence[Any]
     ) -> Any:
-        """Without a bound: the loop itself, and cotangents for what it gives on unchanged."""
+        """Return the loop itself without a bound, and cotangents for the carries that it passes on unchanged."""
         (inits,), (flags,), (condition, body) = operands, wanted, regions
         shapes = [x.shape for x in inits]
         copies = [b.region(lambda *carries, r=r: r.plain(carries), shapes) for r in (condition, body)]
@@ -105,7 +107,7 @@ class WhileRules(Card):
             return [True] * len(flags) if condition.batched(flags)[0] else body.batched(flags)
 
         flags = _fixed_point(list(flags), following)
-        mixed = condition.batched(flags)[0]  # entries stop at different steps: carries of a stopped entry do not change
+        mixed = condition.batched(flags)[0]  # entries may stop at different steps, and then keep their carries
         carries = [
             rules.batch(b, c, is_batched, size) if needs_batch else c
             for c, is_batched, needs_batch in zip(inits, batched[0], flags, strict=True)
@@ -129,7 +131,7 @@ class WhileRules(Card):
 
 
 class ScanRules(Card):
-    """Tangents are further carries and slices; cotangents are a scan in the other direction."""
+    """Rules of a scan. Tangents are additional carries and slices; cotangents are a scan in the other direction."""
 
     def pushforward(
         self, b: Builder, operands: Any, tangents: Any, *, num_carries: int, regions: Any, **attributes: Any
@@ -171,7 +173,10 @@ class ScanRules(Card):
         regions: Sequence[Any],
         **attributes: Any,
     ) -> Any:
-        """With checkpoints: a scan over segments of a scan, which keeps the carries between segments only."""
+        """With checkpoints, return a scan over segments, each of which is a scan.
+
+        Only the carries between segments are stored.
+        """
         assert num_checkpoints is not None
         return _segmented(b, inputs, num_checkpoints, regions[0], **attributes)
 
@@ -260,13 +265,13 @@ class ScanRules(Card):
 
 
 def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
-    """Values split into parts with the given lengths."""
+    """Split values into groups of the given lengths."""
     remaining = iter(values)
     return [[next(remaining) for _ in range(count)] for count in counts]
 
 
 def _worth_keeping(block: Any) -> list[Any]:
-    """The values of a loop's body that are stacked for the backward pass; it computes all others again."""
+    """Return the values of a loop's body to stack for the backward pass, which computes all others again."""
     values = []
     for view in block.operations:
         op = view.operation
@@ -282,7 +287,7 @@ def _worth_keeping(block: Any) -> list[Any]:
 def _segmented(
     b: Builder, inputs: list[Tensor], count: int, block: Any, *, num_carries: int, length: Any, reverse: bool
 ) -> tuple[Tensor, ...]:
-    """A scan as a scan over at most `count` segments, each of which is a scan."""
+    """Return a scan as a scan over at most `count` segments, each of which is a scan."""
     (steps,) = length
     if type(steps) is not int:
         raise ShapeError(

@@ -1,1 +1,1 @@
-"""Windows over images: convolutions, pooling, resizing."""
+"""Window ops on images: convolution, pooling, resizing."""

@@ -20,7 +20,7 @@ from rlx.support.short import shown
 
 
 def out_size(size: Dim, kernel: int, stride: int, before: int, after: int, dilation: int) -> Dim:
-    """Positions of a window along one axis."""
+    """Return the number of positions of a window along one axis."""
     return (size + before + after - dilation * (kernel - 1) - 1) // stride + 1
 
 
@@ -79,7 +79,7 @@ class Conv(Card, op="conv"):
         groups: int = 1,
         bias: Any = None,
     ) -> Tensor:
-        """`padding` may be one number, one for each axis, (before, after) pairs, `"same"` or `"valid"`; `bias` is `[O]`."""
+        """`padding` is an integer, one per axis, (before, after) pairs, `"same"` or `"valid"`; `bias` is `[O]`."""
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         strides, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")
@@ -91,15 +91,16 @@ class Conv(Card, op="conv"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **geometry: Any) -> Any:
         (x, w), (dy,) = operands, cotangents
-        of_weight = weight_product if x.rank == 4 else weight_gradient  # for images an op is a name for this product
+        of_weight = weight_product if x.rank == 4 else weight_gradient  # for images, this product has its own op
         return (
             lambda: input_gradient(b, dy, w, x.shape.dims[2:], **geometry),
             lambda: of_weight(b, x, dy, w.shape.static[2:], **geometry),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
-        """A batch of images becomes more images. A batch of kernels becomes more output channels of each group; if every
-        kernel has its own images, it becomes more groups.
+        """Batch the images as more images, and the kernels as more output channels of each group.
+
+        If every kernel has its own images, the batch becomes more groups.
         """
         (x, w), (x_batched, w_batched) = operands, batched
         if not w_batched:
@@ -140,11 +141,11 @@ class Conv(Card, op="conv"):
             dtypes=("f32", "f16", "i32"),
         )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
-        # One window along an axis, and a position that no window covers.
+        # A single window along an axis, and a position that no window covers.
         yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
         yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
-        for batch in ("h", "n"):  # the first for gradients: from their operands, h can be read as the batch only
+        for batch in ("h", "n"):  # the first for gradients: from their operands, h can only be inferred as the batch
             strided: Any = {"stride": (2, 1), "padding": edges, "dilation": (1, 2), "groups": 2}
             yield sample((batch, 4, "h", 5), (6, 2, 3, 2), **strided, dtypes=("f32",))
         yield sample(
@@ -160,10 +161,10 @@ class Conv(Card, op="conv"):
 
 
 def with_bias(b: Builder, y: Tensor, bias: Any) -> Tensor:
-    """`[N, O, spatial…]` with a bias `[O]` added, if there is one.
+    """Return `[N, O, spatial…]` with a bias `[O]` added, if there is one.
 
     Raises:
-        ShapeError: It does not have one entry for each channel.
+        ShapeError: The bias does not have one entry per channel.
     """
     if bias is None:
         return y
@@ -174,15 +175,15 @@ def with_bias(b: Builder, y: Tensor, bias: Any) -> Tensor:
 
 
 def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
-    """Attributes of a window over some spatial axes.
+    """Check the attributes of a window over some spatial axes.
 
     Args:
         count: The number of spatial axes.
-        padding: Has to have two entries for each of them.
-        per_axis: Each has to have one entry for each of them.
+        padding: Must have two entries per axis.
+        per_axis: Each must have one entry per axis.
 
     Raises:
-        ShapeError: One has another length.
+        ShapeError: An attribute has another length.
     """
     for name, values, expected in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
         if len(values) != expected:
@@ -190,7 +191,7 @@ def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
 
 
 def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """An integer for every spatial axis from one integer or a list."""
+    """Return an integer for every spatial axis, from one integer or a list."""
     if not isinstance(value, (int, np.integer, list, tuple, np.ndarray)):
         raise ShapeError(f"{name} must be an integer or a list of {count}, got {value!r}")
     values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
@@ -200,7 +201,7 @@ def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tuple[int, ...]:
-    """Before and after of each spatial axis, from an int, one per axis, pairs, `"same"` or `"valid"`."""
+    """Return the padding before and after each axis, from an integer, one per axis, pairs, `"same"` or `"valid"`."""
     count = len(stride)
     padding = padding.lower() if isinstance(padding, str) else padding
     if padding == "valid":
@@ -223,7 +224,7 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
 
 
 def per_edge(padding: Any, count: int) -> tuple[int, ...]:
-    """Before and after of every spatial axis, from one integer, one for each axis, or (before, after) pairs."""
+    """Return values before and after every spatial axis, from one integer, one per axis, or (before, after) pairs."""
     if isinstance(padding, str):
         raise ShapeError(f"padding {padding!r} is not a number, a list of them or a list of pairs")
     entries = per_axis(padding, count, "padding")

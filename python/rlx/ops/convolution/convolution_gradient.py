@@ -1,6 +1,6 @@
-"""The parts of the gradients of convolutions and of pooling, for any number of spatial axes.
+"""Gradients of convolutions, for any number of spatial axes.
 
-No step scatters: the cotangent of a position of an image is gathered from the windows that cover it, so that the sums have
+No step scatters: the cotangent of an image position is gathered from the windows that cover it. The sums therefore have
 a fixed order and run in parallel.
 """
 
@@ -18,11 +18,11 @@ from rlx.ops.rules import moved
 
 
 def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
-    """Places in an image row by row, from positions along each axis.
+    """Return row-major image positions, from positions along each axis.
 
     Args:
-        b: Where to emit.
-        axes: For each spatial axis integers `[counts, taps]`.
+        b: The builder that emits the ops.
+        axes: For each spatial axis, integers `[counts, taps]`.
         sizes: The sizes of the image.
 
     Returns:
@@ -39,10 +39,10 @@ def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
 def input_gradient(
     b: Builder, dy: Tensor, w: Tensor, size: Sequence[Dim], *, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    """The cotangent of the image of a `conv`.
+    """Return the cotangent of the image of a `conv`.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         dy: The cotangent of the result.
         w: The kernel.
         size: The spatial sizes of the image.
@@ -51,7 +51,7 @@ def input_gradient(
         dilation: Likewise.
         groups: Likewise.
     """
-    # The number of positions at the end that no window reads; if it depends on a symbol, the largest possible number.
+    # The number of positions at the end that no window reads. If it depends on a symbol, the largest possible number.
     edges = zip(padding[::2], padding[1::2], strict=True)
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape.static[2:], strict=True)]
     remainders = [(d + sum(e) - span) % s for d, e, span, s in zip(size, edges, spans, stride, strict=True)]
@@ -65,12 +65,12 @@ def input_gradient(
 
 
 def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], **geometry: Any) -> Tensor:
-    """The cotangent of the kernel of a `conv`.
+    """Return the cotangent of the kernel of a `conv`.
 
-    One and two spatial axes are the op `conv2d_backward_weight`, whose own gradients are convolutions again.
+    With one or two spatial axes this is the op `conv2d_backward_weight`, whose own gradients are convolutions.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         x: The image.
         dy: The cotangent of the result.
         kernel: The spatial sizes of the kernel.
@@ -92,13 +92,13 @@ def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], **
 
 
 def with_row(b: Builder, x: Tensor) -> Tensor:
-    """`[N, C, W]` as an image of one row."""
+    """Return `[N, C, W]` as an image of one row."""
     n, channels, width = x.shape.dims
     return b.reshape(x, (n, channels, 1, width))
 
 
 def without_row(b: Builder, x: Tensor) -> Tensor:
-    """The reverse of `with_row`."""
+    """Return an image of one row as `[N, C, W]`, the inverse of `with_row`."""
     n, channels, _, width = x.shape.dims
     return b.reshape(x, (n, channels, width))
 
@@ -114,16 +114,16 @@ def weight_product(
     dilation: Any,
     groups: int,
 ) -> Tensor:
-    """`weight_gradient` as one product of `dy` with the elements that each tap reads at each position of the result.
+    """Compute `weight_gradient` as one product of `dy` with the elements that each tap reads at each result position.
 
-    A convolution with batch and channels swapped would read the same, but `conv` wants static sizes of its kernel,
-    which would be that of `dy`, batch included.
+    A convolution with batch and channels swapped would read the same elements. But `conv` needs a kernel of static
+    sizes, and here the kernel would be `dy`, batch included.
     """
     (n, channels, *size), (_, out_channels, *counts) = x.shape.dims, dy.shape.dims
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     padded = b.pad(x, [(0, 0), (0, 0), *edges])
     elements = moved(b, padded, 1, 0)  # [C, N, spatial…]
-    if prod(kernel) != 1 or prod(stride) != 1:  # else the only tap reads all elements, in order
+    if prod(kernel) != 1 or prod(stride) != 1:  # otherwise the only tap reads all elements, in order
         axes = [
             b.iota((k, count), axis=0) * d + b.iota((k, count), axis=1) * s
             for k, count, d, s in zip(kernel, counts, dilation, stride, strict=True)
@@ -143,7 +143,7 @@ def weight_product(
 def one_by_one(
     b: Builder, function: Callable[..., Tensor], operands: Sequence[Tensor], batched: Sequence[bool]
 ) -> Tensor:
-    """Apply a function to the entries of a batch in turn, for ops that need a static size which the batch does not have."""
+    """Apply a function to the batch entries one by one, for ops that need a static size where the batch size is symbolic."""
 
     def step(_: None, entries: tuple[Tensor, ...]) -> tuple[None, Tensor]:
         remaining = iter(entries)
@@ -155,8 +155,9 @@ def one_by_one(
 
 
 def apart(b: Builder, y: Tensor, groups: int, size: Dim) -> Tensor:
-    """The results of a batch of kernels whose channels stand together in each group: `[N, groups·size·O, …]` as
-    `[size, N, groups·O, …]`.
+    """Separate the results of a batch of kernels whose channels are adjacent within each group.
+
+    `[N, groups·size·O, …]` becomes `[size, N, groups·O, …]`.
     """
     n, channels, *spatial = y.shape.dims
     out_channels = channels // (groups * size)

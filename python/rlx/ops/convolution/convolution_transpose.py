@@ -48,7 +48,7 @@ class ConvTranspose(Card, op="conv_transpose"):
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, *, groups: int, output_padding: Any, **window: Any) -> np.ndarray:
         axes = _axes(x.shape, w.shape, output_padding, **window)
-        # Beyond the edges of x there are as many zeros as any position of the result reads.
+        # The zeros beyond the edges of x that result positions read.
         edges = [(a.dilation * max(a.kernel - 1, 0) + a.output_padding) // a.stride + 1 for a in axes]
         wide = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *((e, e) for e in edges)])
         n, per_group = x.shape[0], w.shape[1]
@@ -68,12 +68,12 @@ class ConvTranspose(Card, op="conv_transpose"):
         return result.reshape(n, groups * per_group, *result.shape[3:]).astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, *, groups: int, output_padding: Any, **window: Any) -> Tensor:
-        """Convolutions of x without inserted zeros, one for all positions of the result that use the same part of the kernel.
+        """Emit convolutions of x without inserted zeros, one for all result positions with the same part of the kernel.
 
-        Along an axis, position `j·stride + r` of the result uses only the taps `k` with `k·dilation = r (mod stride)`:
-        every phase `r` is a convolution of stride 1, and phases with the same number of taps are channels of one
-        convolution. Their results are put side by side and interleaved. Zeros between the elements of x would cost `stride`
-        times as much for each axis.
+        Along an axis, position `j·stride + r` of the result uses only the taps `k` with `k·dilation = r (mod stride)`.
+        Each phase `r` is therefore a convolution of stride 1, and phases with the same number of taps are channels of
+        one convolution. Their results are concatenated and interleaved. Inserting zeros between the elements of x would
+        multiply the cost by `stride` for each axis.
         """
         axes = _axes(x.shape.dims, w.shape.static, output_padding, **window)
         result = _phases(b, x, w, axes, groups, ())
@@ -98,7 +98,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         groups: int = 1,
         bias: Any = None,
     ) -> Tensor:
-        """`padding` may be one number, one for each axis, or (before, after) pairs; `bias` is `[O]`."""
+        """`padding` is an integer, one per axis, or (before, after) pairs; `bias` is `[O]`."""
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         attributes: dict[str, Any] = {
@@ -114,7 +114,7 @@ class ConvTranspose(Card, op="conv_transpose"):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, output_padding: Any, **geometry: Any
     ) -> Any:
-        """The op is the transpose of a convolution with the same kernel, which has windows in `output_padding` as well."""
+        """Return the cotangents. The op transposes a convolution with the same kernel and windows in `output_padding` too."""
         (x, w), (dy,) = operands, cotangents
         extra_windows = [extra // stride for extra, stride in zip(output_padding, geometry["stride"], strict=True)]
 
@@ -131,7 +131,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         return of_image, of_kernel
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
-        """As in `conv`."""
+        """Batch as in `conv`."""
         (x, w), (x_batched, w_batched) = operands, batched
         if not w_batched:
             y = b.emit("conv_transpose", (rules.folded(b, x, 0), w), groups=groups, **window)
@@ -173,11 +173,11 @@ class ConvTranspose(Card, op="conv_transpose"):
 
 @dataclass(frozen=True)
 class _PhaseRun:
-    """Neighbouring phases of one axis with the same number of taps and the same shift from their input.
+    """Adjacent phases of one axis with the same number of taps and the same input shift.
 
     Attributes:
-        taps: For each phase the taps that it uses, in the order of a convolution's kernel: last one first.
-        shift: Phase `r` of position `j` reads `x[j - shift]` by its first tap.
+        taps: For each phase the taps that it uses, in the order of a convolution's kernel, that is, last tap first.
+        shift: Phase `r` of position `j` reads `x[j - shift]` with its first tap.
     """
 
     taps: tuple[tuple[int, ...], ...]
@@ -198,7 +198,7 @@ class _Axis:
 
     @property
     def span(self) -> int:
-        """Positions of the result from the first tap to the last."""
+        """The number of result positions from the first tap to the last."""
         return self.dilation * (self.kernel - 1) + 1
 
     @property
@@ -208,26 +208,26 @@ class _Axis:
 
     @property
     def first(self) -> int:
-        """The first position of any phase that is needed."""
+        """The first needed position of any phase."""
         return self.before // self.stride
 
     @property
     def last(self) -> int:
-        """How far beyond the end of x the positions of the phases go."""
+        """The number of positions of the phases beyond the end of x."""
         return -((self.stride + self.after - self.span - self.output_padding) // self.stride)
 
     @property
     def count(self) -> Dim:
-        """Positions of every phase."""
+        """The number of positions of every phase."""
         return self.size + self.last - self.first
 
     @property
     def step(self) -> int:
-        """Elements of x between those that neighbouring taps of a phase read."""
+        """The distance in x between elements that neighbouring taps of a phase read."""
         return self.dilation // gcd(self.stride, self.dilation)
 
     def runs(self) -> list[_PhaseRun]:
-        """The phases, in order."""
+        """Return the phases, in order."""
         result: list[_PhaseRun] = []
         for phase in range(self.stride):
             taps = tuple(k for k in range(self.kernel) if (k * self.dilation - phase) % self.stride == 0)[::-1]
@@ -239,13 +239,13 @@ class _Axis:
         return result
 
     def edges(self, run: _PhaseRun) -> tuple[int, int]:
-        """Zeros before and after x that the convolution for a run needs; a negative number is cut off from x instead."""
+        """Return the zeros before and after x that the convolution of a run needs. A negative number crops x instead."""
         before = run.shift + (len(run.taps[0]) - 1) * self.step - self.first
         return before, self.last - run.shift
 
 
 def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: Any, padding: Any, dilation: Any) -> Any:
-    """The spatial axes of operands with these sizes."""
+    """Return the spatial axes of operands with these sizes."""
     geometry = zip(x[2:], w[2:], stride, padding[::2], padding[1::2], output_padding, dilation, strict=True)
     return [_Axis(*entries) for entries in geometry]
 
@@ -253,7 +253,7 @@ def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: An
 def _phases(
     b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_PhaseRun, ...]
 ) -> Tensor:
-    """`[N, O, phases…, positions…]`, from the chosen runs of the first axes and all runs of the other axes."""
+    """Return `[N, O, phases…, positions…]`, from the chosen runs of the first axes and all runs of the other axes."""
     if chosen and not chosen[-1].taps[0]:  # no tap of the kernel reaches these positions
         phases = [*(len(run.taps) for run in chosen), *(a.stride for a in axes[len(chosen) :])]
         dims = (x.shape.dims[0], w.shape.static[1] * groups, *phases, *(a.count for a in axes))
@@ -267,7 +267,7 @@ def _phases(
 def _one_convolution(
     b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, runs: Sequence[_PhaseRun]
 ) -> Tensor:
-    """The result of one run for each axis, as `[N, O, phases…, positions…]`."""
+    """Return the result of one run per axis, as `[N, O, phases…, positions…]`."""
     phases, counts = [len(r.taps) for r in runs], [a.count for a in axes]
     batch, out_channels = x.shape.dims[0], w.shape.static[1] * groups
     dims = (batch, out_channels, *phases, *counts)
@@ -282,7 +282,7 @@ def _one_convolution(
 
 
 def _kernel(b: Builder, w: Tensor, runs: Sequence[_PhaseRun], groups: int) -> Tensor:
-    """`[O·phases, C/groups, taps…]`: the part of w that the runs use, as an ordinary convolution takes it."""
+    """Return the part of w that the runs use, as a kernel of an ordinary convolution: `[O·phases, C/groups, taps…]`."""
     channels, per_group = w.shape.static[:2]
     for i, run in enumerate(runs):
         w = b.gather(w, np.array(run.taps, np.int32), 2 + 2 * i)
@@ -293,11 +293,11 @@ def _kernel(b: Builder, w: Tensor, runs: Sequence[_PhaseRun], groups: int) -> Te
 
 
 def _cut(b: Builder, x: Tensor, axis: int, before: int, after: int) -> tuple[Tensor, tuple[int, int]]:
-    """A tensor without the elements that a negative edge cuts off, and the zeros that it still needs."""
+    """Return a tensor cropped at its negative edges, and the zeros that it still needs."""
     if before >= 0 and after >= 0:
         return x, (before, after)
     size = x.shape.dims[axis] + before + after
-    if max(before, after) > 0:  # zeros come first: from the other side more may be cut off than x has
+    if max(before, after) > 0:  # pad first: the other edge may crop more elements than x has
         edges = [(max(before, 0), max(after, 0)) if i == axis else (0, 0) for i in range(x.rank)]
         x = b.pad(x, edges)
     return b.narrow(x, axis, max(-before, 0), size), (0, 0)

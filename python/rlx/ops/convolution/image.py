@@ -1,4 +1,4 @@
-"""Images: other sizes, and positions in two dimensions."""
+"""Image ops: resizing, and rotary positions in two dimensions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 from rlx.support.short import shown
 
-# A symbolic size can be multiplied only with a fraction whose denominator is at most this.
+# A symbolic size can only be multiplied by a fraction whose denominator is at most this.
 _LARGEST_DENOMINATOR = 4096
 
 
@@ -45,7 +45,7 @@ class Resize(Card, op="resize"):
         return result
 
     def requires(self, x: Shape, *, size: tuple[Dim, ...], **_: Any) -> Any:
-        # An empty image may become another empty one.
+        # An empty image may only be resized to another empty image.
         least_size = minimum(1, product((*x.dims[:2], *size)))
         for i, old in enumerate(x.dims[2:]):
             yield old - least_size, f"spatial axis {i} is empty: there is nothing to resize"
@@ -83,13 +83,13 @@ class Resize(Card, op="resize"):
         align_corners: bool = False,
         antialias: bool = False,
     ) -> Tensor:
-        """To `size`, or to that of `x` times `scale`, rounded down: one number, or one for each axis.
+        """The result has the size `size`, or the size of `x` times `scale`, rounded down; one number, or one per axis.
 
-        There are three modes more: `nearest_exact` takes the pixel `floor((i + 1/2)·in/out)`, `bicubic` four neighbours
-        along each axis (with the slope -0.75, as PyTorch's, held within the image), `area` the mean of all pixels from
-        `floor(i·in/out)` up to `ceil((i + 1)·in/out)`. With `antialias`, for bilinear and bicubic (here of slope -0.5), a
-        pixel is weighted over all that it covers, as `jax.image.resize` does. But for `nearest_exact`, these need known
-        sizes.
+        There are three more modes. `nearest_exact` takes the pixel `floor((i + 1/2)·in/out)`. `bicubic` takes four
+        neighbours along each axis, with slope -0.75 as in PyTorch, clamped to the image. `area` takes the mean of all
+        pixels from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`. With `antialias`, bilinear and bicubic (here with
+        slope -0.5) weight all pixels that a result pixel covers, as `jax.image.resize` does. All of these except
+        `nearest_exact` need static sizes.
         """
         if (size is None) == (scale is None):
             raise ShapeError("give one of size and scale")
@@ -143,12 +143,12 @@ class Resize(Card, op="resize"):
 
 @dataclass(frozen=True)
 class _ResizedAxis:
-    """Where the positions of a resized axis lie between those of the old one, in integers: at `numerator/denominator`.
+    """Positions of a resized axis in coordinates of the old axis, in integers: `numerator/denominator`.
 
     Attributes:
         old: The size before.
         new: The size after.
-        align_corners: The first positions of both axes coincide, and the last ones.
+        align_corners: Whether the first and last positions of both axes coincide.
     """
 
     old: Dim
@@ -170,7 +170,7 @@ class _ResizedAxis:
         return maximum(self.new - 1, 1) if self.align_corners else 2 * self.new
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """For static sizes: the neighbour before each position, and the share of the neighbour after it."""
+        """For static sizes, return the neighbour before each position, and the weight of the neighbour after it."""
         sizes: Any = (self.old, self.new, self.slope, self.offset, self.denominator)
         old, new, slope, offset, denominator = sizes
         numerator = np.clip(np.arange(new) * slope + offset, 0, (old - 1) * denominator)
@@ -181,12 +181,12 @@ def _interpolated(x: np.ndarray, axis: int, line: _ResizedAxis) -> np.ndarray:
     before, share = line.positions()
     after = np.minimum(before + 1, x.shape[axis] - 1)
     share = share.reshape(-1, *(1,) * (x.ndim - 1 - axis))
-    # What has no share does not count, be it NaN.
+    # A neighbour of weight 0 does not count, even if it is NaN.
     return np.take(x, before, axis) * (1 - share) + np.where(share > 0, np.take(x, after, axis), 0) * share
 
 
 def _nearest(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
-    """One axis by its nearest pixels: repeated or skipped where one size divides the other, else gathered."""
+    """Resize one axis to its nearest pixels: repeated or skipped where one size divides the other, else gathered."""
     old, new, dims = line.old, line.new, x.shape.dims
     times = exact_divide(new, old) if old != 0 else None
     if type(times) is int:
@@ -201,7 +201,7 @@ def _nearest(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
 
 
 def _looked_up(b: Builder, line: _ResizedAxis) -> Tensor:
-    """The nearest pixel of each position."""
+    """Return the nearest pixel of each position."""
     old, new = line.old, line.new
     if type(old) is int and type(new) is int:
         return b.constant(np.arange(new) * old // new)
@@ -223,17 +223,17 @@ def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> T
 
 
 def _bilinear(b: Builder, x: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
-    """One axis by its two neighbours, in the dtype of x."""
+    """Interpolate one axis between its two neighbours, in the dtype of x."""
     before, share = _neighbours(b, line, x.dtype)
     after = b.minimum(before + 1, _size(b, line.old) - 1)
     share = b.reshape(share, (line.new, *(1,) * (x.rank - 1 - axis)))
-    # What has no share does not count, be it NaN.
+    # A neighbour of weight 0 does not count, even if it is NaN.
     second = b.where(share > 0, b.gather(x, after, axis), b.constant(0, dtype=x.dtype))
     return b.gather(x, before, axis) * (1 - share) + second * share
 
 
 def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> Tensor:
-    """The adjoint of `_bilinear`: a product with the matrix of the shares, for any sizes. Nothing is scattered."""
+    """The adjoint of `_bilinear`: a product with the matrix of weights, for any sizes. Nothing is scattered."""
     before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
     column = b.iota((line.old,), dtype="i64")
     after = b.minimum(before + 1, _size(b, line.old) - 1)
@@ -242,12 +242,12 @@ def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _ResizedAxis) -> 
 
 
 def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
-    """One axis of `dy` contracted with the rows of a matrix, whose columns take its place."""
+    """Contract one axis of `dy` with the rows of a matrix. The columns take the place of the axis."""
     return rules.moved(b, dots(b, dy, matrix, DotDims((axis,), (0,))), dy.rank - 1, axis)
 
 
 def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Tensor]:
-    """`_ResizedAxis.positions` as tensors, for any sizes."""
+    """Return `_ResizedAxis.positions` as tensors, for any sizes."""
     if type(line.old) is int and type(line.new) is int:
         before, share = line.positions()
         return b.constant(before), b.constant(share.astype(kind.numpy))
@@ -260,21 +260,20 @@ def _neighbours(b: Builder, line: _ResizedAxis, kind: DType) -> tuple[Tensor, Te
 
 
 def _quotient(b: Builder, dividend: Tensor, divisor: Tensor) -> Tensor:
-    """`dividend // divisor` of nonnegative i64, exact below 2^52.
+    """Return `dividend // divisor` of nonnegative i64, exact below 2^52.
 
-    The quotient in f64 cannot round up to the next integer, which is at least `1/divisor` away: more than half a unit in
-    the last place.
+    The f64 quotient cannot round up to the next integer: that is at least `1/divisor` away, which is more than 0.5 ulp.
     """
     return b.cast(dividend / divisor, "i64")
 
 
 def _size(b: Builder, d: Dim) -> Tensor:
-    """A dimension as an i64 scalar: products of two of them need not fit 32 bits."""
+    """Return a dimension as an i64 scalar. The product of two dimensions may exceed 32 bits."""
     return b.constant(d, dtype="i64") if type(d) is int else b.cast(b.dim_size(d), "i64")
 
 
 def _factors(scale: Any, count: int) -> tuple[Any, ...]:
-    """A factor for every spatial axis, from one or a list."""
+    """Return a factor for every spatial axis, from one number or a list."""
     values = tuple(scale) if isinstance(scale, (list, tuple, np.ndarray)) else (scale,) * count
     if len(values) != count:
         raise ShapeError(f"scale needs {count} entries, got {shown(list(values))}")
@@ -297,7 +296,7 @@ def _scaled(d: Dim, scale: Any) -> Dim:
 
 @helper
 def resize_nearest2x(b: Builder, x: Tensor) -> Tensor:
-    """`resize` to twice the size on every spatial axis: each pixel is repeated.
+    """`resize` to twice the size on every spatial axis. Each pixel is repeated.
 
     Args:
         b: The graph.
@@ -368,7 +367,7 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 
 
 def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, Any]) -> Tensor:
-    """`axial_rope_2d`, forwards (1) or backwards (-1)."""
+    """Return `axial_rope_2d`, forwards (1) or backwards (-1)."""
     wide, dims = widened(b, x), x.shape.dims
     tokens: Any
     if x.rank == 3:
@@ -379,7 +378,7 @@ def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, An
     cos, sin = (b.constant(t.astype(wide.dtype.numpy)) for t in (cosines, sense * sines))
     lanes = b.reshape(wide, pairs)
     first, second = lanes[..., :1], lanes[..., 1:]
-    # A `where` is one loop over all lanes; a concatenation would copy one number at a time.
+    # A `where` is one loop over all lanes; a concatenation would copy the lanes one by one.
     is_first = b.constant(np.array([True, False]))
     turned = b.where(is_first, first * cos - second * sin, second * cos + first * sin)
     return cast(b, b.reshape(turned, dims), x.dtype)
@@ -388,7 +387,7 @@ def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, An
 def rotations(
     *, end_x: int, end_y: int, head_dim: int, theta: float, repeat_factor: int, **_: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines `[S, D/2]` in f64: how far each token turns each pair of lanes."""
+    """Return cosines and sines `[S, D/2]` in f64 of the rotation angle of each pair of lanes, for each token."""
     token = np.arange(end_x * end_y * repeat_factor)
     column, row = token % max(end_x, 1), token % max(end_x * end_y, 1) // max(end_x, 1)
     frequency = theta ** (-4 * np.arange(head_dim // 4) / head_dim)

@@ -136,20 +136,20 @@ class Pool(Card, op="pool"):
                 yield sample((2, 3, 5, 4), **plain, dtypes=INTEGERS)
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
         yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
-        # Windows that do not touch, and windows that hold only padding.
+        # Windows with gaps between them, and windows that contain only padding.
         gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
         yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
-        # The last window holds nothing but padding.
+        # The last window contains only padding.
         apart: Any = {"kernel": (2,), "stride": (2,), "padding": (0, 3), "dtypes": ("f32",)}
         yield sample((2, 1, 3), kind="max", **apart)
         yield sample((2, 1, 3), kind="mean", count_include_pad=False, **apart)
         yield sample((2, 1, 1), kind="max", kernel=(2,), stride=(1,), padding=(0, 0), dtypes=("f32",))
-        # One window, and a position that it does not cover.
+        # A single window, and a position that it does not cover.
         yield sample((2, 1, 3), kind="max", kernel=(2,), stride=(2,), padding=(0, 0), dtypes=("f32",))
 
 
 def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """The cotangent of `x`; of one spatial axis as `max_pool2d_backward`, whose own gradient is in closed form."""
+    """Return the cotangent of `x`. One spatial axis uses `max_pool2d_backward`, whose own gradient is in closed form."""
     if x.rank != 3:
         return collected_by_winners(b, x, dy, kernel=kernel, stride=stride, padding=padding)
     window: Any = {"kernel": (1, *kernel), "stride": (1, *stride), "padding": (0, 0, *padding)}
@@ -157,13 +157,13 @@ def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any
 
 
 def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...]:
-    """The number of windows along each spatial axis."""
+    """Return the number of windows along each spatial axis."""
     edges = zip(padding[::2], padding[1::2], strict=True)
     return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in zip(sizes, kernel, stride, edges, strict=True))
 
 
 def window_counts(sizes: Any, kernel: Any, stride: Any, padding: Any) -> list[np.ndarray]:
-    """How many elements that are not padding each window holds, along each spatial axis."""
+    """Return the number of elements that are not padding in each window, along each spatial axis."""
     counts = []
     windows: Any = pooled(sizes, kernel, stride, padding)
     for d, k, s, before, n in zip(sizes, kernel, stride, padding[::2], windows, strict=True):

@@ -1,4 +1,4 @@
-"""The parts of the derivatives of pooling, for any number of spatial axes. No step scatters."""
+"""Derivatives of pooling, for any number of spatial axes. No step scatters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rlx.ops.norm import widened
 
 
 def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """The cotangent of `x` in `pool` of kind `max`: the cotangent of a window goes to its first largest element.
+    """Return the cotangent of `x` in `pool` of kind `max`. The cotangent of a window goes to its first largest element.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         x: `[N, C, spatial…]`.
         dy: The cotangent of the result.
         kernel: As in `pool`.
@@ -43,14 +43,16 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stri
 def taken_from_winners(
     b: Builder, x: Tensor, values: Tensor, result: Shape, *, kernel: Any, stride: Any, padding: Any
 ) -> Tensor:
-    """The adjoint of `collected_by_winners`: the elements of `values`, which has the shape of `x`, at the first largest
-    element of each window of `x`, and 0 for a window without one. The shape is `result`.
+    """Return the adjoint of `collected_by_winners`, in the shape `result`.
+
+    It reads `values`, which has the shape of `x`, at the first largest element of each window of `x`. A window without
+    such an element gives 0.
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
     if (tiles := _Tiles.of(x.shape.dims[2:], result, kernel, stride, padding)) is not None:
         chosen = b.where(tiles.won(b, x), tiles.parted(b, values), 0.0)
-        return b.sum(chosen, tiles.of_taps)  # one of each window is not 0
+        return b.sum(chosen, tiles.of_taps)  # one element of each window is not 0
     axes = _windows(b, x.shape, result, kernel, stride, padding)
     batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
     winner = b.reshape(winners(b, axes, x), (*batch, product(counts)))
@@ -61,15 +63,15 @@ def taken_from_winners(
 
 
 class _Tiles:
-    """Windows next to each other, which share no position: an image of them is `[N, C, count, taps, count, taps, …]`.
+    """Adjacent windows that do not overlap. An image of them is `[N, C, count, taps, count, taps, …]`.
 
     Attributes:
         size: The spatial sizes of the image.
         counts: The number of windows along each axis.
-        kernel: Their sizes.
-        covered: The positions along each axis that are in a window.
-        of_taps: The axes of `[N, C, count, taps, …]` that are taps.
-        of_windows: The shape of an image of one number for each window: the taps are 1.
+        kernel: The sizes of the windows.
+        covered: The number of positions along each axis that are in a window.
+        of_taps: The tap axes of `[N, C, count, taps, …]`.
+        of_windows: The shape of an image with one number per window: the tap axes have size 1.
         of_elements: The shape of an image by windows and taps.
     """
 
@@ -83,7 +85,10 @@ class _Tiles:
 
     @staticmethod
     def of(size: Sequence[Dim], windows: Shape, kernel: Any, stride: Any, padding: Any) -> _Tiles | None:
-        """The windows of a pooling, if none overlap and there is no padding; symbols have to be multiples of the sizes."""
+        """Return the windows of a pooling without overlap and padding, else None.
+
+        Symbolic sizes must be multiples of the kernel.
+        """
         if tuple(stride) != tuple(kernel) or any(padding):
             return None
         tiles = _Tiles(size, windows, kernel)
@@ -91,20 +96,20 @@ class _Tiles:
         return tiles if known else None
 
     def parted(self, b: Builder, x: Tensor) -> Tensor:
-        """An image, without what is in no window, by windows and taps."""
+        """Return an image by windows and taps, without the positions that are in no window."""
         for axis, (size, covered) in enumerate(zip(self.size, self.covered, strict=True), 2):
             if size != covered:
                 x = b.narrow(x, axis, 0, covered)
         return b.reshape(x, self.of_elements)
 
     def joined(self, b: Builder, x: Tensor) -> Tensor:
-        """The reverse of `parted`, with 0 for what is in no window."""
+        """The inverse of `parted`, with 0 at positions that are in no window."""
         rest = [(0, 0) if s == c else (0, s - c) for s, c in zip(self.size, self.covered, strict=True)]
         image = b.reshape(x, (*self.of_windows[:2], *self.covered))
         return b.pad(image, [(0, 0), (0, 0), *rest]) if any(map(any, rest)) else image
 
     def won(self, b: Builder, x: Tensor) -> Tensor:
-        """Which element is the first largest one of its window."""
+        """Return whether each element is the first largest one of its window."""
         parted, taps = self.parted(b, x), prod(self.kernel)
         windows = [axis for axis in range(parted.rank) if axis not in self.of_taps]
         elements = b.reshape(
@@ -116,14 +121,14 @@ class _Tiles:
 
 @dataclass
 class Taps:
-    """One spatial axis of a pooling: what its windows read.
+    """One spatial axis of a pooling: the positions that its windows read.
 
     Attributes:
         count: The number of windows.
         kernel: The number of taps of a window.
-        positions: `[count, kernel]`, the position that a window reads by each of its taps. Beyond the edges it is
-            another of the same window, in whose elements no order changes.
-        holds_some: `[count]`, whether a window holds any position; None if all do.
+        positions: `[count, kernel]`, the position that each tap of a window reads. A tap beyond the edges reads another
+            position of the same window; the order of the elements in a window stays the same.
+        holds_some: `[count]`, whether a window contains any position; None if all do.
     """
 
     count: Dim
@@ -136,7 +141,8 @@ class _Windows(Taps):
     """One spatial axis of a pooling without dilation: `size` positions and `count` windows.
 
     Attributes:
-        windows: `[size, reach]`, the windows that may hold a position, counted from 1: 0 and `count + 1` are none.
+        windows: `[size, reach]`, the windows that may contain a position, counted from 1. The values 0 and `count + 1`
+            stand for no window.
     """
 
     def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int, after: int):
@@ -155,13 +161,13 @@ class _Windows(Taps):
 
 
 def _windows(b: Builder, x: Shape, result: Shape, kernel: Any, stride: Any, padding: Any) -> list[_Windows]:
-    """The spatial axes of a pooling."""
+    """Return the spatial axes of a pooling."""
     geometry = zip(x.dims[2:], result.dims[2:], kernel, stride, padding[::2], padding[1::2], strict=True)
     return [_Windows(b, *entries) for entries in geometry]
 
 
 def winners(b: Builder, axes: Sequence[Taps], x: Tensor) -> Tensor:
-    """For each window the place in the image of its first largest element, -1 where it has none: `[N, C, counts…]`."""
+    """Return the image position of each window's first largest element, -1 if it has none: `[N, C, counts…]`."""
     n, channels, *sizes = x.shape.dims
     counts, taps = [a.count for a in axes], prod(a.kernel for a in axes)
     positions_read = places(b, [a.positions for a in axes], sizes)
@@ -176,7 +182,7 @@ def winners(b: Builder, axes: Sequence[Taps], x: Tensor) -> Tensor:
 
 
 def _collected(b: Builder, axes: Sequence[_Windows], winner: Tensor, dy: Tensor) -> Tensor:
-    """The cotangent of each place of the image: the sum of those of the windows whose first largest element it is."""
+    """Return the cotangent of each image position: the sum over the windows whose first largest element it is."""
     n, channels, *counts = dy.shape.dims
     framed, sizes = [count + 2 for count in counts], [a.size for a in axes]
     windows = places(b, [a.windows for a in axes], framed)
@@ -203,16 +209,16 @@ def mean_gradient(
     padding: Any,
     count_include_pad: bool | None,
 ) -> Tensor:
-    """The cotangent of `x` in `pool` of kind `mean` or `sum`: each element gets its share of every window that covers it.
+    """Return the cotangent of `x` in `pool` of kind `mean` or `sum`: its share of every window that covers it.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         dy: The cotangent of the result.
         size: The spatial sizes of `x`.
         kernel: As in `pool`.
         stride: Likewise.
         padding: Likewise.
-        count_include_pad: Likewise; None for `sum`, of which each element's share is the whole.
+        count_include_pad: As in `pool`; None for `sum`, where each element's share is 1.
     """
     (n, channels, *counts), count = dy.shape.dims, len(size)
     shares = widened(b, dy)
@@ -235,6 +241,6 @@ def mean_gradient(
 
 
 def _elements_in_windows(b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int) -> Tensor:
-    """The number of elements of `x` in each window along an axis, as i32, at least 1."""
+    """Return the number of elements of `x` in each window along an axis, as i32, at least 1."""
     starts = b.iota((count,)) * stride - before
     return b.maximum(b.minimum(starts + kernel, size_of(b, size)) - b.maximum(starts, 0), 1)

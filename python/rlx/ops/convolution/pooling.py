@@ -1,4 +1,4 @@
-"""The names by which users know poolings: dilated, rounded up, with indices, adaptive; made of `pool` and of lookups."""
+"""Pooling functions with their usual names: dilated, with `ceil_mode`, with indices, adaptive. They use `pool` and gathers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlx.support.errors import ShapeError
 
 
 class _PoolWindow:
-    """The window of a pooling, with all its numbers for each spatial axis."""
+    """The window of a pooling, with its sizes for each spatial axis."""
 
     def __init__(self, x: Shape, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool):
         count = x.rank - 2
@@ -35,10 +35,10 @@ class _PoolWindow:
         self.pads = pads_of(padding, x, Shape((1, 1, *self.kernel), x.dtype), self.stride, self.dilation)
         if len(self.pads) != 2 * count or any(p < 0 for p in self.pads):
             raise ShapeError(f"padding must be numbers from 0 on or (before, after) pairs, got {padding!r}")
-        self.room = [self._room(i) if ceil_mode else 0 for i in range(count)]  # for a last window that is not whole
+        self.room = [self._room(i) if ceil_mode else 0 for i in range(count)]  # room for a last, partial window
 
     def _room(self, axis: int) -> int:
-        """How much padding an axis needs more, so that the number of windows is rounded up; none begins in it."""
+        """Return the extra padding that rounds the number of windows up. No window starts in this padding."""
         size, s = self.sizes[axis], self.stride[axis]
         before, after = self.pads[2 * axis : 2 * axis + 2]
         span = self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -53,7 +53,7 @@ class _PoolWindow:
 
     @property
     def padding(self) -> tuple[int, ...]:
-        """Before and after of each axis, with the room for a last window."""
+        """The padding before and after each axis, with the room for a last window."""
         return tuple(p + (self.room[i // 2] if i % 2 else 0) for i, p in enumerate(self.pads))
 
     def counts(self) -> list[Dim]:
@@ -66,7 +66,7 @@ class _PoolWindow:
         return {"kernel": self.kernel, "stride": self.stride, "padding": self.padding}
 
     def taps(self, b: Builder) -> list[Taps]:
-        """What the windows read. A tap that reads padding reads instead what the nearest tap within the image reads."""
+        """Return the positions that the windows read. A tap in the padding reads the nearest tap inside the image."""
         result: list[Taps] = []
         window = zip(self.sizes, self.counts(), self.kernel, self.stride, self.padding[::2], self.dilation, strict=True)
         for size, count, k, s, before, d in window:
@@ -89,7 +89,7 @@ def _positive(value: Any, count: int, name: str) -> tuple[int, ...]:
 
 
 def _largest(b: Builder, x: Tensor, axes: Sequence[Taps]) -> tuple[Tensor, Tensor]:
-    """The first largest elements of windows, and their places in the flattened spatial axes."""
+    """Return the first largest elements of windows, and their positions in the flattened spatial axes."""
     place = winners(b, axes, x)
     (n, channels, *sizes), counts = x.shape.dims, place.shape.dims[2:]
     flat = b.reshape(place, (n, channels, product(counts)))
@@ -111,24 +111,27 @@ def max_pool(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides.
+    """The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`.
 
     Args:
         b: The graph.
         x: `[N, C, spatial…]` with one to three spatial axes; floats and integers.
         kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
-        padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`. It never is a maximum.
-        dilation: The distance of the elements of a window.
-        ceil_mode: The number of windows is rounded up: the last one may reach over the edge, but begins before it.
-        return_indices: Whether to give positions too.
+        stride: The step from one window to the next; by default the size of the windows.
+        padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`. Padding is never
+            the maximum.
+        dilation: The distance between the elements of a window.
+        ceil_mode: Whether to round the number of windows up. The last one may reach beyond the edge, but starts before
+            it.
+        return_indices: Whether to return positions too.
 
     Returns:
-        The maxima; with `return_indices` a pair of them and of the places, i32, in the flattened spatial axes, as
-        PyTorch's: of equal elements the first, of NaN too; -1 for a window of padding alone.
+        The maxima. With `return_indices`, a pair of the maxima and their i32 positions in the flattened spatial axes,
+        as in PyTorch. Among equal elements, and among NaN, the first counts. The position is -1 for a window of padding
+        alone.
 
     Raises:
-        ShapeError: A window does not fit, or `ceil_mode` needs to know a symbolic size.
+        ShapeError: A window does not fit, or `ceil_mode` needs a static size where the size is symbolic.
     """
     x = tensor_like(b, x, f32)
     window = _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode)
@@ -151,21 +154,21 @@ def avg_pool(
     divisor_override: int | None = None,
     dilation: Any = 1,
 ) -> Tensor:
-    """The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides.
+    """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`.
 
     Args:
         b: The graph.
         x: `[N, C, spatial…]` with one to three spatial axes; the means of integers are f32, of i64 f64.
         kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
+        stride: The step from one window to the next; by default the size of the windows.
         padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`.
-        ceil_mode: As in `max_pool`. What a window reaches over the padding never counts.
-        count_include_pad: Padding counts as zeros in the mean; else it does not count at all.
-        divisor_override: What sums are divided by, in place of the number of elements.
-        dilation: The distance of the elements of a window.
+        ceil_mode: As in `max_pool`. Positions beyond the padding never count.
+        count_include_pad: Whether padding counts as zeros in the mean; otherwise it does not count at all.
+        divisor_override: The divisor of the sums, in place of the number of elements.
+        dilation: The distance between the elements of a window.
 
     Raises:
-        ShapeError: A window does not fit, or `ceil_mode` needs to know a symbolic size.
+        ShapeError: A window does not fit, or `ceil_mode` needs a static size where the size is symbolic.
     """
     x = inexact(b, tensor_like(b, x, f32))
     window = _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode)
@@ -188,7 +191,7 @@ def avg_pool(
 
 
 def _sums(b: Builder, x: Tensor, window: _PoolWindow) -> Tensor:
-    """The sum of each window; those with dilation by a convolution with ones."""
+    """Return the sum of each window. Windows with dilation use a convolution with ones."""
     if window.dilation == (1,) * len(window.kernel):
         return b.emit("pool", (x,), kind="sum", **window.attributes())
     n, channels, *sizes = x.shape.dims
@@ -210,9 +213,9 @@ def mean_pool(
         b: The graph.
         x: `[N, C, spatial…]`.
         kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
+        stride: The step from one window to the next; by default the size of the windows.
         padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`.
-        count_include_pad: Padding counts as zeros in the mean; else it does not count at all.
+        count_include_pad: Whether padding counts as zeros in the mean; otherwise it does not count at all.
     """
     return avg_pool(b, x, kernel, stride, padding, count_include_pad=count_include_pad)
 
@@ -233,10 +236,10 @@ def sum_pool(
         b: The graph.
         x: `[N, C, spatial…]`; integers wrap.
         kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
+        stride: The step from one window to the next; by default the size of the windows.
         padding: An integer, one for each spatial axis, (before, after) pairs, `"same"` or `"valid"`.
         ceil_mode: As in `max_pool`.
-        dilation: The distance of the elements of a window.
+        dilation: The distance between the elements of a window.
     """
     x = tensor_like(b, x, f32)
     return _sums(b, x, _PoolWindow(x.shape, kernel, stride, padding, dilation, ceil_mode))
@@ -253,7 +256,7 @@ def lp_pool(
     *,
     padding: Any = 0,
 ) -> Tensor:
-    """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+    """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
     x = inexact(b, tensor_like(b, x, f32))
     if isinstance(norm_type, bool) or not isinstance(norm_type, (int, float)) or norm_type <= 0:
         raise ShapeError(f"norm_type must be a positive number, got {norm_type!r:.60}")
@@ -262,7 +265,7 @@ def lp_pool(
 
 
 def _targets(x: Tensor, size: Any) -> list[Dim]:
-    """The sizes that an adaptive pooling gives; None keeps one."""
+    """Return the result sizes of an adaptive pooling; None keeps the size of an axis."""
     if x.rank not in (3, 4, 5):
         raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x.shape}")
     given = size if isinstance(size, (list, tuple, Shape)) else (size,) * (x.rank - 2)
@@ -276,7 +279,10 @@ def _targets(x: Tensor, size: Any) -> list[Dim]:
 
 
 def _adaptive(old: Dim, new: Dim) -> tuple[np.ndarray, np.ndarray]:
-    """`[new, kernel]`: the positions that each window reads, and which are its own; the others repeat its last one."""
+    """Return the positions that each window reads, `[new, kernel]`, and which of them are its own.
+
+    The other positions repeat the last position of the window.
+    """
     if type(old) is not int or type(new) is not int:
         raise ShapeError(f"windows from {old} to {new} elements have no known sizes", hint="give the axis a known size")
     starts, ends = np.arange(new) * old // new, -(-np.arange(1, new + 1) * old // new)
@@ -291,10 +297,10 @@ def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
     Args:
         b: The graph.
         x: `[N, C, spatial…]` with one to three spatial axes; the means of integers are f32, of i64 f64.
-        size: The spatial sizes of the result: one, or one for each axis; None keeps that of `x`.
+        size: The spatial sizes of the result: one, or one for each axis; None keeps the size of `x`.
 
     Raises:
-        ShapeError: Sizes are symbolic, but for a size of 1 or one that divides that of `x`.
+        ShapeError: Sizes are symbolic. Allowed are a size of 1 and a size that divides that of `x`.
     """
     x = inexact(b, tensor_like(b, x, f32))
     result = widened(b, x)
@@ -323,11 +329,11 @@ def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = Fals
     Args:
         b: The graph.
         x: `[N, C, spatial…]` with one to three spatial axes; floats and integers.
-        size: The spatial sizes of the result: one, or one for each axis; None keeps that of `x`.
-        return_indices: Whether to give the places, as `max_pool` does.
+        size: The spatial sizes of the result: one, or one for each axis; None keeps the size of `x`.
+        return_indices: Whether to return the positions too, as in `max_pool`.
 
     Raises:
-        ShapeError: Sizes are symbolic, but for a size of 1 or one that divides that of `x`.
+        ShapeError: Sizes are symbolic. Allowed are a size of 1 and a size that divides that of `x`.
     """
     x = tensor_like(b, x, f32)
     sizes = _targets(x, size)
@@ -352,9 +358,9 @@ _AXES = ("one spatial axis", "two spatial axes", "three spatial axes")
 
 
 def with_dimensions(function: Any, count: int) -> Any:
-    """A function of images as that of `count` spatial axes: its name ends with `1d`, `2d` or `3d`.
+    """Return an image function restricted to `count` spatial axes. Its name ends with `1d`, `2d` or `3d`.
 
-    Like PyTorch's it takes a single image `[C, spatial…]` too.
+    As in PyTorch, it also accepts a single image `[C, spatial…]`.
     """
     name = f"{function.__name__}{count}d"
 

@@ -1,4 +1,4 @@
-"""Images of other sizes by weighted neighbours: cubic, area, antialiased and exact nearest resampling, and PyTorch's names."""
+"""Resampling by weighted neighbours: cubic, area, antialiased and exact nearest modes, and PyTorch's names."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from rlx.ops.norm import widened
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# The slope of the cubic at its first zero: -0.75 is PyTorch's and OpenCV's, -0.5 that of Keys, of Pillow and of JAX.
+# The slope of the cubic at its first zero: -0.75 in PyTorch and OpenCV, -0.5 in Keys' paper, Pillow and JAX.
 _CUBIC, _KEYS = -0.75, -0.5
 
-# Up to so many neighbours are gathered one by one, which XLA's CPU client computes ten times as fast as a sum over an axis.
+# Up to this number of neighbours, each is gathered separately. XLA's CPU client computes this ten times as fast as a
+# sum over an axis.
 _UNROLLED = 4
 
-# The modes of `resize` that are compositions.
+# The modes of `resize` that are compositions of other ops.
 COMPOSED_MODES = ("nearest_exact", "bicubic", "area")
 _ALIASES = {"nearest-exact": "nearest_exact", "linear": "bilinear", "trilinear": "bilinear", "cubic": "bicubic"}
 
 
 def mode_of(mode: Any) -> Any:
-    """A mode by the name that it has here.
+    """Return RLX's name of a mode.
 
     Raises:
-        ShapeError: It is a name of none.
+        ShapeError: The mode is unknown.
     """
     mode = _ALIASES.get(mode, mode) if isinstance(mode, str) else mode
     if isinstance(mode, str) and mode not in ("nearest", "bilinear", *COMPOSED_MODES):
@@ -41,7 +42,7 @@ def mode_of(mode: Any) -> Any:
 
 
 def cubic(distance: np.ndarray, slope: float) -> np.ndarray:
-    """The weight of a neighbour at a distance (R. Keys, "Cubic convolution interpolation", 1981, equation 4)."""
+    """Return the weight of a neighbour at a distance (R. Keys, "Cubic convolution interpolation", 1981, equation 4)."""
     d = np.abs(distance)
     near = ((slope + 2) * d - (slope + 3)) * d * d + 1
     far = ((slope * d - 5 * slope) * d + 8 * slope) * d - 4 * slope
@@ -52,7 +53,7 @@ def _triangle(distance: np.ndarray) -> np.ndarray:
     return np.maximum(1 - np.abs(distance), 0)
 
 
-# What a pixel covers, and how its weight falls with the distance.
+# The extent that a pixel covers, and its weight as a function of the distance.
 _KERNELS: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
     "bilinear": (1, _triangle),
     "bicubic": (2, partial(cubic, slope=_KEYS)),
@@ -68,7 +69,7 @@ def _known(old: Dim, new: Dim, mode: str) -> tuple[int, int]:
 
 
 def _cubic_taps(old: int, new: int, align_corners: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Four neighbours of each position, held within the image, and their weights."""
+    """Return four neighbours of each position, clamped to the image, and their weights."""
     index = np.arange(new)
     at = index * ((old - 1) / max(new - 1, 1)) if align_corners else (index + 0.5) * (old / new) - 0.5
     places = np.floor(at)[:, None] + np.arange(-1, 3)
@@ -76,7 +77,7 @@ def _cubic_taps(old: int, new: int, align_corners: bool) -> tuple[np.ndarray, np
 
 
 def _antialiased_taps(old: int, new: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """All neighbours that a pixel of the result covers; what lies beyond the edges does not count."""
+    """Return all neighbours that a result pixel covers, and their weights. Positions beyond the edges do not count."""
     reach, kernel = _KERNELS[mode]
     step = old / new
     width = max(step, 1.0)
@@ -87,7 +88,10 @@ def _antialiased_taps(old: int, new: int, mode: str) -> tuple[np.ndarray, np.nda
 
 
 def weighted(b: Builder, x: Tensor, axis: int, places: np.ndarray, weights: np.ndarray) -> Tensor:
-    """One axis as sums of neighbours: `places` and `weights` are `[new, taps]`. A neighbour of weight 0 does not count."""
+    """Return one axis as weighted sums of neighbours. `places` and `weights` are `[new, taps]`.
+
+    A neighbour of weight 0 does not count.
+    """
     tail = (1,) * (x.rank - 1 - axis)
     share = weights.astype(x.dtype.numpy)
     if share.shape[1] <= _UNROLLED:
@@ -104,7 +108,7 @@ def weighted(b: Builder, x: Tensor, axis: int, places: np.ndarray, weights: np.n
 
 
 def _unless_zero(b: Builder, elements: Tensor, share: np.ndarray) -> Tensor:
-    """Elements times their weights, 0 where the weight is 0, be the element NaN."""
+    """Return elements times their weights, and 0 where the weight is 0, even if the element is NaN."""
     terms = elements * b.constant(np.ascontiguousarray(share))
     return b.where(b.constant(share != 0), terms, 0.0) if (share == 0).any() else terms
 
@@ -112,18 +116,18 @@ def _unless_zero(b: Builder, elements: Tensor, share: np.ndarray) -> Tensor:
 def resample(
     b: Builder, x: Tensor, size: Any, mode: str, *, align_corners: bool = False, antialias: bool = False
 ) -> Tensor:
-    """The modes of `resize` that its record does not have: compositions, one axis after the other.
+    """Compute the modes of `resize` that its record lacks, one axis after the other.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         x: `[N, C, spatial…]` floats.
         size: The new spatial sizes.
         mode: One of `COMPOSED_MODES`, or with `antialias` `bilinear`.
         align_corners: As in `resize`.
-        antialias: Whether pixels that shrink are weighted over all that they cover.
+        antialias: When shrinking, whether to weight all pixels that a result pixel covers.
 
     Raises:
-        ShapeError: The mode does not take this, or needs to know a symbolic size.
+        ShapeError: The mode does not support the options, or needs a static size where the size is symbolic.
     """
     if align_corners and (antialias or mode not in ("bilinear", "bicubic")):
         raise ShapeError(f"align_corners does not go with {'antialias' if antialias else mode}")
@@ -153,7 +157,7 @@ def resample(
 
 
 def _nearest_places(b: Builder, old: Dim, new: Dim) -> Tensor:
-    """`floor((i + 1/2)·old/new)` in integers."""
+    """Return `floor((i + 1/2)·old/new)` in integer arithmetic."""
     if type(old) is int and type(new) is int:
         return b.constant(((2 * np.arange(new) + 1) * old // (2 * new)).astype(np.int32))
     positions = b.iota((new,), dtype="i64") * 2 + 1
@@ -162,7 +166,7 @@ def _nearest_places(b: Builder, old: Dim, new: Dim) -> Tensor:
 
 
 def _size(b: Builder, d: Dim) -> Any:
-    """A dimension in arithmetic with i64."""
+    """Return a dimension for arithmetic with i64."""
     return d if type(d) is int else b.cast(size_of(b, d), "i64")
 
 
@@ -177,19 +181,20 @@ def interpolate(
     *,
     antialias: bool = False,
 ) -> Tensor:
-    """PyTorch's `interpolate`: `resize` by its names.
+    """PyTorch's `interpolate`: `resize` with PyTorch's argument names.
 
     Args:
         b: The graph.
         x: `[N, C, spatial…]` with one to three spatial axes.
         size: The new spatial sizes: one, or one for each axis.
-        scale_factor: What the sizes are multiplied with, in place of `size`; the result is rounded down.
+        scale_factor: A factor for the sizes, in place of `size`; the result is rounded down.
         mode: `nearest`, `nearest-exact`, `linear`, `bilinear`, `trilinear`, `bicubic` or `area`.
-        align_corners: Whether the outermost pixels of both images lie on each other.
-        antialias: For bilinear and bicubic: pixels that shrink are weighted over all that they cover.
+        align_corners: Whether the centres of the outermost pixels of both images coincide.
+        antialias: For bilinear and bicubic, when shrinking: whether to weight all pixels that a result pixel covers.
 
     Raises:
-        ShapeError: Not one of `size` and `scale_factor` is given, or the mode does not go with the rest.
+        ShapeError: Not exactly one of `size` and `scale_factor` is given, or the mode does not support the other
+            arguments.
     """
     x = inexact(b, tensor_like(b, x, f32))
     return b.resize(x, size, scale_factor, mode=mode, align_corners=bool(align_corners), antialias=antialias)

@@ -1,4 +1,4 @@
-"""Images read at positions that are computed: `grid_sample`, `affine_grid`; and pixels moved between axes."""
+"""Image sampling at computed positions (`grid_sample`, `affine_grid`), pixel shuffles, `unfold` and `fold`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx.support.errors import ShapeError
 
 _CUBIC = -0.75  # the slope of the cubic at its first zero, as in `resize`
 
-# A neighbour along one axis: its position, a whole number in the dtype of the grid, and its weight, None for 1.
+# A neighbour along one axis: its position, an integer in the dtype of the grid, and its weight (None for 1).
 _Tap = tuple[Tensor, Tensor | None]
 
 
@@ -27,18 +27,19 @@ _Tap = tuple[Tensor, Tensor | None]
 def grid_sample(
     b: Builder, x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """PyTorch's `grid_sample`: an image read at the positions that a grid names, by interpolation.
+    """PyTorch's `grid_sample`: an image interpolated at the positions of a grid.
 
     Args:
         b: The graph.
         x: `[N, C, H, W]` or `[N, C, D, H, W]`, floats.
         grid: `[N, out…, 2 or 3]`, floats: positions as (x, y) or (x, y, z), from -1 to 1 across the image.
-        mode: `bilinear`, `nearest` (halves go to the even position) or, of two axes, `bicubic` (with -0.75 as PyTorch's).
-        padding_mode: What lies beyond the edges: `zeros`, `border` (the edge) or `reflection`.
-        align_corners: -1 and 1 are the centres of the outermost pixels; else their outer edges.
+        mode: `bilinear`, `nearest` (halves round to the even position) or, for two axes, `bicubic` (with slope -0.75,
+            as in PyTorch).
+        padding_mode: The values beyond the edges: `zeros`, `border` (the edge) or `reflection`.
+        align_corners: Whether -1 and 1 are the centres of the outermost pixels; otherwise they are their outer edges.
 
     Returns:
-        `[N, C, out…]`, in the dtype of `x`; differentiable by both, as interpolated.
+        `[N, C, out…]`, in the dtype of `x`. The interpolation is differentiable with respect to both operands.
 
     Raises:
         ShapeError: Shapes do not fit together, or a mode is unknown.
@@ -77,14 +78,14 @@ def grid_sample(
 
 
 class _SampledAxis:
-    """One axis of an image that is sampled."""
+    """One axis of a sampled image."""
 
     def __init__(self, b: Builder, size: Dim, kind: Any, padding_mode: str, align_corners: bool):
         self.b, self.padding_mode, self.align_corners = b, padding_mode, align_corners
         self.size: Any = float(size) if type(size) is int else cast(b, size_of(b, size), kind)
 
     def taps(self, at: Tensor, mode: str) -> list[_Tap]:
-        """The neighbours of positions from -1 to 1."""
+        """Return the neighbours of positions from -1 to 1."""
         b, size = self.b, self.size
         place = (at + 1.0) * ((size - 1.0) * 0.5) if self.align_corners else ((at + 1.0) * size - 1.0) * 0.5
         if mode != "bicubic":
@@ -99,7 +100,7 @@ class _SampledAxis:
         return [(self.held(before + float(i - 1)), w) for i, w in enumerate(weights)]
 
     def held(self, place: Tensor) -> Tensor:
-        """Positions that `padding_mode` moves into the image."""
+        """Return positions moved into the image by `padding_mode`."""
         if self.padding_mode == "zeros":
             return place
         if self.padding_mode == "reflection":
@@ -107,7 +108,7 @@ class _SampledAxis:
         return self.b.minimum(self.b.maximum(place, 0.0), self.size - 1.0)
 
     def _reflected(self, place: Tensor) -> Tensor:
-        """Mirrored at the outermost centres, or else at the outer edges, as often as is needed."""
+        """Return positions reflected into the image, at the outermost centres or at the outer edges, as often as needed."""
         b = self.b
         low, span = (0.0, self.size - 1.0) if self.align_corners else (-0.5, self.size)
         if isinstance(span, float) and span == 0.0:
@@ -119,17 +120,17 @@ class _SampledAxis:
 
 
 def _near(distance: Tensor) -> Tensor:
-    """The weight of a neighbour at a distance up to 1."""
+    """Return the weight of a neighbour at a distance up to 1."""
     return ((distance * (_CUBIC + 2)) - (_CUBIC + 3)) * distance * distance + 1.0
 
 
 def _far(distance: Tensor) -> Tensor:
-    """The weight of a neighbour at a distance from 1 to 2."""
+    """Return the weight of a neighbour at a distance from 1 to 2."""
     return ((distance * _CUBIC - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
 
 
 def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...], zeros: bool) -> Tensor:
-    """The pixels at one tap of each axis, with their weight: `[N, positions, C]`."""
+    """Return the pixels at one tap of each axis, times their weight: `[N, positions, C]`."""
     index: Any = None
     weight = inside = None
     for (place, share), size in zip(corner, sizes, strict=True):
@@ -150,7 +151,7 @@ def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...
 
 @helper
 def affine_grid(b: Builder, theta: Any, size: Any, align_corners: bool = False) -> Tensor:
-    """PyTorch's `affine_grid`: for `grid_sample`, the positions of an image's pixels moved by affine maps.
+    """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`.
 
     Args:
         b: The graph.
@@ -181,7 +182,7 @@ def affine_grid(b: Builder, theta: Any, size: Any, align_corners: bool = False) 
 
 
 def _centres(b: Builder, size: Dim, axis: int, spatial: list[Dim], kind: Any, align_corners: bool) -> Tensor:
-    """Where pixels lie along an axis, from -1 to 1, for all of an image."""
+    """Return the pixel centres along an axis, from -1 to 1, for all pixels of an image."""
     tail = (1,) * (len(spatial) - 1 - axis)
     if type(size) is int:
         index = np.arange(size)
@@ -212,10 +213,10 @@ def _parted(d: Dim, factor: int, what: str, x: Shape) -> Dim:
 
 @helper
 def pixel_shuffle(b: Builder, x: Any, upscale_factor: int) -> Tensor:
-    """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype.
+    """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype.
 
     Raises:
-        ShapeError: The channels do not divide by r², or the rank is below 3.
+        ShapeError: The channels are not divisible by r², or the rank is below 3.
     """
     x, r = tensor_like(b, x, f32), _factor(upscale_factor, "upscale_factor")
     if x.rank < 3:
@@ -232,7 +233,7 @@ def pixel_unshuffle(b: Builder, x: Any, downscale_factor: int) -> Tensor:
     """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype.
 
     Raises:
-        ShapeError: Height or width do not divide by r, or the rank is below 3.
+        ShapeError: Height or width is not divisible by r, or the rank is below 3.
     """
     x, r = tensor_like(b, x, f32), _factor(downscale_factor, "downscale_factor")
     if x.rank < 3:
@@ -246,7 +247,7 @@ def pixel_unshuffle(b: Builder, x: Any, downscale_factor: int) -> Tensor:
 
 @helper
 def channel_shuffle(b: Builder, x: Any, groups: int) -> Tensor:
-    """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` in the order of `[N, k·groups, …]`; any dtype."""
+    """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
     x, count = tensor_like(b, x, f32), _factor(groups, "groups")
     if x.rank < 2:
         raise ShapeError(f"x must be [N, C, …], got {x.shape}")
@@ -271,7 +272,7 @@ class _UnfoldWindows:
             raise ShapeError(f"a block of {list(self.kernel)} does not fit an image of {list(sizes)} with its padding")
 
     def starts(self) -> list[tuple[int, ...]]:
-        """Where each tap of the first block lies in the padded image."""
+        """Return the position of each tap of the first block in the padded image."""
         return list(cartesian(*(range(0, k * d, d) for k, d in zip(self.kernel, self.dilation, strict=True))))
 
 
@@ -283,9 +284,9 @@ def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0,
         b: The graph.
         x: `[N, C, H, W]`, any dtype of numbers.
         kernel: The size of a block: one integer or two.
-        dilation: The distance of the elements of a block.
+        dilation: The distance between the elements of a block.
         padding: Zeros around the image: an integer, two, or (before, after) pairs.
-        stride: From one block to the next.
+        stride: The step from one block to the next.
 
     Returns:
         `[N, C·kernel elements, blocks]`.
@@ -312,7 +313,7 @@ def unfold(b: Builder, x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0,
 def fold(
     b: Builder, x: Any, output_size: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`.
+    """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`.
 
     Args:
         b: The graph.
@@ -327,7 +328,7 @@ def fold(
         `[N, C, H, W]`.
 
     Raises:
-        ShapeError: The number of blocks or of rows is another.
+        ShapeError: The number of blocks or rows does not match.
     """
     x = tensor_like(b, x, f32)
     sizes = [dim(d) for d in (output_size if isinstance(output_size, (list, tuple)) else (output_size,) * 2)]

@@ -1,1 +1,1 @@
-"""Elementwise ops, what they are made of, and leaves: constants and positions."""
+"""Elementwise ops, compositions of them, and leaf ops: constants and positions."""

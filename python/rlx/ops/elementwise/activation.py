@@ -1,4 +1,4 @@
-"""Activations, functions of one number: what they are, and how tangents and cotangents go through them."""
+"""Activations (functions of one number), and the propagation of tangents and cotangents through them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rlx.ops.elementwise.slopes import slope
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 
-# Flops of one element, counting a transcendental function as ten: what a polynomial of that accuracy costs.
+# The flops of a transcendental function per element: the cost of a polynomial of that accuracy.
 TRANSCENDENTAL = 10
 
 
 def _of_each(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of the standard library, of all elements."""
+    """Return an elementwise form of a function of the standard library."""
     return np.vectorize(function, otypes=[np.float64])
 
 
@@ -26,7 +26,7 @@ _erf = _of_each(math.erf)
 
 
 def _in_wide(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Evaluate in f64, so that the evaluator's own rounding does not count, and round once."""
+    """Evaluate in f64 and round once, so that the evaluator's own rounding is negligible."""
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         if x.dtype.kind == "c":
@@ -91,23 +91,24 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "atanh": _in_wide(np.arctanh),
 }
 INTEGER = ("neg", "abs", "relu")
-# Those that are constant but for steps: no derivative goes through them.
+# Piecewise constant activations: no derivative propagates through them.
 STEPS = ("floor", "ceil")
-# Those that leave integers as they are.
+# Activations that leave integers unchanged.
 WHOLE = ("round", "floor", "ceil")
 COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
-# Those of c64 that are ops `complex_function`.
+# Activations of c64 that are `complex_function` ops.
 COMPOSED = (
     *("tan", "atan", "expm1", "log2", "log10", "log1p", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"),
     *("exp2", "rsqrt", "sigmoid"),
 )
-# Those through which a tangent or cotangent goes as it is, or with the other sign.
+# Activations through which a tangent or cotangent passes unchanged or negated.
 UNIT = ("neg", "round")
 
 
 def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: bool) -> Tensor:
-    """A tangent or cotangent through an activation, rounded once. The gradient of relu at 0 is 0, that of rounding the
-    identity's, that of `floor` and `ceil` 0.
+    """Propagate a tangent or cotangent through an activation, rounded once.
+
+    The gradient of relu at 0 is 0. The gradient of `round` is the identity; that of `floor` and `ceil` is 0.
     """
     if kind == "neg":
         return -d
@@ -121,11 +122,11 @@ def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: 
         factor = slope(b, kind, x, y)
         return d * (b.conjugate(factor) if adjoint else factor)
     wide = widened(b, x)
-    # Where x is wide already, the activation is the forward op again: the two are joined.
+    # If x is already wide, this activation equals the forward op and the two are merged.
     return cast(b, widened(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
 
 
 def direction(b: Builder, x: Tensor, size: Tensor) -> Tensor:
-    """x/|x|, and 0 at 0: the gradient of the size of a complex number."""
+    """Return x/|x|, and 0 at 0: the gradient of the modulus of a complex number."""
     safe = b.where(size == 0.0, 1.0, size)
     return b.complex(b.real(x) / safe, b.imag(x) / safe)

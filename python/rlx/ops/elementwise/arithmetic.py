@@ -12,15 +12,17 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return _integer_pow(a, b)
     if a.dtype.kind == "c":
         return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
-    # Not `power`, which takes a root for the exponent 0.5: a root gives NaN for -inf, and -0 for -0.
+    # `power` is not used: it takes a square root for exponent 0.5, which gives NaN for -inf and -0 for -0.
     return np.float_power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
 
 
 def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's power, but 0 where `|a**b|` is 0: for whole exponents NumPy multiplies, which makes NaN of infinities.
+    """Return NumPy's power with corrected special values.
 
-    A real power of an infinite number is infinite in its direction, and NaN is what has none: another power of it, powers of
-    NaN and by NaN, and of 0 by numbers whose real part is not positive. But `1**b` and `a**0` are 1, `a**1` is a.
+    The result is 0 where `|a**b|` is 0: NumPy multiplies for integer exponents, which makes NaN of infinities. A real
+    power of an infinite number is infinite with the direction of the power. The result is NaN where it has no
+    direction: other powers of an infinite number, powers of NaN and by NaN, and powers of 0 whose exponent has a real
+    part that is not positive. But `1**b` and `a**0` are 1, and `a**1` is a.
     """
     angle = np.angle(a)
     size, phase = np.real(b) * np.log(np.abs(a)) - np.imag(b) * angle, np.real(b) * angle
@@ -49,11 +51,11 @@ def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _complex_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's quotient, but of an infinite and a finite number a zero or an infinity, as C99 has it (G.5.1)."""
+    """Return NumPy's quotient. For one infinite and one finite number it is an infinity or a zero, as in C99 (G.5.1)."""
     quotient = np.divide(a, b)
     (ar, ai), (br, bi) = (_boxed(a, np.isfinite(b)), _boxed(b, np.isfinite(a)))
     factor = np.where(np.isinf(b), 0.0, np.inf)
-    # Halved so that the sums do not overflow. Only their signs count.
+    # Halved so that the sums do not overflow. Only their signs matter.
     real, imaginary = factor * (ar / 2 * br + ai / 2 * bi), factor * (ai / 2 * br - ar / 2 * bi)
     known = (np.isinf(a) & np.isfinite(b) & (b != 0)) | (np.isinf(b) & np.isfinite(a))
     result = np.array(quotient)
@@ -62,7 +64,7 @@ def _complex_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _boxed(z: np.ndarray, beside_finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The parts of numbers; of infinite ones beside finite ones, ±1 for an infinite part and ±0 for another."""
+    """Return real and imaginary parts. Infinite numbers beside finite ones become ±1 for an infinite part, ±0 for another."""
 
     def boxed(part: np.ndarray) -> np.ndarray:
         return np.where(np.isinf(z) & beside_finite, np.copysign(np.isinf(part) * 1.0, part), part)
@@ -72,7 +74,7 @@ def _boxed(z: np.ndarray, beside_finite: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def _rem(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind not in "iu":
-        return np.fmod(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)  # exact, so rounded nowhere
+        return np.fmod(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)  # exact, so nothing is rounded
     return np.where(b == 0, a, np.fmod(a, np.where(b == 0, b.dtype.type(1), b)))
 
 
@@ -91,7 +93,7 @@ def _shift_left(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _shift_right(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     last = 8 * a.itemsize - 1
     shifted = np.right_shift(a, np.where((b >= 0) & (b <= last), b, last).astype(a.dtype))
-    # The last bit of an unsigned number is left at most; beyond, nothing is.
+    # For unsigned numbers, shifting by `last` leaves at most one bit; larger shifts give 0.
     return shifted if a.dtype.kind == "i" else np.where(b <= last, shifted, a.dtype.type(0))
 
 
@@ -112,7 +114,7 @@ BINARIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "shift_left": _shift_left,
     "shift_right": _shift_right,
 }
-# Kinds of floats alone, and of integers alone.
+# Kinds for floats only, and kinds for integers only.
 OF_FLOATS = ("atan2",)
 OF_INTEGERS = ("trunc_div", "and", "or", "xor", "shift_left", "shift_right")
 OF_BOOLS = {"add": np.logical_or, "max": np.logical_or, "mul": np.logical_and, "min": np.logical_and}

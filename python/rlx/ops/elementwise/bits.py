@@ -1,4 +1,4 @@
-"""Bits of integers, and logic of truth values."""
+"""Bitwise ops on integers, and logic on booleans."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rlx.ops.lift import cast, common, constant_scalar, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# What `and`, `or` and `xor` are on truth values, as kinds of other ops.
+# `and`, `or` and `xor` on bools, as kinds of other ops.
 _LOGIC = {"and": ("binary", "min"), "or": ("binary", "max"), "xor": ("compare", "ne")}
 
-# Dtypes that one buffer serves for: a bool is a byte of 0 or 1.
+# Dtype pairs that can share a buffer: a bool is a byte of 0 or 1.
 SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8")}) | {
     names for name in INTEGERS for names in permutations((dtype(name).signed_word.name, dtype(name).unsigned_word.name))
 }
@@ -33,7 +33,7 @@ class Popcount(Card, op="popcount"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         x = tensor_like(b, x, i32)
-        if x.dtype.packed and x.dtype.is_signed and x.dtype.is_integer:  # the sign would count more than once in i8
+        if x.dtype.packed and x.dtype.is_signed and x.dtype.is_integer:  # i8 repeats the sign bit
             return cast(b, b.emit("popcount", (cast(b, x, x.dtype.unsigned_word),)), x.dtype)
         return b.emit("popcount", (x,))
 
@@ -52,7 +52,7 @@ class Bitcast(Card, op="bitcast"):
         return x.with_dtype(dtype)
 
     def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
-        if dtype.packed:  # a byte each in NumPy, whose upper bits are those of the sign for ml_dtypes' signed integers
+        if dtype.packed:  # one byte each in NumPy; ml_dtypes extends the sign of signed integers to the upper bits
             codes = np.ascontiguousarray(x).view(np.uint8).reshape(x.shape) & ((1 << dtype.bits) - 1)
             return codes.view(dtype.numpy)
         return np.ascontiguousarray(x).view(dtype.numpy).reshape(x.shape)
@@ -65,7 +65,7 @@ class Bitcast(Card, op="bitcast"):
         x, kind = tensor_like(b, x, f32), as_dtype(dtype)
         return x if x.dtype is kind else b.emit("bitcast", (x,), dtype=kind)
 
-    # As the dtype that it has, it is as it is; the bits of another have no derivative.
+    # A bitcast to the same dtype is the identity; the bits of another dtype have no derivative.
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, dtype: DType) -> Tensor | None:
         return tangents[0] if operands[0].dtype is dtype else None
@@ -106,25 +106,25 @@ def _combined(b: Builder, kind: str, lhs: Any, rhs: Any) -> Tensor:
 
 @helper
 def bitwise_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+    """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "and", lhs, rhs)
 
 
 @helper
 def bitwise_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+    """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "or", lhs, rhs)
 
 
 @helper
 def bitwise_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+    """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
     return _combined(b, "xor", lhs, rhs)
 
 
 @helper
 def bitwise_not(b: Builder, x: Any) -> Tensor:
-    """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+    """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
     x = tensor_like(b, x, i32)
     if x.dtype.is_bool:
         return b.compare("eq", x, False)
@@ -136,22 +136,24 @@ def bitwise_not(b: Builder, x: Any) -> Tensor:
 
 @helper
 def left_shift(b: Builder, x: Any, count: Any) -> Tensor:
-    """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+    """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
     return b.binary("shift_left", x, count)
 
 
 @helper
 def right_shift(b: Builder, x: Any, count: Any) -> Tensor:
-    """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than
-    there are bits, leaves 0, or -1 of negative numbers.
+    """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign.
+
+    A `count` that is negative or at least the number of bits gives 0, or -1 for negative numbers.
     """
     return b.binary("shift_right", x, count)
 
 
 @helper
 def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
-    """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that
-    is negative, or not less than there are bits.
+    """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign.
+
+    A `count` that is negative or at least the number of bits gives 0.
     """
     x, count = common(b, x, count)
     if not x.dtype.is_signed or not x.dtype.is_integer:
@@ -165,34 +167,34 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
     return b.where(inside, bitwise_and(b, b.binary("shift_right", x, count), bitwise_not(b, filled)), 0)
 
 
-# --- truth values -----------------------------------------------------------------------------------
+# --- booleans ---------------------------------------------------------------------------------------
 
 
 def truth(b: Builder, x: Any) -> Tensor:
-    """Bools as they are, and of numbers whether they are other than 0; NaN is."""
+    """Return bools as they are, and for numbers whether they are nonzero; NaN counts as nonzero."""
     x = tensor_like(b, x, i32)
     return x if x.dtype.is_bool else b.compare("ne", x, 0)
 
 
 @helper
 def logical_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_and`: whether both are other than 0."""
+    """NumPy's `logical_and`: whether both elements are nonzero."""
     return bitwise_and(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_or`: whether one is other than 0."""
+    """NumPy's `logical_or`: whether at least one element is nonzero."""
     return bitwise_or(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logical_xor`: whether just one is other than 0."""
+    """NumPy's `logical_xor`: whether exactly one element is nonzero."""
     return bitwise_xor(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_not(b: Builder, x: Any) -> Tensor:
-    """NumPy's `logical_not`: whether it is 0."""
+    """NumPy's `logical_not`: whether the element is 0."""
     return bitwise_not(b, truth(b, x))

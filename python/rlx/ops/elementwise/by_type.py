@@ -1,7 +1,7 @@
-"""Ops with regions whose values are sorted by type: within a group of values, the type may change a few times only.
+"""Ops with regions whose values are sorted by type: within a group of values, the type may change only a few times.
 
-The groups that derivative rules form (carries with their tangents, cotangents of all captures of a body) would otherwise
-exceed this.
+The groups that derivative rules form would otherwise exceed this limit: carries with their tangents, and cotangents of
+all captures of a body.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Tensors = Sequence[Tensor]
 
 
 def order_of(tensors: Tensors) -> list[int]:
-    """Positions of tensors such that those of one type stand together; otherwise as they are."""
+    """Return the positions of tensors so that tensors of one type are adjacent; otherwise the order is kept."""
     return sorted(range(len(tensors)), key=lambda i: str(tensors[i].shape))
 
 
@@ -29,7 +29,7 @@ def _restored(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
 
 
 def if_(b: Builder, condition: Tensor, branches: Sequence[Callable[[], Tensors]]) -> list[Tensor]:
-    """The results of one of two branches."""
+    """Return the results of one of two branches."""
     order: list[int] = []
 
     def branch(function: Callable[[], Tensors]) -> list[Tensor]:
@@ -48,7 +48,7 @@ def while_(
     body: Callable[[Tensors], Tensors],
     max_iterations: int | None,
 ) -> list[Tensor]:
-    """The last carries of a loop."""
+    """Return the last carries of a loop."""
     order = order_of(carries)
     shapes = _ordered([c.shape for c in carries], order)
     regions = [
@@ -69,13 +69,13 @@ def scan(
     reverse: bool,
     num_checkpoints: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The last carries of a scan, and the values that it has stacked.
+    """Return the last carries of a scan, and the values that it stacked.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         carries: The initial carries.
-        xs: The tensors of which each step takes a slice.
-        body: From carries and slices to the next carries and the values to stack.
+        xs: The tensors that each step takes a slice of.
+        body: Maps carries and slices to the next carries and the values to stack.
         length: As in the op, a tuple of one.
         reverse: Whether the scan begins with the last slice.
         num_checkpoints: As in the op.

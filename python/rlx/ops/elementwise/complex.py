@@ -1,4 +1,4 @@
-"""Complex numbers: from parts, parts, conjugate, squared modulus, elementary functions."""
+"""Complex numbers: construction from parts, real and imaginary part, conjugate, squared modulus, elementary functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rlx.support.errors import ShapeError
 
 
 def as_part(b: Builder, value: Any) -> Tensor:
-    """A real number or tensor in the dtype of a part of the complex numbers that hold it: f32 or f64.
+    """Return a real number or tensor in the dtype of a part of a complex number that can hold it: f32 or f64.
 
     Raises:
-        ShapeError: It is complex.
+        ShapeError: The value is complex.
     """
     x = tensor_like(b, value, f32)
     if x.dtype.is_complex:
@@ -31,7 +31,7 @@ def as_part(b: Builder, value: Any) -> Tensor:
 
 
 def as_complex(b: Builder, value: Any) -> Tensor:
-    """A number or tensor as complex numbers that hold it, c64 or c128; a real one has zeros for imaginary parts."""
+    """Return a number or tensor as c64 or c128; a real value has zeros as imaginary parts."""
     x = tensor_like(b, value, c64)
     return cast(b, x, x.dtype.complex)
 
@@ -42,7 +42,7 @@ class Complex(Card, op="complex"):
 
     def evaluate(self, real: np.ndarray, imag: np.ndarray) -> np.ndarray:
         result = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype(real.dtype).complex.numpy)
-        result.real, result.imag = real, imag  # a sum would make NaN of an infinite imaginary part
+        result.real, result.imag = real, imag  # a sum would turn an infinite imaginary part into NaN
         return result
 
     def build(self, b: Builder, real: Any, imag: Any) -> Tensor:

@@ -1,8 +1,9 @@
-"""Elementary functions of complex numbers that the lowerings have no rules for: compositions on real and imaginary parts.
+"""Elementary functions of complex numbers without lowering rules, as compositions on real and imaginary parts.
 
-One composition for each function, or for each pair that differs by a turn: with `t(x + iy) = y + ix`, `sinh z` is
-`t(sin(t z))`, and so for `tan` of `tanh`, `asinh` of `asin` and `atan` of `atanh`. Those that would lose digits in f32 are
-computed in f64, which holds the squares of f32 without rounding and without overflow.
+There is one composition for each function, or for each pair of functions that differ by a rotation. With
+`t(x + iy) = y + ix`, `sinh z` is `t(sin(t z))`. The same holds for `tan` and `tanh`, `asinh` and `asin`, `atan` and
+`atanh`. Functions that would lose digits in f32 are computed in f64, which holds the squares of f32 without rounding
+and overflow.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ _Parts = tuple[Tensor, Tensor]
 
 
 def _wide(b: Builder, z: Tensor) -> _Parts:
-    """Real and imaginary part, in f64."""
+    """Return real and imaginary part in f64."""
     return cast(b, b.real(z), f64), cast(b, b.imag(z), f64)
 
 
 def _narrow(b: Builder, part: Tensor, z: Tensor) -> Tensor:
-    """A real tensor in the dtype of the parts of `z`."""
+    """Return a real tensor in the dtype of the parts of `z`."""
     return cast(b, part, z.dtype.part)
 
 
 def _turned(function: Callable[[Builder, Tensor], Tensor]) -> Callable[[Builder, Tensor], Tensor]:
-    """`t(f(t z))`, where t exchanges real and imaginary part: `-i·f(i·z)` for an f that is odd and real on the real axis."""
+    """Return `t(f(t z))`, where t swaps real and imaginary part.
+
+    It is `-i·f(i·z)` for an odd f that is real on the real axis.
+    """
 
     def turned(b: Builder, z: Tensor) -> Tensor:
         found = function(b, b.complex(b.imag(z), b.real(z)))
@@ -53,7 +57,7 @@ def _logarithm(base: float) -> Callable[[Builder, Tensor], Tensor]:
 
 
 def _sum_and_error(x: Any, y: Any) -> tuple[Any, Any]:
-    """`x + y`, and what rounding left out of it (D. E. Knuth's two-sum)."""
+    """Return `x + y` and its rounding error (D. E. Knuth's two-sum)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
@@ -64,9 +68,9 @@ def _expm1(b: Builder, z: Tensor) -> Tensor:
     x, y = _wide(b, z)
     half = b.sin(y * 0.5)
     real = b.expm1(x) * b.cos(y) - 2.0 * half * half
-    real = b.where(real == 0.0, 0.0, real)  # of -0 it is 0, as the array API has it
+    real = b.where(real == 0.0, 0.0, real)  # +0 in place of -0, as in the array API
     imaginary = b.where(y == 0.0, y, b.exp(x) * b.sin(y))
-    endless = b.exp(z)  # what becomes of an angle that is infinite or NaN is the exponential's
+    endless = b.exp(z)  # for an infinite or NaN angle the result is that of the exponential
     finite = b.isfinite(b.imag(z))
     return b.complex(
         b.where(finite, _narrow(b, real, z), b.real(endless) - 1.0),
@@ -75,7 +79,10 @@ def _expm1(b: Builder, z: Tensor) -> Tensor:
 
 
 def _log1p(b: Builder, z: Tensor) -> Tensor:
-    """`log|1 + z| + i·arg(1 + z)`: away from -1 the real part is that of `|1 + z|² - 1 = 2x + x² + y²`, which may cancel."""
+    """Return `log|1 + z| + i·arg(1 + z)`.
+
+    Away from -1 the real part is computed from `|1 + z|² - 1 = 2x + x² + y²`, which may cancel.
+    """
     x, y = _wide(b, z)
     one_more, squared = x + 1.0, y * y
     total, lost = _sum_and_error(2.0 * x, x * x)  # the products are exact
@@ -87,13 +94,14 @@ def _log1p(b: Builder, z: Tensor) -> Tensor:
 
 
 def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """For x and y that are not negative, of acos and asin: the side whose angle from x is the real part, and the size of the
-    imaginary part.
+    """For nonnegative x and y, return two quantities for acos and asin.
+
+    The first is the side whose angle to x is the real part. The second is the magnitude of the imaginary part.
 
     T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, "Implementing the complex arcsine and arccosine functions using
-    exception handling", 1997. With r and s the distances from -1 and 1 and `a = (r + s)/2`, the real part of the arcsine is
-    the angle whose tangent is `x / √(a² - x²)`, and the imaginary part is `acosh a`; `a - x` and `a - 1` are put such that
-    nothing cancels.
+    exception handling", 1997. Let r and s be the distances from -1 and 1, and `a = (r + s)/2`. The real part of the
+    arcsine is the angle whose tangent is `x / √(a² - x²)`, and the imaginary part is `acosh a`. `a - x` and `a - 1` are
+    written so that nothing cancels.
     """
     left, right, squared = x + 1.0, b.abs(x - 1.0), y * y
     r, s = b.sqrt(left * left + squared), b.sqrt(right * right + squared)
@@ -109,8 +117,9 @@ def _inverse_sine_parts(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 
 
 def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Real and imaginary part in f64, the side of `_inverse_sine_parts`, and acosh of a; where a part is infinite, the side is
-    the imaginary part's size and acosh is infinite.
+    """Return real and imaginary part in f64, the side of `_inverse_sine_parts`, and acosh of a.
+
+    Where a part is infinite, the side is the magnitude of the imaginary part and acosh is infinite.
     """
     x, y = _wide(b, z)
     side, size = _inverse_sine_parts(b, b.abs(x), b.abs(y))
@@ -120,12 +129,12 @@ def _quadrant(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _asin(b: Builder, z: Tensor) -> Tensor:
     x, y, side, size = _quadrant(b, z)
-    real = b.where(x == 0.0, x, b.atan2(x, side))  # beside NaN, too
+    real = b.where(x == 0.0, x, b.atan2(x, side))  # also if y is NaN
     return b.complex(_narrow(b, real, z), _narrow(b, b.copysign(size, y), z))
 
 
 def _arccosine(b: Builder, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The real part of the arccosine, the size of the imaginary one, and the imaginary part of z."""
+    """Return the real part of the arccosine, the magnitude of its imaginary part, and the imaginary part of z."""
     x, _, side, size = _quadrant(b, z)
     real = b.where(x == 0.0, math.pi / 2, b.atan2(side, x))
     return _narrow(b, real, z), _narrow(b, size, z), b.imag(z)
@@ -160,7 +169,7 @@ def _exp2(b: Builder, z: Tensor) -> Tensor:
 
 
 def _rsqrt(b: Builder, z: Tensor) -> Tensor:
-    """The conjugate of the root over its size, once and again; of 0 it is infinite in no direction."""
+    """Return the conjugate of the root, divided twice by its modulus. At 0 it is infinite without a direction."""
     root = b.sqrt(b.complex(*_wide(b, z)))
     a, c, size = b.real(root), b.imag(root), b.abs(root)
     infinite = b.isinf(size)
@@ -170,8 +179,10 @@ def _rsqrt(b: Builder, z: Tensor) -> Tensor:
 
 
 def _sigmoid(b: Builder, z: Tensor) -> Tensor:
-    """With `r = exp(-|x|)` and the cosine c and the sine s of y, `(1 + r·c + i·r·s)/q` for `x ≥ 0` and `(r·(c + r) + i·r·s)/q`
-    below, where `q = 1 + 2·r·c + r²`; put such that nothing cancels but in `c + r`.
+    """Return the sigmoid of `z = x + iy`.
+
+    With `r = exp(-|x|)`, `c = cos(y)`, `s = sin(y)` and `q = 1 + 2·r·c + r²`, it is `(1 + r·c + i·r·s)/q` for `x ≥ 0`,
+    and `(r·(c + r) + i·r·s)/q` otherwise. It is written so that nothing cancels except in `c + r`.
     """
     x, y = _wide(b, z)
     across, half = -b.abs(x), b.cos(y * 0.5)
@@ -180,7 +191,7 @@ def _sigmoid(b: Builder, z: Tensor) -> Tensor:
     under = less * less + 2.0 * r * more
     real = b.where(x < 0.0, r * (more - less), less + r * more) / under
     imaginary = r * b.sin(y) / under
-    infinite = b.isinf(x)  # whatever the angle
+    infinite = b.isinf(x)  # for any angle
     real = b.where(infinite, b.where(x > 0.0, 1.0, 0.0), real)
     return b.complex(_narrow(b, real, z), _narrow(b, b.where(infinite, 0.0, imaginary), z))
 
@@ -205,7 +216,8 @@ COMPOSITIONS: dict[str, Callable[[Builder, Tensor], Tensor]] = {
 }
 
 
-# --- as the evaluator computes them: NumPy's, in c128, but for those that cancel or are NaN there --------------------------
+# --- evaluator: NumPy in c128, except for functions that cancel or are NaN there
+# ----------------------------------------------
 
 
 def _evaluated_expm1(z: np.ndarray) -> np.ndarray:
@@ -269,7 +281,7 @@ _IN_WIDE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def evaluated(kind: str, z: np.ndarray) -> np.ndarray:
-    """A function of c64, rounded once."""
+    """Return a function of c64, rounded once."""
     return np.asarray(_IN_WIDE[kind](z.astype(np.complex128))).astype(z.dtype)
 
 
@@ -277,7 +289,7 @@ def evaluated(kind: str, z: np.ndarray) -> np.ndarray:
 
 
 def _less_one(b: Builder, z: Tensor) -> Tensor:
-    """`z - 1`, with the sign of a zero imaginary part, which a sum of complex numbers may lose."""
+    """Return `z - 1`, and keep the sign of a zero imaginary part, which a sum of complex numbers may lose."""
     return b.complex(b.real(z) - 1.0, b.imag(z))
 
 
@@ -286,7 +298,7 @@ def _one_more(b: Builder, z: Tensor) -> Tensor:
 
 
 def _of_roots(b: Builder, first: Tensor, second: Tensor) -> Tensor:
-    """1/(√first·√second), which is not the root of a product: that may lie on the other side of its cut."""
+    """Return 1/(√first·√second). The root of the product may be on the other side of the branch cut."""
     return 1.0 / b.sqrt(first) / b.sqrt(second)
 
 
@@ -299,12 +311,12 @@ def _of_arcsine(b: Builder, z: Tensor) -> Tensor:
 
 
 def _of_inverse_tanh(b: Builder, z: Tensor) -> Tensor:
-    """1/(1 - z²), without a square that may overflow."""
+    """Return 1/(1 - z²), without a square that may overflow."""
     return 1.0 / -_less_one(b, z) / _one_more(b, z)
 
 
 def _of_tangent(b: Builder, z: Tensor) -> Tensor:
-    """1/cos(z)², which keeps its digits where tan z is near i; far out it is 0, where the cosine is too large for f32."""
+    """Return 1/cos(z)², which keeps its digits where tan z is near i. Far out it is 0, where the cosine overflows f32."""
     secant = 1.0 / b.cos(b.complex(b.real(z), b.minimum(b.maximum(b.imag(z), -80.0), 80.0)))
     return secant * secant
 

@@ -46,7 +46,7 @@ class Activation(Card, op="activation"):
         if x.dtype.is_bool and name == "neg":
             raise ShapeError("neg is not defined for bool", hint="~x is the logical not; cast it to negate a number")
         if not x.dtype.is_inexact and (name in activation.WHOLE or (x.dtype.is_bool and name == "abs")):
-            return x  # as it is
+            return x  # returned unchanged
         if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
             x = inexact(b, x)
         if x.dtype.is_complex:
@@ -89,7 +89,7 @@ class Activation(Card, op="activation"):
             dtypes = [*FLOATS, *(INTEGERS if kind in activation.INTEGER else ())]
             dtypes += COMPLEXES if kind in activation.COMPLEX else ()
             bounds: Any = {"low": low.get(kind, -high), "high": high}
-            # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
+            # IREE's f32 tanh has an error of up to 4 ulp; all other functions have at most 2.
             loose = 2.0 if kind == "tanh" else 1.0
             yield sample(SampleOperand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
             yield sample(SampleOperand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
@@ -127,7 +127,7 @@ class Cast(Card, op="cast"):
 
 
 def convert(x: np.ndarray, to: DType) -> np.ndarray:
-    """Array conversion with the meaning of `rlx.cast`."""
+    """Convert an array with the semantics of `rlx.cast`."""
     if to.is_bool:
         return x != 0
     if x.dtype.kind == "c" and not to.is_complex:
@@ -141,7 +141,7 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
         result = np.where(inside >= float(high) + (to.bits < 64), 0, inside).astype(to.compute.numpy)
         result = np.where(wide >= float(high), to.compute.numpy.type(high), result)
         return np.where(wide <= float(low), to.compute.numpy.type(low), result).astype(to.numpy)
-    if to.is_float and not to.is_numpys_own:  # NumPy's own casts round once, those of ml_dtypes go through f32
+    if to.is_float and not to.is_numpys_own:  # NumPy's own casts round once; those of ml_dtypes go through f32
         if source.is_integer and source.bits > 16:
             x = _with_digits_of_f64(x).astype(np.float64)
         if x.dtype == np.float64:
@@ -152,7 +152,7 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
-    """Integers with at most 53 digits, the last of which is 1 where digits are lost; see `_rounded_to_odd`."""
+    """Return integers with at most 53 digits; the last digit is 1 where digits are lost (see `_rounded_to_odd`)."""
     if x.dtype.itemsize < 8:
         return x
     last = x.dtype.type(0x7FF)
@@ -161,7 +161,7 @@ def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
 
 
 def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
-    """f64 as f32 with the last bit set where digits are lost: rounding this again gives the same as rounding once."""
+    """Return f64 as f32 with the last bit set where digits are lost. Rounding the result again equals rounding once."""
     near = x.astype(np.float32)
     bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(x))  # toward zero
     lost = np.isfinite(x) & (near.astype(np.float64) != x)
@@ -237,9 +237,9 @@ class Binary(Card, op="binary"):
 
 
 def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tensor) -> Callable[[Tensor, bool], Tensor]:
-    """The map of a tangent (or, if adjoint, of a cotangent) through one side of a binary op.
+    """Return the map of a tangent (or, if adjoint, of a cotangent) through one side of a binary op.
 
-    Where both sides are the extremum, each side gets half, as with a central difference.
+    Where both sides attain the extremum, each side gets half, as with a central difference.
     """
 
     def times(d: Tensor, factor: Tensor, adjoint: bool) -> Tensor:
@@ -255,7 +255,7 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         if side == 0 and exponent is not None:
             return times(d, (lhs if exponent == 2 else b.pow(lhs, exponent - 1)) * exponent, adjoint)
         if side == 0:
-            # For the exponent 0 it is 0, but has a derivative by the exponent: 1/lhs.
+            # For exponent 0 it is 0, but it has a derivative with respect to the exponent: 1/lhs.
             flat = (rhs == 0.0) & b.bitwise_not(b.abs(lhs) > 1e-30)
             return times(d, b.where(flat, 0.0, rhs * b.pow(lhs, b.where(flat, 1.0, rhs - 1.0))), adjoint)
         zero = lhs == 0.0
@@ -325,7 +325,7 @@ class Where(Card, op="where"):
 
     def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
         if isinstance(on_true, Scalar) and isinstance(on_false, Scalar):
-            on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest there is: each number has its own dtype
+            on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest dtype: each number keeps its own
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
 
@@ -384,10 +384,10 @@ class StopGradient(Card, op="stop_gradient"):
 
 
 def _check_limits(low: Any, high: Any) -> None:
-    """Check the limits that are numbers; the values of tensors are not known.
+    """Check limits that are numbers. The values of tensors are not known.
 
     Raises:
-        ShapeError: One is NaN, or the lower one is greater.
+        ShapeError: A limit is NaN, or the lower one is greater.
     """
     limits = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
     for name, value in limits.items():

@@ -1,4 +1,4 @@
-"""`lgamma`, `digamma` and `erfinv`: compositions that are computed in f64, and differentiated as they are, to any order."""
+"""`lgamma`, `digamma` and `erfinv`: compositions that are computed in f64 and differentiated to any order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from rlx.ops.lift import cast, inexact, tensor_like
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# Arguments from here on take the asymptotic series, those before it the Taylor series at 2.
+# Arguments from here on use the asymptotic series, smaller ones the Taylor series at 2.
 _START = 7.5
-# Log Γ of f32 takes it from here: its terms leave out 5e-14, which counts only beside roots of it that f32 is not so near to.
+# For f32, Log Γ uses the asymptotic series from here on. Its truncation error of 5e-14 matters only close to the roots,
+# and f32 arguments do not come close enough.
 _NARROW_START = 5.5
 _BERNOULLI = bernoulli(8)
 _EULER = 0.5772156649015329
-# The positive root of digamma, what its rounding to f64 leaves, and log Γ there.
+# The positive root of digamma, its rounding error in f64, and log Γ at the root.
 _ROOT, _ROOT_REST, _LEAST = 1.4616321449683622, 9.549995429965697e-17, -0.12148629053584961
-# erfinv(y)/y between two limits of w = -log(1 - y²): polynomials in the place between them, from -1 to 1, that interpolate
-# it at Chebyshev's points to 5e-9; the constant first. f32 is never nearer to 1 than the second.
+# erfinv(y)/y between two limits of w = -log(1 - y²): polynomials in the relative position from -1 to 1, which
+# interpolate it at Chebyshev points to 5e-9. The constant comes first. For f32, w never exceeds the third limit.
 _LIMITS = (0.0, 5.0, 16.7, 37.0)
 _PIECES = (
     (
@@ -70,7 +71,7 @@ _PIECES = (
 
 
 def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
-    """The operand as floats, and in f64."""
+    """Return the operand as floats, and in f64."""
     x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
         raise ShapeError(f"it takes real numbers, not {x.dtype.name}")
@@ -78,7 +79,7 @@ def _wide(b: Builder, value: Any) -> tuple[Tensor, Tensor]:
 
 
 def _polynomial(coefficients: Any, x: Tensor) -> Any:
-    """Horner's scheme, highest power first."""
+    """Evaluate a polynomial by Horner's scheme, highest power first."""
     result: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         result = result * x + coefficient
@@ -86,7 +87,7 @@ def _polynomial(coefficients: Any, x: Tensor) -> Any:
 
 
 def _zeta(s: int, q: float) -> float:
-    """Hurwitz' zeta function, Σ (q + n)^-s, by the formula of Euler and Maclaurin."""
+    """Return Hurwitz' zeta function, Σ (q + n)^-s, by the Euler-Maclaurin formula."""
     count = 16
     end = q + count
     terms = [(q + n) ** -s for n in range(count)]
@@ -99,15 +100,16 @@ def _zeta(s: int, q: float) -> float:
 
 
 def _taylor(order: int = 27) -> list[float]:
-    """The Taylor series of digamma at 2, by default to the digits of f64 where |x - 2| <= 1/2, lowest power last."""
+    """Return the Taylor series of digamma at 2, lowest power last. By default it has f64 accuracy for |x - 2| <= 1/2."""
     return [(-1) ** k * _zeta(k, 2.0) for k in range(order, 1, -1)] + [1 - _EULER]
 
 
 class _GammaParts:
-    """An argument of Γ split into what the functions of it have in common.
+    """The decomposition of an argument of Γ that the functions in this module share.
 
-    Below -1/2 it is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`; from `start` on the asymptotic series holds; between, it is
-    `nearest + rest` with `|rest| <= 1/2`, and the recurrence `Γ(x + 1) = x·Γ(x)` leads to `Γ(2 + rest)`.
+    Below -1/2 the argument is reflected, `Γ(x)Γ(1 - x) = π/sin(πx)`. From `start` on the asymptotic series holds. In
+    between, the argument is `nearest + rest` with `|rest| <= 1/2`, and the recurrence `Γ(x + 1) = x·Γ(x)` leads to
+    `Γ(2 + rest)`.
     """
 
     def __init__(self, b: Builder, x: Tensor, start: float = _START) -> None:
@@ -115,7 +117,7 @@ class _GammaParts:
         self.infinite = b.isinf(x)
         x = b.where(self.infinite, 1.0, x)
         self.below = x < -0.5
-        # πx less its whole turns, which sine and tangent do not see.
+        # πx reduced by whole turns, which do not change sine and tangent.
         angle = (x - b.stop_gradient(b.round(x))) * math.pi
         self.pole = self.below & (angle == 0)
         self.angle = b.where(self.below & b.bitwise_not(self.pole), angle, math.pi / 2)
@@ -128,21 +130,21 @@ class _GammaParts:
         self.before = self.nearest < 2
 
     def factors(self) -> list[tuple[Tensor, Tensor]]:
-        """What Γ(2 + rest) is multiplied by to be Γ(x), divided by where x is `before` 2: whether it is, and the factor."""
+        """Return pairs of a condition and a factor. The factors whose condition holds relate Γ(2 + rest) to Γ(x).
+
+        Γ(x) is Γ(2 + rest) times the factors; where x is `before` 2 it is divided by them.
+        """
         up = [(self.nearest > j, self.rest + float(j)) for j in range(2, int(self.start))]
         return [(self.before, 1.0 + self.rest), (self.nearest < 1, self.rest), *up]
 
     def sine(self) -> Tensor:
-        """The sine of the angle, which is at most π/2: its power series errs by 3e-16 there."""
+        """Return the sine of the angle, which is at most π/2. The power series has an error of 3e-16 there."""
         series = [(-1) ** n / math.factorial(2 * n + 1) for n in range(9, -1, -1)]
         return self.angle * _polynomial(series, self.angle * self.angle)
 
 
 def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
-    """Whether x is near the positive root of digamma, how far it is from it, and digamma over that distance as a series.
-
-    There the parts of a sum nearly cancel in the general form.
-    """
+    """Return whether x is near the positive root of digamma, its distance, and digamma over the distance as a series."""
     distance = (x - _ROOT) - _ROOT_REST
     near = b.abs(distance) < 0.25
     return near, b.where(near, distance, 0.0), [(-1) ** (m + 1) * _zeta(m + 1, _ROOT) for m in range(22, 0, -1)]
@@ -152,11 +154,11 @@ def _at_root(b: Builder, x: Tensor) -> tuple[Tensor, Tensor, list[float]]:
 def lgamma(b: Builder, x: Any) -> Tensor:
     """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities.
 
-    Stirling's series from 7.5 (f32: 5.5) on, before it the Taylor series at 2 and the recurrence, below -1/2 the reflection
-    `Γ(x)Γ(1 - x) = π/sin(πx)`, in f64. For f64 arguments between -30.5 and -1/2 the distance from the nearest root instead,
-    times a series (`gamma_below`).
+    It is computed in f64: by Stirling's series from 7.5 (f32: 5.5) on, by the Taylor series at 2 and the recurrence
+    below that, and by the reflection `Γ(x)Γ(1 - x) = π/sin(πx)` below -1/2. For f64 arguments between -30.5 and -1/2 it
+    is the distance from the nearest root times a series (`gamma_below`).
 
-    Its derivative is `digamma`, at poles and infinities too.
+    Its derivative is `digamma`, also at poles and infinities.
     """
     x = inexact(b, tensor_like(b, x, f32))
     return b.custom_fn(_log_gamma, x, jvp=lambda args, tangents: (tangents[0] * digamma(args[0].builder, args[0]),))
@@ -192,11 +194,12 @@ def _log_gamma(x: Tensor) -> Tensor:
 
 @helper
 def digamma(b: Builder, x: Any) -> Tensor:
-    """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, an infinity of the other sign at 0 and -0.
+    """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0.
 
-    The asymptotic series from 7.5 on, before it the Taylor series at 2 and the recurrence, at the positive root a series of its
-    own, below -1/2 the reflection, in f64. For f64 arguments below -1/4 the distance from the nearest root times a series, and
-    below -64 the reflection in sums of two floats (`gamma_below`).
+    It is computed in f64: by the asymptotic series from 7.5 on, by the Taylor series at 2 and the recurrence below
+    that, and by the reflection below -1/2. Near the positive root it has its own series. For f64 arguments below -1/4
+    it is the distance from the nearest root times a series, and below -64 the reflection in double-f64 arithmetic
+    (`gamma_below`).
     """
     own, given = _wide(b, x)
     zero = given == 0
@@ -221,14 +224,14 @@ def digamma(b: Builder, x: Any) -> Tensor:
         result = b.where(below, digamma_below(b, b.where(below, x, -1.5)), positive)
     else:
         result = b.where(parts.below, positive - math.pi * b.cos(parts.angle) / b.sin(parts.angle), positive)
-    # NaN, whose derivative is infinite as beside the pole.
+    # NaN, with an infinite derivative, as next to the pole.
     result = b.where(parts.pole, np.nan - 1.0 / b.where(parts.pole, x - b.stop_gradient(x), 1.0), result)
     result = b.where(zero, -1.0 / b.where(zero, given, 1.0), result)
     return cast(b, b.where(parts.infinite, b.where(x > 0, np.inf, np.nan), result), own.dtype)
 
 
 def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
-    """`erfinv(size)` for 0 <= size < 1 in f64, to 5e-9 and what f32 loses where size is one."""
+    """Return `erfinv(size)` for 0 <= size < 1 in f64, to 5e-9 plus the rounding error of f32 if size is f32."""
     wide = cast(b, size, f64)
     w = -b.log(cast(b, (1.0 - wide) * (1.0 + wide), size.dtype))
     pieces = [
@@ -245,7 +248,7 @@ def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
 
     scale, shift, first, second, *others = zip(*pieces, strict=True)
     place = cast(b, w, f64) * chosen(scale, f64) + chosen(shift, f64)
-    # The rest is so small beside the first two that f32 has enough digits for it.
+    # The other terms are so small relative to the first two that f32 is accurate enough for them.
     rest = _polynomial([chosen(c, size.dtype) for c in reversed(others)], cast(b, place, size.dtype))
     return ((cast(b, rest, f64) * place + chosen(second, f64)) * place + chosen(first, f64)) * wide
 
@@ -254,7 +257,8 @@ def _near_erfinv(b: Builder, size: Tensor) -> Tensor:
 def erfinv(b: Builder, x: Any) -> Tensor:
     """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside.
 
-    Polynomials; for f64 then a step of Halley's, of `erfc` where |x| is above 1/2: no digits are lost near 1.
+    It uses polynomials, and for f64 one step of Halley's method. The step uses `erfc` where |x| is above 1/2, so that
+    no digits are lost near 1.
     """
     x = inexact(b, tensor_like(b, x, f32))
     if x.dtype.is_complex:
@@ -271,8 +275,8 @@ def erfinv(b: Builder, x: Any) -> Tensor:
         result = result - step / (1.0 + result * step)
     result = cast(b, result, x.dtype)
     signed = b.where(x < 0, -result, result)
-    # There x² is nothing beside 1, and what the step would correct is below the smallest number.
+    # Here x² is negligible beside 1, and the correction of the step would underflow.
     signed = b.where(b.abs(x) < 1e-9, x * (0.5 * math.sqrt(math.pi)), signed)
-    # Infinities and NaN whose derivatives are these as well.
+    # Infinities and NaN, whose derivatives are also infinite and NaN.
     outer = b.where(inside, 0.0, x)
     return b.where(inside, signed, outer / b.sqrt(1.0 - outer * outer))

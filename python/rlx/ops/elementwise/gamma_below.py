@@ -1,5 +1,6 @@
-"""`lgamma` and `digamma` of f64 below 0, to the last digits also beside their roots, of which there is one or two between
-any two negative integers.
+"""`lgamma` and `digamma` of negative f64 arguments, accurate to the last digits also near their roots.
+
+There are one or two roots between any two negative integers.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ops.elementwise import gamma_exact as exact
 from rlx.ops.elementwise.pairs import Pair, PairTable, pair_sum
 
-# log |Γ| has no root below -LOG_GAMMA_ROWS that an f64 comes near to: it would be nearer to an integer than the next f64 is.
+# Below -LOG_GAMMA_ROWS, no f64 is close to a root of log |Γ|: the roots are closer to an integer than any other f64.
 LOG_GAMMA_ROWS = 30
 _LOG_GAMMA_DEGREE = 24
 _ATANH_TERMS = 10
-# Where log |Γ| is near its least value that is nearly 0, -0.12: the last rows of its table.
+# Where log |Γ| is near its local minimum of -0.12, which is nearly 0: the last rows of its table.
 _FEW_DIGITS = ((-2.7, -2.64), (-2.64, -2.5))
 _DIGAMMA_ROWS = 64
 _DIGAMMA_DEGREE = 26
@@ -24,7 +25,7 @@ _LOGARITHM_BITS = 7
 
 
 def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
-    """Log |Γ(x)| for -LOG_GAMMA_ROWS - 1/2 < x < -1/2, not an integer."""
+    """Return log |Γ(x)| for -LOG_GAMMA_ROWS - 1/2 < x < -1/2, not an integer."""
     n = b.stop_gradient(-b.round(x))
     d = x + n
     rows = exact.log_gamma_rows(LOG_GAMMA_ROWS, _LOG_GAMMA_DEGREE)
@@ -35,15 +36,16 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
     root, value = table.pair(0), table[2]
     distance = (d - root.high) - root.low
     ratio = distance / root.high
-    # -log |δ/r|: by the distance, unless δ is so near to 0 that the quotient has less of an error than the ratio.
+    # -log |δ/r|: computed from the distance, unless δ is so near to 0 that the quotient has a smaller error than the
+    # ratio.
     beside = ratio > -0.375
     far = b.log(b.where(beside, 1.0, d / root.high)) - root.low / root.high
     logarithm = b.where(beside, b.log1p(b.where(beside, ratio, 0.0)), far)
     place = b.abs(d) * 4.0 - 1.0
     higher = table.polynomial(5, 4 + _LOG_GAMMA_DEGREE, place) * place
     general = value - (logarithm - distance * (table[4] + higher))
-    # Beside r both are about as large, and nearly cancel: there 1/r is taken off the polynomial, and the logarithm less the
-    # ratio, of which 2s = ratio - ratio·s and 2·atanh(s) is the logarithm, is a series.
+    # Close to r both terms are about as large and nearly cancel. There 1/r is subtracted from the polynomial, and the
+    # logarithm minus the ratio is a series: 2s = ratio - ratio·s, and 2·atanh(s) is the logarithm.
     close = b.abs(ratio) < 0.25
     s = b.where(close, ratio / (2.0 + ratio), 0.0)
     square = s * s
@@ -54,13 +56,13 @@ def log_gamma_below(b: Builder, x: Tensor) -> Tensor:
 
 
 def digamma_below(b: Builder, x: Tensor) -> Tensor:
-    """digamma(x) for x < -1/4, not an integer and not an infinity."""
+    """Return digamma(x) for x < -1/4, neither an integer nor an infinity."""
     far = x < -float(_DIGAMMA_ROWS)
     return b.where(far, _by_reflection(b, b.where(far, x, -99.75)), _beside_root(b, b.where(far, -1.5, x)))
 
 
 def _beside_root(b: Builder, x: Tensor) -> Tensor:
-    """digamma(δ - n), 0 < δ < 1, by the root between the same integers: its distance times a sum of positive numbers."""
+    """Return digamma(δ - n), 0 < δ < 1: the distance from its root in that interval times a sum of positive numbers."""
     n = b.stop_gradient(-b.floor(x))
     d = x + n
     lost = b.stop_gradient(x - (d - n))
@@ -72,7 +74,7 @@ def _beside_root(b: Builder, x: Tensor) -> Tensor:
 
 
 def _by_reflection(b: Builder, x: Tensor) -> Tensor:
-    """digamma(δ - n) = digamma(n + 1 - δ) - π·cot(πδ), |δ| <= 1/2, for n >= `_DIGAMMA_ROWS`, all in pairs."""
+    """Return digamma(δ - n) = digamma(n + 1 - δ) - π·cot(πδ), |δ| <= 1/2, for n >= `_DIGAMMA_ROWS`, in pairs."""
     n = b.stop_gradient(-b.round(x))
     d = x + n
     y = pair_sum(b, n + 1.0, -d)
@@ -106,7 +108,7 @@ def _by_reflection(b: Builder, x: Tensor) -> Tensor:
 
 
 def _logarithm(b: Builder, y: Pair) -> Pair:
-    """Log y for y > 1: of a number of few bits near y from a table, and `log(y/a) = 2·atanh((y - a)/(y + a))`."""
+    """Return log y for y > 1: log a from a table, with a near y and few bits, plus `2·atanh((y - a)/(y + a))`."""
     kept = 52 - _LOGARITHM_BITS
     bits = b.stop_gradient(b.bitcast(y.high, i64))
     exponent = b.cast(b.right_shift(bits, 52) - 1023, f64)

@@ -1,9 +1,10 @@
-"""log Γ and digamma in 50 digits, and the tables which their values below 0 are computed from.
+"""log Γ and digamma in 50 digits, and the tables for their values below 0.
 
-Between -n - 1/2 and -n + 1/2 write x = δ - n. There log |Γ(x)| is -log |δ| and a smooth function of δ, and digamma is
--1/δ and one. Near their roots such parts cancel, so that the tables hold for each place a root r and the divided difference
-of the smooth part, (s(δ) - s(r))/(δ - r), as a polynomial: what is left is a multiple of δ - r, with no sum that cancels.
-The tables are computed when they are first used, from the definitions, in Python's decimal numbers.
+Between -n - 1/2 and -n + 1/2 write x = δ - n. There log |Γ(x)| is -log |δ| plus a smooth function of δ, and digamma is
+-1/δ plus a smooth function. Near a root these terms cancel. The tables therefore store for each interval a root r and
+the divided difference of the smooth part, (s(δ) - s(r))/(δ - r), as a polynomial. The result is then a multiple of δ -
+r, without a sum that cancels. The tables are computed from the definitions, in Python's decimal numbers, when they are
+first used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Rows = list[list[float]]
 
 
 def precise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, computed in 50 digits whatever the caller's decimal context is."""
+    """Return the function, computed in 50 digits whatever the caller's decimal context is."""
 
     @wraps(function)
     def inside(*args: Any) -> Any:
@@ -36,7 +37,7 @@ def precise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def bernoulli(count: int) -> tuple[Fraction, ...]:
-    """The Bernoulli numbers B2, B4 … B(2·count), by their recurrence."""
+    """Return the Bernoulli numbers B2, B4 … B(2·count), by their recurrence."""
     numbers = [Fraction(1)]
     for m in range(1, 2 * count + 1):
         numbers.append(-sum((math.comb(m + 1, k) * numbers[k] for k in range(m)), Fraction(0)) / (m + 1))
@@ -49,7 +50,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 @cache
 def log_gamma(z: Decimal) -> Decimal:
-    """Log Γ(z) for z > 0: the recurrence up to 40, and Stirling's series."""
+    """Return log Γ(z) for z > 0: by the recurrence up to 40, and Stirling's series."""
     product = Decimal(1)
     while z < _START:
         product, z = product * z, z + 1
@@ -59,7 +60,7 @@ def log_gamma(z: Decimal) -> Decimal:
 
 @cache
 def psi(z: Decimal) -> Decimal:
-    """Digamma of z > 0: the recurrence up to 40, and the asymptotic series."""
+    """Return digamma(z) for z > 0: by the recurrence up to 40, and the asymptotic series."""
     steps = Decimal(0)
     while z < _START:
         steps, z = steps + 1 / z, z + 1
@@ -69,9 +70,9 @@ def psi(z: Decimal) -> Decimal:
 
 
 def interpolated(function: Callable[[Decimal], Decimal], low: float, high: float, count: int) -> list[Decimal]:
-    """A function between two limits as a polynomial of the place between them, from -1 to 1, the constant first.
+    """Return a function between two limits as a polynomial in the relative position from -1 to 1, the constant first.
 
-    It agrees with the function at Chebyshev's points (Newton's divided differences, multiplied out).
+    It agrees with the function at the Chebyshev points (Newton's divided differences, multiplied out).
     """
     nodes = [Decimal(math.cos(math.pi * (k + 0.5) / count)) for k in range(count)]
     centre, half = (Decimal(high) + Decimal(low)) / 2, (Decimal(high) - Decimal(low)) / 2
@@ -88,7 +89,7 @@ def interpolated(function: Callable[[Decimal], Decimal], low: float, high: float
 
 
 def _root(function: Callable[[Decimal], Decimal], start: float) -> Decimal:
-    """A root near `start`, by secants."""
+    """Return a root near `start`, by the secant method."""
     before, here = Decimal(start) * Decimal("1.001"), Decimal(start)
     at_before, at_here = function(before), function(here)
     while at_here != at_before and abs(here - before) > abs(here) * Decimal("1e-44"):
@@ -105,11 +106,11 @@ def _difference(smooth: Callable[[Decimal], Decimal], root: Decimal) -> Callable
 @cache
 @precise
 def log_gamma_rows(count: int, degree: int) -> Rows:
-    """For n from 1 to `count`, for δ from -1/2 to 0 and from 0 to 1/2 each: r in two floats, log |Γ| there, the polynomial's
-    constant less 1/r, the polynomial.
+    """Return two rows for each n from 1 to `count`: for δ from -1/2 to 0, and from 0 to 1/2.
 
-    Where log |Γ| has no root on that side of -n, r is the end, ±1/2. Two more rows, for n = 3, have r = 0.33 and 0.43, near the
-    only least value that is nearly 0, -0.12. The polynomial is of 4|δ| - 1.
+    A row is the root r in two floats, log |Γ| at r, the constant of the polynomial minus 1/r, and the polynomial in
+    4|δ| - 1. Where log |Γ| has no root on that side of -n, r is the end, ±1/2. Two additional rows for n = 3 have r =
+    0.33 and 0.43, near the only local minimum that is nearly 0, -0.12.
     """
     half = Decimal("0.5")
     rows = [_log_gamma_row(n, end, degree) for n in range(1, count + 1) for end in (-half, half)]
@@ -126,7 +127,7 @@ def _log_gamma_row(n: int, end: Decimal, degree: int, root: Decimal | None = Non
     value = whole(root or end)
     if root is None and value < 0:
         start = float(end)
-        for _ in range(12):  # δ = ±exp(s(δ)) draws nearer to the root from everywhere
+        for _ in range(12):  # δ = ±exp(s(δ)) converges to the root from any start
             start = math.copysign(min(math.exp(float(smooth(Decimal(start)))), 0.5), start)
         root, value = _root(whole, start), Decimal(0)
     root = end if root is None else root
@@ -139,9 +140,9 @@ def _log_gamma_row(n: int, end: Decimal, degree: int, root: Decimal | None = Non
 @cache
 @precise
 def digamma_rows(count: int, degree: int) -> Rows:
-    """For n from 1 to `count`, for δ from 0 to 1: the root in two floats, and the polynomial of 2δ - 1.
+    """Return a row per n from 1 to `count`, for δ from 0 to 1: the root in two floats, and the polynomial in 2δ - 1.
 
-    The smooth part is without -1/δ and -1/(δ - 1).
+    The smooth part excludes -1/δ and -1/(δ - 1).
     """
     rows = []
     for n in range(1, count + 1):
@@ -161,7 +162,7 @@ def digamma_rows(count: int, degree: int) -> Rows:
 @cache
 @precise
 def cotangent_rows(count: int, degree: int) -> Rows:
-    """`1/δ - π·cot(πδ)` between k/(2·count) and the next: a polynomial of the place, each coefficient in two floats."""
+    """Return `1/δ - π·cot(πδ)` from k/(2·count) to the next: polynomials in the position, each coefficient in two floats."""
 
     def smooth(d: Decimal) -> Decimal:
         return psi(1 + d) - psi(1 - d)
@@ -176,12 +177,12 @@ def cotangent_rows(count: int, degree: int) -> Rows:
 @cache
 @precise
 def logarithm_rows(count: int) -> Rows:
-    """log(1 + (k + 1/2)/count) in two floats."""
+    """Return log(1 + (k + 1/2)/count) in two floats."""
     return [[*two_floats((1 + (k + Decimal("0.5")) / count).ln())] for k in range(count)]
 
 
 @cache
 @precise
 def log_of_2() -> tuple[float, float]:
-    """Log 2 in two floats."""
+    """Return log 2 in two floats."""
     return two_floats(Decimal(2).ln())

@@ -1,4 +1,4 @@
-"""Functions that networks use between layers, made of others, without overflow and with the gradients of JAX."""
+"""Activations that are composed of other ops. They do not overflow, and have the gradients of JAX."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _float(b: Builder, x: Any) -> Tensor:
 
 
 def _inexact(b: Builder, x: Any) -> Tensor:
-    """A float or complex tensor."""
+    """Return a float or complex tensor."""
     return inexact(b, tensor_like(b, x, f32))
 
 
 def _principal(b: Builder, z: Tensor) -> Tensor:
-    """A logarithm with the imaginary part between -π and π; floats are left as they are."""
+    """Return a logarithm whose imaginary part is between -π and π; floats are returned unchanged."""
     if not z.dtype.is_complex:
         return z
     turns = b.stop_gradient(b.round(b.imag(z) / (2 * math.pi)))  # the derivative of `round` is the identity
@@ -33,18 +33,18 @@ def _principal(b: Builder, z: Tensor) -> Tensor:
 
 
 def _side(b: Builder, x: Tensor) -> Tensor:
-    """The tensor, or the real part of complex numbers, whose sign says which formula does not overflow."""
+    """Return the tensor, or the real part of complex numbers. Its sign selects the formula that does not overflow."""
     return b.real(x) if x.dtype.is_complex else x
 
 
 @helper
 @in_compute
 def softplus(b: Builder, x: Any, beta: float = 1.0) -> Tensor:
-    """`log(1 + exp(beta·x))/beta`, which neither overflows nor loses the digits of small results."""
+    """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
     x = _inexact(b, x)
     if beta != 1:
         return softplus(b, x * beta) / beta
-    # One of two formulas that are smooth: with |x| and a maximum, the second derivative at 0 would be 0.
+    # Either formula is smooth. A formula with |x| and a maximum would have second derivative 0 at 0.
     upper = _side(b, x) > 0.0
     return _principal(b, b.where(upper, x, 0.0) + b.log1p(b.exp(b.where(upper, -x, x))))
 
@@ -59,12 +59,13 @@ def log_sigmoid(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, in floats or complex numbers."""
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
     lhs, rhs = (inexact(b, v) for v in common(b, lhs, rhs))
-    # Either formula is smooth where both are equal; with a maximum and |lhs - rhs|, second derivatives would be 0 there.
+    # Either formula is smooth where both are equal. With a maximum and |lhs - rhs|, second derivatives would be 0
+    # there.
     swapped = _side(b, rhs) > _side(b, lhs)
     gap = b.where(swapped, lhs, rhs) - b.where(swapped, rhs, lhs)
-    same = (lhs == rhs) & b.isinf(lhs)  # inf - inf and -inf + inf have no difference
+    same = (lhs == rhs) & b.isinf(lhs)  # inf - inf and -inf + inf are undefined
     return _principal(b, b.where(swapped, rhs, lhs) + b.log1p(b.exp(b.where(same, 0.0, gap))))
 
 
@@ -104,14 +105,14 @@ def selu(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def relu6(b: Builder, x: Any) -> Tensor:
-    """`x` in [0, 6]."""
+    """`x` clamped to [0, 6]."""
     return b.minimum(b.relu(_float(b, x)), 6.0)
 
 
 @helper
 @in_compute
 def hard_tanh(b: Builder, x: Any) -> Tensor:
-    """`x` in [-1, 1]."""
+    """`x` clamped to [-1, 1]."""
     return b.clip(_float(b, x), -1.0, 1.0)
 
 
@@ -149,7 +150,7 @@ def soft_sign(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
-    """The first half along an axis, times the sigmoid of the second."""
+    """The first half along an axis, times the sigmoid of the second half."""
     x = _inexact(b, x)
     first, second = b.split(x, 2, axis_of(axis, x.rank))
     return first * b.sigmoid(second)
@@ -158,13 +159,13 @@ def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
 @helper
 @in_compute
 def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
+    """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
     lhs, rhs = (_float(b, v) for v in common(b, lhs, rhs))
     infinite = b.isinf(lhs) | b.isinf(rhs)
     lhs, rhs = (b.where(infinite, 0.0, v) for v in (lhs, rhs))
     scale = b.maximum(b.abs(lhs), b.abs(rhs))
     zero = scale == 0.0
-    # The scale keeps from overflow alone: a root of squares has the right derivatives of any order, |x| has none at 0.
+    # The scale only prevents overflow. A root of squares has correct derivatives of any order; |x| has none at 0.
     scale = b.stop_gradient(b.where(zero, 1.0, scale))
     lhs, rhs = lhs / scale, rhs / scale
     size = b.where(zero, 0.0, b.sqrt(b.where(zero, 1.0, lhs * lhs + rhs * rhs)) * scale)
@@ -174,7 +175,7 @@ def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 @helper
 @in_compute
 def log_softmax(b: Builder, x: Any, axis: int = -1) -> Tensor:
-    """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+    """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
     x = _float(b, x)
     shifted = x - b.stop_gradient(b.max(x, axis, True))
     return shifted - b.log(b.sum(b.exp(shifted), axis, True))

@@ -1,4 +1,4 @@
-"""Leaves: constants and positions."""
+"""Leaf ops: constants and positions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Constant(Card, op="constant"):
 
 
 def _default_dtype(value: Any) -> DType:
-    """Python numbers without a dtype: f32, bool, c64, and i32, whatever their values."""
+    """Return the dtype of Python numbers without a dtype: f32, bool, c64 or i32, whatever their values."""
     return {"f": f32, "b": bool_, "c": c64}.get(as_numbers(value, "the value").dtype.kind, i32)
 
 
@@ -75,7 +75,7 @@ class Iota(Card, op="iota"):
 
 
 class DimSize(Card, op="dim_size"):
-    signed_sizes = True  # the difference of two sizes, say
+    signed_sizes = True  # for example the difference of two sizes
 
     def infer(self, *, size: tuple[Dim, ...]) -> Shape:
         if len(size) != 1:

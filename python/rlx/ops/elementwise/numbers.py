@@ -1,4 +1,4 @@
-"""What kind of number something is, rounding, signs and remainders: exact functions that are made of others."""
+"""Classification of numbers, rounding, signs and remainders: exact functions that are composed of other ops."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rlx.support.errors import ShapeError
 
 
 def real(b: Builder, x: Any) -> Tensor:
-    """A tensor, array or number as a tensor that is not complex.
+    """Return a tensor, array or number as a real tensor.
 
     Raises:
-        ShapeError: It is complex.
+        ShapeError: The value is complex.
     """
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
@@ -29,23 +29,23 @@ def real(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def trunc(b: Builder, x: Any) -> Tensor:
-    """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+    """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
     x = real(b, x)
     return b.where(x < 0.0, b.ceil(x), b.floor(x)) if x.dtype.is_float else x
 
 
 @helper
 def rint(b: Builder, x: Any) -> Tensor:
-    """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
+    """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
     return b.round(x)
 
 
 @helper
 def sign(b: Builder, x: Any) -> Tensor:
-    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0.
+    """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0.
 
-    Of complex numbers it is `x/|x|`, 0 where x is 0, the direction of an infinite part, and NaN where either is NaN or both are
-    infinite.
+    For complex numbers it is `x/|x|`, and 0 where x is 0. For one infinite part it is the direction of that part. It is
+    NaN where a part is NaN or both parts are infinite.
     """
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
@@ -63,7 +63,7 @@ def _real_sign(b: Builder, x: Tensor) -> Tensor:
 
 
 def _complex_sign(b: Builder, z: Tensor) -> Tensor:
-    """`z/|z|`, where z is brought near 1 by a power of two if its size may not be a normal f32."""
+    """Return `z/|z|`. `z` is first scaled by a power of two to a size near 1 if its modulus may not be a normal f32."""
     real_part, imaginary = b.real(z), b.imag(z)
     greater = b.maximum(b.abs(real_part), b.abs(imaginary))
     scale = b.where(greater > 2.0**60, 2.0**-66, b.where(greater < 2.0**-60, 2.0**66, 1.0))
@@ -81,18 +81,18 @@ def _complex_sign(b: Builder, z: Tensor) -> Tensor:
 
 @helper
 def signbit(b: Builder, x: Any) -> Tensor:
-    """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
+    """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
     x = real(b, x)
     if not x.dtype.is_float:
         return x < 0
-    x = cast(b, x, x.dtype.compute) if x.dtype.storage else x  # which may lack the infinity that 1/x is
+    x = cast(b, x, x.dtype.compute) if x.dtype.storage else x  # the storage dtype may lack the infinity 1/x
     return b.bitwise_or(x < 0.0, b.bitwise_and(x == 0.0, 1.0 / x < 0.0))
 
 
 @helper
 @in_compute
 def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
-    """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
+    """NumPy's `copysign`: floats with the magnitude of the first operand and the sign of the second (see `signbit`)."""
     magnitude, x = common(b, magnitude, x)
     size = b.abs(inexact(b, real(b, magnitude)))
     return b.where(signbit(b, x), -size, size)
@@ -100,8 +100,9 @@ def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
 
 @helper
 def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `nextafter`: the float next to the first in the direction of the second, which it is if they are equal; NaN if
-    either is. Its derivative is 0.
+    """NumPy's `nextafter`: the next float after the first operand in the direction of the second.
+
+    It is the second operand if both are equal, and NaN if either is NaN. Its derivative is 0.
     """
     x, y = (b.stop_gradient(inexact(b, real(b, v))) for v in common(b, lhs, rhs))
     if x.dtype.storage:
@@ -109,7 +110,7 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     words = x.dtype.signed_word
     bits, least = b.bitcast(x, words), constant_scalar(b, 1, words)
     sign = constant_scalar(b, int(words.min), words)
-    # Of one sign, sizes are in the order of their bits.
+    # Numbers of the same sign are ordered like their bits.
     grows = b.eq(y > x, bits >= 0)
     stepped = b.where(grows, bits + 1, bits - 1)
     from_zero = b.where(y > 0.0, least, b.bitwise_or(sign, least))
@@ -119,7 +120,7 @@ def nextafter(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 
 
 def _next_code(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """The number of a storage float next to x towards y, by its place among the numbers of the format."""
+    """Return the number of a storage float next to x in the direction of y, by its index among the numbers of the format."""
     kind, layout = x.dtype, x.dtype.float_format
     assert layout is not None
     word, half = kind.unsigned_word, layout.sign_bit
@@ -147,13 +148,13 @@ def square(b: Builder, x: Any) -> Tensor:
 
 @helper
 def reciprocal(b: Builder, x: Any) -> Tensor:
-    """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+    """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
     return 1.0 / tensor_like(b, x, f32)
 
 
 @helper
 def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
+    """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
     x = real(b, x)
     x = x if min is None else b.maximum(x, min)
     return x if max is None else b.minimum(x, max)
@@ -164,9 +165,9 @@ def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 @helper
 def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact.
+    """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact.
 
-    NaN for an infinite `lhs` or for `rhs = 0`, but of integers `lhs` itself. The derivatives are 1 and
+    It is NaN for an infinite `lhs` or for `rhs = 0`; for integers and `rhs = 0` it is `lhs`. The derivatives are 1 and
     `-trunc(lhs / rhs)`.
     """
     return b.binary("rem", lhs, rhs)
@@ -175,9 +176,9 @@ def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 @helper
 @in_compute
 def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`.
+    """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`.
 
-    NaN for an infinite `lhs` or for `rhs = 0`, but of integers `lhs` itself.
+    It is NaN for an infinite `lhs` or for `rhs = 0`; for integers and `rhs = 0` it is `lhs`.
     """
     lhs, rhs = common(b, lhs, rhs)
     return _with_sign_of(b, b.binary("rem", lhs, rhs), rhs)[0]
@@ -186,19 +187,19 @@ def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
 @helper
 @in_compute
 def mod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `mod`, as `remainder`."""
+    """NumPy's `mod`, the same as `remainder`."""
     return remainder(b, lhs, rhs)
 
 
 def _with_sign_of(b: Builder, rest: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What is left after a division that truncates as what is left after one that rounds down; and where they differ."""
+    """Convert the remainder of a truncated division to that of a floored division. Also return where the two differ."""
     if not rest.dtype.is_signed:
         return rest, None
     differs = b.bitwise_and(rest != 0, b.bitwise_xor(rest < 0, rhs < 0))
-    if rest.dtype.is_integer:  # by 0, nothing is divided
+    if rest.dtype.is_integer:  # division by 0 leaves the remainder unchanged
         differs = b.bitwise_and(differs, rhs != 0)
         return b.where(differs, rest + rhs, rest), differs
-    # A zero has the sign of rhs, and the derivative of the rest.
+    # A zero gets the sign of rhs and the derivative of the remainder.
     zero = b.where(rhs < 0.0, constant_scalar(b, -0.0, rest.dtype), 0.0) - (b.stop_gradient(rest) - rest)
     return b.where(rest == 0.0, zero, b.where(differs, rest + rhs, rest)), differs
 
@@ -206,10 +207,11 @@ def _with_sign_of(b: Builder, rest: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor
 @helper
 @in_compute
 def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands.
+    """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands.
 
-    Of floats it is `(lhs - remainder) / rhs` rounded to a whole number, and `lhs / rhs` for `rhs = 0`; of integers -1 for
-    `rhs = 0` (for unsigned ones, where all bits are 1, the greatest number), and the least integer by -1 is itself.
+    For floats it is `(lhs - remainder) / rhs` rounded to an integer, and `lhs / rhs` for `rhs = 0`. For integers and
+    `rhs = 0` it is -1, which is the greatest number of an unsigned dtype. The least signed integer divided by -1 is
+    itself.
     """
     lhs, rhs = common(b, lhs, rhs)
     return _divided(b, lhs, rhs)[0]
@@ -231,26 +233,26 @@ def _divided(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
     truncated = b.binary("rem", lhs, rhs)
     rest, differs = _with_sign_of(b, truncated, rhs)
     plain = b.stop_gradient(lhs / rhs)
-    # A whole number up to rounding, so that rounding to the nearest is right where rounding down may be off by one.
+    # An integer up to rounding: rounding to the nearest is correct, rounding down could be off by one.
     whole = b.stop_gradient(b.round((lhs - truncated) / rhs))
     whole = whole if differs is None else b.where(differs, whole - 1.0, whole)
     whole = b.where(whole == 0.0, b.where(signbit(b, plain), constant_scalar(b, -0.0, whole.dtype), 0.0), whole)
     return b.where(rhs == 0.0, plain, whole), rest
 
 
-# --- kinds of numbers -------------------------------------------------------------------------------
+# --- classification ---------------------------------------------------------------------------------
 
 
 @helper
 def isnan(b: Builder, x: Any) -> Tensor:
-    """NumPy's `isnan`: bools, where numbers are NaN."""
+    """NumPy's `isnan`: whether elements are NaN."""
     x = tensor_like(b, x, f32)
     return b.compare("ne", x, x)
 
 
 @helper
 def isinf(b: Builder, x: Any) -> Tensor:
-    """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+    """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
         return b.bitwise_or(isinf(b, b.real(x)), isinf(b, b.imag(x)))
@@ -259,7 +261,7 @@ def isinf(b: Builder, x: Any) -> Tensor:
 
 @helper
 def isfinite(b: Builder, x: Any) -> Tensor:
-    """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+    """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
         return b.bitwise_and(isfinite(b, b.real(x)), isfinite(b, b.imag(x)))
@@ -270,7 +272,7 @@ def isfinite(b: Builder, x: Any) -> Tensor:
 def nan_to_num(
     b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
-    """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+    """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
     if nan is None or isinstance(nan, bool):
         raise ShapeError(
             f"nan is a number, not {nan}: there is no copy=", hint="g.nan_to_num(x, nan=0.0): tensors are never changed"

@@ -1,7 +1,7 @@
-"""Tensors of twice the digits of f64: unevaluated sums of two f64 tensors, the second what the first loses to rounding.
+"""Double-f64 arithmetic: unevaluated sums of two f64 tensors, the second of which is the rounding error of the first.
 
-The sums and products are those of Knuth and of Dekker, which need no fused multiply-add; about 100 bits of a result are right.
-Corrections have no derivative of their own: the derivative of a pair is that of its first part, in the digits of f64.
+The sums and products are those of Knuth and Dekker, which need no fused multiply-add. About 100 bits of a result are
+correct. Corrections have no derivative of their own: the derivative of a pair is that of its first part, in f64.
 """
 
 from __future__ import annotations
@@ -16,63 +16,64 @@ import numpy as np
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Builder, Tensor
 
-# Splits a float of 53 bits in two of 26: Dekker, A floating-point technique for extending the available precision, 1971.
+# Splits a float of 53 bits into two of 26: Dekker, A floating-point technique for extending the available precision,
+# 1971.
 _SPLIT = 2.0**27 + 1
 
 
 @dataclass
 class Pair:
-    """high + low; `low` is at most half a unit in the last place of `high`, or nearly so."""
+    """high + low; `low` is at most about half an ulp of `high`."""
 
     b: Builder
     high: Any
     low: Any = 0.0
 
     def __add__(self, other: Pair) -> Pair:
-        """The sum, but for 2^-104 of the operands."""
+        """The sum, with an error of 2^-104 of the operands."""
         total = pair_sum(self.b, self.high, other.high)
         return Pair(self.b, total.high, total.low + (self.low + other.low)).settled()
 
     def __neg__(self) -> Pair:
-        """The pair of the other sign."""
+        """The negated pair."""
         return Pair(self.b, -self.high, -self.low)
 
     def __mul__(self, other: Pair) -> Pair:
-        """The product, but for 2^-104 of it."""
+        """The product, with a relative error of 2^-104."""
         high, low = _product(self.b, self.high, other.high)
         return Pair(self.b, high, low + self.b.stop_gradient(self.high * other.low + self.low * other.high))
 
     def reciprocal(self) -> Pair:
-        """1/self."""
+        """Return 1/self."""
         return Pair(self.b, self.b.ones_like(self.high)) / self
 
     def __truediv__(self, other: Pair) -> Pair:
-        """The quotient: that of the first parts, and the rest of that division over the divisor."""
+        """The quotient: that of the first parts, plus the remainder of that division divided by the divisor."""
         quotient = self.high / other.high
         high, low = _product(self.b, quotient, other.high)
         rest = ((self.high - high) - low) + (self.low - quotient * other.low)
         return Pair(self.b, quotient, self.b.stop_gradient(rest / other.high))
 
     def settled(self) -> Pair:
-        """The same value with all that the first part can hold in it."""
+        """Return the same value, normalised so that `high` is the rounded sum."""
         total = self.high + self.low
         return Pair(self.b, total, self.b.stop_gradient((self.high - total) + self.low))
 
     @property
     def value(self) -> Tensor:
-        """The nearest f64, or one beside it."""
+        """The nearest f64, or one next to it."""
         return self.high + self.low
 
 
 def pair_sum(b: Builder, lhs: Any, rhs: Any) -> Pair:
-    """Lhs + rhs of two tensors, exactly (Knuth's two-sum)."""
+    """Return lhs + rhs of two tensors, exactly (Knuth's two-sum)."""
     total = lhs + rhs
     share = total - lhs
     return Pair(b, total, b.stop_gradient((lhs - (total - share)) + (rhs - share)))
 
 
 def _product(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
-    """lhs·rhs, exactly, as a float and what it lacks (Dekker's product)."""
+    """Return lhs·rhs exactly, as a float and its rounding error (Dekker's product)."""
     product = lhs * rhs
     (x, x_rest), (y, y_rest) = _halves(lhs), _halves(rhs)
     return product, b.stop_gradient(((x * y - product) + (x * y_rest + x_rest * y)) + x_rest * y_rest)
@@ -85,13 +86,13 @@ def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def two_floats(value: Decimal) -> tuple[float, float]:
-    """A number as the sum of two floats."""
+    """Return a number as the sum of two floats."""
     high = float(value)
     return high, float(value - Decimal(high))
 
 
 class PairTable:
-    """Rows of numbers, one of which each element of a tensor chooses."""
+    """A table of numbers. Each element of a tensor selects one row."""
 
     def __init__(self, b: Builder, rows: Sequence[Sequence[float]], row: Tensor) -> None:
         self.b = b
@@ -100,15 +101,15 @@ class PairTable:
         self.start = b.stop_gradient(b.cast(b.clamp(row, 0, len(rows) - 1), i32)) * self.width
 
     def __getitem__(self, column: int) -> Tensor:
-        """The number in a column of the chosen rows; negative ones count from the end."""
+        """Return the number in a column of the selected rows; negative columns count from the end."""
         return self.b.gather(self.numbers, self.start + column % self.width, axis=0)
 
     def pair(self, column: int) -> Pair:
-        """The number that a column and the next one hold."""
+        """Return the number that is stored in a column and the next one."""
         return Pair(self.b, self[column], self[column + 1])
 
     def polynomial(self, first: int, end: int, x: Tensor) -> Tensor:
-        """Σ of the columns from `first` to before `end` times x^0, x^1, …."""
+        """Return Σ of the columns from `first` up to `end` (exclusive) times x^0, x^1, …."""
         result = self[end - 1]
         for column in range(end - 2, first - 1, -1):
             result = result * x + self[column]

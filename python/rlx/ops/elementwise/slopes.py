@@ -1,4 +1,4 @@
-"""The derivatives of activations."""
+"""Derivatives of activations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.ir.graph.builder import Builder, Tensor
 
-# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64; operands are clamped to it, so that
+# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64. Operands are clamped to it, so that
 # infinities give the limits.
 _FAR = 1000.0
 
@@ -26,7 +26,7 @@ def _gelu_approx(b: Builder, x: Tensor) -> Tensor:
 
 
 def _gelu_approx_inner(x: Tensor) -> tuple[Tensor, Tensor]:
-    """`2u` and its derivative."""
+    """Return `2u` and its derivative."""
     square, factor = x * x, 2 * sqrt(2 / pi)
     return x * (square * 0.044715 + 1.0) * factor, (square * (3 * 0.044715) + 1.0) * factor
 
@@ -37,12 +37,12 @@ def _silu(b: Builder, x: Tensor) -> Tensor:
 
 
 def _sign(b: Builder, x: Tensor) -> Tensor:
-    """1, -1, and x itself where it is 0 or NaN."""
+    """Return 1, -1, or x itself where it is 0 or NaN."""
     return b.where(x > 0.0, 1.0, b.where(x < 0.0, -1.0, x))
 
 
 def _secant(b: Builder, x: Tensor) -> Tensor:
-    """`1 - tanh(x)²` without a difference, which would cancel where tanh is close to 1."""
+    """Return `1 - tanh(x)²` without a difference, which would cancel where tanh is close to 1."""
     return b.sigmoid(x * 2.0) * b.sigmoid(x * -2.0) * 4.0
 
 
@@ -92,12 +92,13 @@ def _cubed(x: Tensor) -> Tensor:
 
 
 def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
-    """The derivative of an activation at floats `x`, in their dtype.
+    """Return the derivative of an activation at floats `x`, in their dtype.
 
     Args:
         b: The builder.
-        kind: Any activation of floats but `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no product.
-        x: f32 or f64: narrower floats are for the caller to widen.
+        kind: Any activation of floats except `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no
+            product.
+        x: f32 or f64. The caller widens narrower floats.
     """
     return _DERIVATIVES[kind](b, x)
 
@@ -106,7 +107,7 @@ def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
 
 
 def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """`Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits far out."""
+    """Return `Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits far out."""
     bounded, zero = _bounded(b, x), x == 0.0
     share = b.where(bounded == x, y / b.where(zero, 1.0, x), b.cast(x > 0.0, x.dtype))
     distribution = b.where(zero, 0.5, share)
@@ -114,11 +115,11 @@ def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _density(b: Builder, x: Tensor) -> Tensor:
-    """The density of the normal distribution."""
+    """Return the density of the normal distribution."""
     return b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
 
 
-# Derivatives as functions of x and y = f(x), where they cost less than from x alone and are as exact.
+# Derivatives as functions of x and y = f(x), where they are cheaper than from x alone and equally exact.
 _OF_RESULT: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
     "exp": lambda b, x, y: y,
     "sqrt": lambda b, x, y: 0.5 / y,
@@ -129,7 +130,10 @@ _OF_RESULT: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
 
 
 def slope(b: Builder, kind: str, x: Tensor, y: Tensor) -> Tensor:
-    """The derivative of an activation at x, given its result y, in their dtype (f32, f64, or c64 where it is holomorphic)."""
+    """Return the derivative of an activation at x, given its result y, in their dtype.
+
+    The dtype is f32, f64, or c64 if the activation is holomorphic.
+    """
     if kind == "tanh" and x.dtype.is_complex:
         return (1.0 - y) * (1.0 + y)
     of_result = _OF_RESULT.get(kind)
@@ -151,7 +155,7 @@ def _gelu_second(b: Builder, x: Tensor) -> Tensor:
 
 
 def _gelu_approx_second(b: Builder, x: Tensor) -> Tensor:
-    """Of `x·s(v(x))`, with the sigmoid s: `2·s'·v' + x·(s''·v'² + s'·v'')`."""
+    """Return the second derivative of `x·s(v(x))`, with the sigmoid s: `2·s'·v' + x·(s''·v'² + s'·v'')`."""
     x = _bounded(b, x)
     v, rise = _gelu_approx_inner(x)
     step = b.sigmoid(v)
@@ -194,10 +198,10 @@ _SECOND: dict[str, Callable[[Any, Tensor], Any]] = {
 
 
 def second_derivative(b: Builder, kind: str, x: Tensor) -> Tensor | None:
-    """The second derivative of an activation at x (f32 or f64); None where it is zero but at kinks.
+    """Return the second derivative of an activation at x (f32 or f64); None if it is zero except at kinks.
 
-    It has its own formula: some formulas for the first derivative choose between branches, and differentiating these would
-    give wrong numbers.
+    It has its own formula: some formulas for the first derivative choose between branches, and differentiating them
+    would give wrong values.
     """
     rule = _SECOND.get(kind)
     return None if rule is None else rule(b, x)

@@ -1,4 +1,4 @@
-"""Elementwise helpers of NumPy, SciPy and PyTorch that are a few ops each, and comparisons within tolerances."""
+"""Elementwise helpers of NumPy, SciPy and PyTorch that are composed of a few ops, and comparisons within tolerances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rlx.ir.graph.typing import TensorLike
 from rlx.ops.lift import cast, common, in_compute, inexact, tensor_like
 from rlx.ops.surface import helper
 
-# So near to 0 `sinc` is the sum of so many terms of its series, to the last bit of f64: the quotient loses derivatives there.
+# Below this, `sinc` is this number of terms of its series, to the last bit of f64: the quotient loses derivatives near
+# 0.
 _NEAR_SINC, _SINC_TERMS = 0.15, 9
 
 
@@ -32,7 +33,7 @@ def rad2deg(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def sinc(b: Builder, x: Any) -> Tensor:
-    """NumPy's `sinc`: sin(πx)/(πx), 1 at 0."""
+    """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
     x = inexact(b, tensor_like(b, x, f32))
     near = b.abs(x) < _NEAR_SINC
     angle = b.where(near, 1.0, x) * math.pi
@@ -46,7 +47,7 @@ def sinc(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
-    """NumPy's `heaviside`: 0 below 0, 1 above it, `values` at 0, NaN of NaN."""
+    """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
     x, values = (inexact(b, v) for v in common(b, x, values))
     return b.where(x == 0, values, b.where(b.isnan(x), x, cast(b, x > 0, x.dtype)))
 
@@ -54,7 +55,7 @@ def heaviside(b: Builder, x: Any, values: Any) -> Tensor:
 @helper
 @in_compute
 def frac(b: Builder, x: Any) -> Tensor:
-    """PyTorch's `frac`: what is behind the point, with the sign of x."""
+    """PyTorch's `frac`: the fractional part, with the sign of x."""
     x = tensor_like(b, x, f32)
     return x - b.trunc(x)
 
@@ -78,9 +79,9 @@ def logit(b: Builder, x: Any) -> Tensor:
 @helper
 @in_compute
 def xlogy(b: Builder, x: Any, y: Any) -> Tensor:
-    """SciPy's `xlogy`: x·log(y), 0 for x = 0 unless y is NaN."""
+    """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
     x, y = (inexact(b, v) for v in common(b, x, y))
-    # Where the logarithm is finite the product is 0 by itself, and log(y) its derivative by x.
+    # Where the logarithm is finite, the product is already 0, and its derivative with respect to x is log(y).
     finite = (y != 0 if y.dtype.is_complex else y > 0) & b.isfinite(y)
     zero = (x == 0) & b.bitwise_not(b.isnan(y) | finite)
     return b.where(zero, 0.0, x * b.log(b.where(zero, 1.0, y)))
@@ -99,13 +100,13 @@ def isclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e
 @helper
 @in_compute
 def allclose(b: Builder, lhs: Any, rhs: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """NumPy's `allclose`: whether all elements are close, a bool scalar."""
+    """NumPy's `allclose`: whether all elements are close; a bool scalar."""
     return b.all(isclose(b, lhs, rhs, rtol, atol, equal_nan))
 
 
 @helper
 @in_compute
 def array_equal(b: Builder, lhs: Any, rhs: Any) -> Tensor:
-    """NumPy's `array_equal`: whether shapes and all elements are equal, a bool scalar."""
+    """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
     lhs, rhs = common(b, lhs, rhs)
     return b.all(lhs == rhs) if lhs.shape.dims == rhs.shape.dims else b.constant(False)

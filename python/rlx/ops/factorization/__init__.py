@@ -1,1 +1,1 @@
-"""Factorisations of matrices, and what is computed by them."""
+"""Matrix factorisations and functions computed from them."""

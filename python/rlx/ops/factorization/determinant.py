@@ -1,4 +1,4 @@
-"""Determinants, as polynomials of the elements: they have derivatives at singular matrices too."""
+"""Determinants as polynomials of the elements, so that they also have derivatives at singular matrices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rlx.ops.surface import helper
 def det(b: Builder, a: Any) -> Tensor:
     """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`.
 
-    Its derivative is that of the polynomial, the cofactors, at singular matrices too. Second derivatives are right up to
-    `N = 3`, and beyond where the rank is `N - 1` or more.
+    Its derivative is that of the polynomial, the cofactors, also at singular matrices. Second derivatives are correct
+    up to `N = 3`, and for larger N where the rank is at least `N - 1`.
     """
     a = as_floats(b, a)
     size, _ = order_of(a.shape, square=True)
@@ -28,7 +28,7 @@ def det(b: Builder, a: Any) -> Tensor:
 
 
 def _expanded(b: Builder, a: Tensor) -> Tensor:
-    """By the first rows, of matrices `[B, N, N]` up to 3x3."""
+    """Expand along the first rows, for matrices `[B, N, N]` up to 3x3."""
     count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     if size == 0:
         return b.ones((count,), a.dtype)
@@ -43,15 +43,16 @@ def _expanded(b: Builder, a: Tensor) -> Tensor:
 
 
 def _eliminated(b: Builder, a: Tensor) -> Tensor:
-    """By elimination with complete pivoting of matrices `[B, N, N]`.
+    """Eliminate matrices `[B, N, N]` with complete pivoting.
 
-    The pivots fall in magnitude, so that of a matrix of rank N-1 the last alone is 0: no derivative divides by it.
+    The pivots decrease in magnitude, so a matrix of rank N-1 has only a zero in the last pivot, and no derivative
+    divides by it.
     """
     count, (size, _) = a.shape.dims[0], order_of(a.shape, square=True)
     places = b.iota((size,), dtype="i32")
 
     def step(carry: Any, _: Any) -> Any:
-        rest, rows, columns = carry  # which rows and columns are left: 1.0 or 0.0, [B, N, 1] and [B, 1, N]
+        rest, rows, columns = carry  # the remaining rows and columns: 1.0 or 0.0, [B, N, 1] and [B, 1, N]
         is_left = rows * columns > 0.0
         scores = b.stop_gradient(b.where(is_left, b.abs(rest), -1.0))
         place = b.argmax(b.reshape(scores, (count, size * size)), 1)
@@ -68,7 +69,7 @@ def _eliminated(b: Builder, a: Tensor) -> Tensor:
 
     start = (a, b.ones((count, size, 1), a.dtype), b.ones((count, 1, size), a.dtype))
     _, (pivots, rows, columns) = b.scan(step, start, None, length=size)  # [N, B]
-    # A large pivot times a small one: the product overflows no earlier than it has to.
+    # Large pivots are multiplied by small ones, so that the product overflows no earlier than necessary.
     half = size // 2
     pairs = b.narrow(pivots, 0, 0, half) * b.narrow(b.flip(pivots, 0), 0, 0, half)
     middle = b.narrow(pivots, 0, half, size - 2 * half)
@@ -77,7 +78,7 @@ def _eliminated(b: Builder, a: Tensor) -> Tensor:
 
 
 def _inversions(b: Builder, order: Tensor) -> Tensor:
-    """How many pairs of permutations `[N, B]` stand the wrong way round, `[B]`."""
+    """Return the number of inversions of permutations `[N, B]`, as `[B]`."""
     size = order.shape.dims[0]
     falls = b.cast(b.expand_dims(order, 1) > b.expand_dims(order, 0), "i32")
     earlier = b.reshape(b.iota((size,), dtype="i32"), (size, 1, 1)) < b.reshape(

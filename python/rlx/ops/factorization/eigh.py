@@ -17,7 +17,7 @@ from rlx.ops.factorization.matrices import Factorization, columns_of, order_of, 
 
 
 class Eigh(Factorization, op="eigh"):
-    """Rotations from both sides (Jacobi)."""
+    """Jacobi's method: rotations from both sides."""
 
     named = EighResult
 
@@ -63,7 +63,7 @@ class Eigh(Factorization, op="eigh"):
         return values, vectors * signs(b, vectors, b.where)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
-        """`dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` outside of the diagonal."""
+        """Return `dw = diag(vᵀ·da·v)` and `dv = v·(F∘vᵀ·da·v)`, where `F[i, j] = 1/(w[j] - w[i])` off the diagonal."""
         (values, vectors), (da,) = results, tangents
         eye = b.eye(values.shape.dims[-1], dtype=values.dtype)
         gaps = b.expand_dims(values, -2) - b.expand_dims(values, -1)

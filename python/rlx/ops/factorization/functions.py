@@ -1,4 +1,4 @@
-"""What is computed by factorisations: inverses, determinants, least squares, ranks and norms, with NumPy's names."""
+"""Functions computed from factorisations: inverses, determinants, least squares, ranks and norms, with NumPy's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _transposed(b: Builder, a: Tensor) -> Tensor:
 
 @helper
 def solve(b: Builder, a: Any, x: Any) -> Tensor:
-    """NumPy's `linalg.solve`: what gives `x [N]` or `[…, N, K]` multiplied by `a […, N, N]`; batches broadcast."""
+    """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
     a, x = (as_floats(b, t) for t in common(b, a, x))
     size, _ = order_of(a.shape, square=True)
     if not x.rank or (x.shape.dims[0] if x.rank == 1 else x.shape.dims[-2]) != size:
@@ -48,7 +48,7 @@ def inv(b: Builder, a: Any) -> Tensor:
 
 
 def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-    """The diagonal of the upper factor `[…, N]`, and the sign of the permutation `[…]`."""
+    """Return the diagonal of the upper factor `[…, N]`, and the sign of the permutation `[…]`."""
     size, _ = order_of(a.shape, square=True)
     packed, pivots, _ = b.lu(a)
     moved = b.cast(pivots != b.iota((size,), dtype="i32"), "i32")
@@ -60,7 +60,7 @@ def _diagonal_and_sign(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 def slogdet(b: Builder, a: Any) -> SlogdetResult:
     """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude.
 
-    Of singular matrices these are 0 and -∞, which has no derivative: it is NaN or infinite there; that of `det` is not.
+    For singular matrices these are 0 and -∞, and the derivative is NaN or infinite. The derivative of `det` is finite.
     """
     diagonal, sign = _diagonal_and_sign(b, as_floats(b, a))
     signs = b.stop_gradient(b.prod(b.sign(diagonal), axes=-1) * sign)
@@ -80,7 +80,7 @@ def svdvals(b: Builder, a: Any) -> Tensor:
 
 
 def _above(b: Builder, s: Tensor, a: Tensor, rtol: Any) -> Tensor:
-    """Which singular values `[…, K]` are more than a share of the largest one."""
+    """Return which singular values `[…, K]` exceed a fraction of the largest one."""
     sizes = order_of(a.shape, square=False)
     share = max(sizes) * float(np.finfo(a.dtype.numpy).eps) if rtol is None else rtol
     share = b.expand_dims(share, -1) if isinstance(share, Tensor) and share.rank else share
@@ -100,7 +100,7 @@ def pinv(b: Builder, a: Any, rtol: Any = None) -> Tensor:
 
 
 def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
-    """The pseudo-inverse, with so many derivatives that hold for equal singular values as well; that of `svd` does not."""
+    """Return the pseudo-inverse with `orders` derivatives that also hold for equal singular values; those of `svd` do not."""
 
     def inverted(a: Tensor) -> Tensor:
         b = a.builder
@@ -110,7 +110,7 @@ def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
         return b.matmul(_transposed(b, vt) * b.expand_dims(inverse, -2), _transposed(b, u))
 
     def pushed(args: Sequence[Tensor], tangents: Sequence[Tensor]) -> Tensor:
-        """Where the rank stays the same (G. Golub, V. Pereyra, 1973, theorem 4.3)."""
+        """Return the tangent where the rank stays the same (G. Golub, V. Pereyra, 1973, theorem 4.3)."""
         (a,), (da,) = args, tangents
         b, p = a.builder, _pseudo_inverse(a.builder, a, rtol, orders - 1)
         (pt, dat), (rows, columns) = (_transposed(b, t) for t in (p, da)), order_of(a.shape, square=False)
@@ -124,9 +124,9 @@ def _pseudo_inverse(b: Builder, a: Tensor, rtol: Any, orders: int) -> Tensor:
 
 @helper
 def matrix_rank(b: Builder, a: Any, *, rtol: Any = None) -> Tensor:
-    """NumPy's `linalg.matrix_rank`: how many singular values are more than `rtol` times the largest; i32.
+    """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32.
 
-    Of matrices that hold NaN it is 0.
+    It is 0 for matrices that contain NaN.
     """
     a = as_floats(b, a)
     if 0 in order_of(a.shape, square=False):
@@ -136,9 +136,9 @@ def matrix_rank(b: Builder, a: Any, *, rtol: Any = None) -> Tensor:
 
 @helper
 def lstsq(b: Builder, a: Any, x: Any, rtol: Any = None) -> Tensor:
-    """The least-squares solution of `a·result = x` of the least norm, for `a [M, N]` and `x [M]` or `[M, K]`.
+    """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`.
 
-    The first of the results of NumPy's `linalg.lstsq`; `matrix_rank` and `svdvals` give others.
+    It is the first result of NumPy's `linalg.lstsq`. `matrix_rank` and `svdvals` return others.
     """
     a, x = (as_floats(b, t) for t in common(b, a, x))
     if a.rank != 2 or x.rank not in (1, 2) or x.shape.dims[0] != a.shape.dims[0]:
@@ -148,7 +148,7 @@ def lstsq(b: Builder, a: Any, x: Any, rtol: Any = None) -> Tensor:
 
 @helper
 def matrix_power(b: Builder, a: Any, n: int) -> Tensor:
-    """NumPy's `linalg.matrix_power`: a power of the matrices `[…, N, N]` by an integer, by squaring."""
+    """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
     a, n = as_floats(b, a), operator.index(n)
     size, _ = order_of(a.shape, square=True)
     if n < 0:
@@ -187,7 +187,7 @@ def matrix_norm(b: Builder, a: Any, ord: Any = "fro", keepdims: bool = False) ->
 
 
 def _norm_of_nothing(b: Builder, x: Tensor, ord: Any, keepdims: bool) -> Tensor:
-    """The norm of matrices without elements: a sum or a largest one is 0, and there is no smallest."""
+    """Return the norm of matrices without elements: sums and maxima are 0, and a minimum does not exist."""
     if ord != "nuc" and ord < 0:
         raise ShapeError(f"the norm {ord} of a {x.shape} is the smallest of no numbers", hint="ord=2 of it is 0")
     return b.zeros((*x.shape.dims[:-2], *((1, 1) if keepdims else ())), x.dtype)
@@ -195,7 +195,7 @@ def _norm_of_nothing(b: Builder, x: Tensor, ord: Any, keepdims: bool) -> Tensor:
 
 @helper
 def cond(b: Builder, a: Any) -> Tensor:
-    """NumPy's `linalg.cond`: the largest singular value divided by the smallest; of zeros it is ∞, of NaN NaN.
+    """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN.
 
     Raises:
         ShapeError: The matrices have no elements.
@@ -208,7 +208,8 @@ def cond(b: Builder, a: Any) -> Tensor:
     return b.where(smallest == 0.0, math.inf, largest / b.where(smallest == 0.0, 1.0, smallest))
 
 
-# The coefficients of the diagonal approximant of degree 13 (Higham, 2005), and the norm up to which it is exact in f64.
+# The coefficients of the diagonal Padé approximant of degree 13 (Higham, 2005), and the norm up to which it is exact in
+# f64.
 _PADE = (
     *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600),
     *(670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
@@ -218,9 +219,9 @@ _PADE_NORM, _MOST_SQUARINGS = 5.371920351148152, 32
 
 @helper
 def matrix_exp(b: Builder, a: Any) -> Tensor:
-    """The exponential of the matrices `[…, N, N]`, SciPy's `linalg.expm`: by scaling and squaring.
+    """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring.
 
-    Of norms beyond `5·2^32` it is NaN.
+    It is NaN for norms above `5·2^32`.
     """
     a = as_floats(b, a)
     size, _ = order_of(a.shape, square=True)

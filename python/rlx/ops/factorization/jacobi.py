@@ -1,4 +1,4 @@
-"""Rotations of Jacobi's that make columns or a matrix diagonal, in rounds of pairs that do not touch each other."""
+"""Jacobi rotations that diagonalise columns or a matrix, in rounds of disjoint pairs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 
 from rlx.ir.graph.builder import Builder, Tensor
 
-# The largest number of sweeps; convergence is quadratic, and takes 5 to 8 of them up to 100 columns.
+# The largest number of sweeps. Convergence is quadratic: 5 to 8 sweeps for up to 100 columns.
 _MOST_SWEEPS = 30
 
 
 def rounds(size: int) -> np.ndarray:
-    """`[rounds, size]`: whom each index meets in each round, so that all pairs meet once; itself where it sits out.
+    """Return the partner of each index in each round, `[rounds, size]`. All pairs meet once.
 
-    One place is fixed and the others move on by one in each round, as in a tournament.
+    An index without a partner is its own partner. One position is fixed and the others rotate by one per round, as in a
+    round-robin tournament.
     """
     places = size + size % 2
     moving = list(range(1, places))
@@ -31,31 +32,31 @@ def rounds(size: int) -> np.ndarray:
 
 
 def tolerance(b: Any, x: Tensor, size: int) -> float:
-    """What counts as zero beside 1 in the products of vectors of a size."""
+    """Return the threshold below which products of vectors of a size count as zero relative to 1."""
     return float(np.finfo(x.dtype.numpy).eps) * max(size, 2) ** 0.5
 
 
 def scale_of(b: Builder, a: Tensor) -> Tensor:
-    """The largest magnitude in matrices `[B, M, N]`, `[B, 1, 1]`; divided by it, no square overflows or vanishes."""
+    """Return the largest magnitude in matrices `[B, M, N]`, as `[B, 1, 1]`. Dividing by it avoids over- and underflow."""
     largest = b.max(b.abs(a), axes=(1, 2), keep_dims=True)
     return b.where(largest == 0.0, 1.0, largest)
 
 
 def rotation(b: Builder, own: Tensor, products: Tensor, partners: Tensor) -> tuple[Tensor, Tensor]:
-    """The cosine and sine that each index `[B, N]` takes, so that `c·x[i] - s·x[partner[i]]` makes the products vanish.
+    """Return cosines and sines for each index `[B, N]`; `c·x[i] - s·x[partner[i]]` makes the products vanish.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         own: The diagonal, `[B, N]`.
-        products: The element outside of the diagonal of each pair, `[B, N]`.
+        products: The off-diagonal element of each pair, `[B, N]`.
         partners: `[N]`.
     """
     places = b.iota((own.shape.dims[1],), dtype="i32")
-    shared = 0.5 * (products + b.gather(products, partners, axis=1))  # the very same for both of a pair
+    shared = 0.5 * (products + b.gather(products, partners, axis=1))  # identical for both indices of a pair
     is_zero = b.logical_or(shared == 0.0, places == partners)
     tau = (b.gather(own, partners, axis=1) - own) / b.where(is_zero, 1.0, 2.0 * shared)
     size = b.abs(tau)
-    # The root without the square of a large number.
+    # Computes the root without squaring a large number.
     largest = b.maximum(size, 1.0)
     root = largest * b.sqrt(b.square(size / largest) + b.square(1.0 / largest))
     first = b.where(places < partners, 1.0, -1.0)
@@ -66,7 +67,7 @@ def rotation(b: Builder, own: Tensor, products: Tensor, partners: Tensor) -> tup
 
 
 def turned(b: Builder, x: Tensor, cosine: Tensor, sine: Tensor, partners: Tensor, axis: int) -> Tensor:
-    """`x [B, M, N]` with the pairs along an axis rotated."""
+    """Return `x [B, M, N]` with the pairs along an axis rotated."""
     batch, size = cosine.shape.dims
     dims = (batch, size, 1) if axis == 1 else (batch, 1, size)
     return x * b.reshape(cosine, dims) - b.gather(x, partners, axis=axis) * b.reshape(sine, dims)
@@ -75,12 +76,12 @@ def turned(b: Builder, x: Tensor, cosine: Tensor, sine: Tensor, partners: Tensor
 def swept(
     b: Builder, start: tuple[Tensor, ...], step: Callable[[tuple[Tensor, ...], Tensor], Any], size: int
 ) -> tuple[Tensor, ...]:
-    """Sweeps over all pairs, until a whole one finds nothing left to do.
+    """Sweep over all pairs until a whole sweep changes nothing. Return the last carries.
 
     Args:
-        b: Where to emit.
-        start: The carries.
-        step: Of carries and partners `[N]`: the next carries, and whether there was something to do.
+        b: The builder that emits the ops.
+        start: The initial carries.
+        step: Maps carries and partners `[N]` to the next carries, and whether they changed.
         size: The number of indices.
     """
     table = b.constant(rounds(size))

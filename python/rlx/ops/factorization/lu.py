@@ -14,7 +14,7 @@ from rlx.ops.factorization.matrices import Factorization, order_of
 
 
 class Lu(Factorization, op="lu"):
-    """Gaussian elimination, a column in each step."""
+    """Gaussian elimination, one column per step."""
 
     def infer(self, a: Shape) -> tuple[Shape, Shape, Shape]:
         rows, columns = order_of(a, square=False)
@@ -67,7 +67,10 @@ class Lu(Factorization, op="lu"):
         return matrix, b.transpose(pivots, (1, 0)), order
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Any:
-        """`dL = L·lower(X)` and `dU = upper(X)·U` for `X = L⁻¹·P·dA·U⁻¹`, with both factors made square by the identity."""
+        """Return `dL = L·lower(X)` and `dU = upper(X)·U` for `X = L⁻¹·P·dA·U⁻¹`.
+
+        Rows and columns of the identity make both factors square.
+        """
         (packed, _, permutation), (da,) = results, tangents
         rows, columns = order_of(packed.shape, square=False)
         steps, batch = min(rows, columns), packed.rank - 2
@@ -89,6 +92,6 @@ class Lu(Factorization, op="lu"):
 
 
 def _square(b: Builder, a: Tensor, size: int) -> Tensor:
-    """Matrices with zeros below and on the right, up to a size."""
+    """Pad matrices with zeros below and on the right, up to a size."""
     padding = [(0, 0)] * (a.rank - 2) + [(0, size - d) for d in order_of(a.shape, square=False)]
     return b.pad(a, padding)

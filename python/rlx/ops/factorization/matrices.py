@@ -1,4 +1,4 @@
-"""What factorisations share: matrices of the last two axes, one axis for all others, and those that are not finite."""
+"""Shared base of the factorisations: matrices in the last two axes, one batch axis, and matrices that are not finite."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rlx.support.errors import ShapeError
 
 
 def order_of(a: Shape, *, square: bool) -> tuple[int, int]:
-    """The rows and columns of matrices.
+    """Return the number of rows and columns of matrices.
 
     Raises:
-        ShapeError: There are none, their sizes are symbols, or they are not square though they have to be.
+        ShapeError: The operand has no matrices, their sizes are symbolic, or they are not square although they must be.
     """
     if a.rank < 2 or (square and a.dims[-1] != a.dims[-2]):
         raise ShapeError(f"expected {'square ' if square else ''}matrices […, {'N, N' if square else 'M, N'}], got {a}")
@@ -33,32 +33,32 @@ def order_of(a: Shape, *, square: bool) -> tuple[int, int]:
 
 
 def all_finite(a: np.ndarray) -> np.ndarray:
-    """Whether each matrix holds numbers only."""
+    """Return whether all elements of each matrix are finite."""
     return np.asarray(np.isfinite(a).all((-2, -1)))
 
 
 def with_nan(finite: np.ndarray, *factors: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Factors that are NaN where their matrix was not finite."""
+    """Return the factors, with NaN where the matrix was not finite."""
     return tuple(np.where(finite.reshape(*finite.shape, *(1,) * (f.ndim - finite.ndim)), f, np.nan) for f in factors)
 
 
 class Factorization(Card):
     """A factorisation of `a […, M, N]`.
 
-    The factors of a matrix that holds NaN or infinities are NaN. Subclasses say what is computed of finite ones: `factors` in
-    NumPy, of f64, and `emitted` in ops, of a batch `[B, M, N]` of f32 or f64.
+    The factors of a matrix that contains NaN or infinities are NaN. Subclasses implement the factors of finite
+    matrices: `factors` in NumPy, for f64, and `emitted` in ops, for a batch `[B, M, N]` of f32 or f64.
     """
 
     def factors(self, a: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The factors of finite matrices of f64."""
+        """Return the factors of finite f64 matrices."""
         raise NotImplementedError
 
     def emitted(self, b: Builder, a: Tensor) -> tuple[Tensor, ...]:
-        """The factors of a batch of finite matrices, none of which is empty."""
+        """Emit the factors of a batch of finite, nonempty matrices."""
         raise NotImplementedError
 
     def read(self, b: Any, a: Any) -> Any:
-        """What is read of matrices; the rest is 0 or the same again. `b` is a builder, or NumPy."""
+        """Return the part of the matrices that is read; the rest is 0 or a copy of it. `b` is a builder, or NumPy."""
         return a
 
     def evaluate(self, a: np.ndarray) -> Any:
@@ -76,7 +76,7 @@ class Factorization(Card):
             found = [self._of_empty(b, s) for s in results]
         else:
             matrices = self.read(b, widened(b, b.reshape(a, (product(batch), rows, columns))))
-            # A finite number minus itself is 0, anything else NaN.
+            # A finite number minus itself is 0, anything else is NaN.
             finite = b.sum(b.abs(matrices - matrices), axes=(1, 2), keep_dims=True) == 0.0
             factors = self.emitted(b, b.where(finite, matrices, 0.0))
             found = [
@@ -90,7 +90,7 @@ class Factorization(Card):
         return b.where(finite, factor, float("nan"))
 
     def _of_empty(self, b: Builder, shape: Shape) -> Tensor:
-        """A factor of matrices without elements: ones on the diagonal, or nothing."""
+        """Return a factor of matrices without elements: ones on the diagonal, or nothing."""
         if shape.dtype.is_integer:
             return b.expand(b.iota((shape.dims[-1],), dtype="i32"), shape.dims)
         if shape.rank >= 2 and type(shape.dims[-2]) is int:
@@ -104,7 +104,7 @@ class Factorization(Card):
         return b.emit(self.name, operands)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        """As of LAPACK, to the leading term; iterations count as ten such."""
+        """Return the cost as in LAPACK, to the leading term. Iterative methods count ten times that."""
         rows, columns = operands[0].dims[-2:]
         return Cost(self.work * min(rows, columns) * operands[0].num_elements, moved_bytes(operands, results))
 
@@ -112,10 +112,10 @@ class Factorization(Card):
 
 
 def as_floats(b: Builder, value: Any) -> Tensor:
-    """An operand of floats; integers become f32.
+    """Return an operand as floats; integers become f32.
 
     Raises:
-        ShapeError: It is complex.
+        ShapeError: The operand is complex.
     """
     x = tensor_like(b, value, dtype_of(value) if dtype_of(value).is_float else f32)
     if x.dtype.is_complex:
@@ -126,16 +126,16 @@ def as_floats(b: Builder, value: Any) -> Tensor:
 
 
 def symmetric(b: Any, a: Any) -> Any:
-    """The symmetric matrix of a lower triangle; `b` is a builder, or NumPy."""
+    """Return the symmetric matrix of a lower triangle. `b` is a builder, or NumPy."""
     return b.tril(a) + b.swapaxes(b.tril(a, -1), -1, -2)
 
 
 def columns_of(b: Builder, a: Tensor, order: Tensor) -> Tensor:
-    """The columns of matrices `[B, M, N]` in the order `[B, N]`."""
+    """Return the columns of matrices `[B, M, N]` in the order `[B, N]`."""
     return b.swapaxes(b.gather_batched(b.swapaxes(a, 1, 2), order, axis=1), 1, 2)
 
 
 def signs(xp: Any, a: Any, where: Callable[..., Any]) -> Any:
-    """For each column of matrices the sign of its element of largest magnitude, `[…, 1, N]`."""
+    """Return the sign of the element with the largest magnitude in each column of matrices, `[…, 1, N]`."""
     kept: dict[str, Any] = {"keepdims": True}
     return where(xp.max(a, axis=-2, **kept) + xp.min(a, axis=-2, **kept) >= 0, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""Orthonormal and triangular factors, by Householder's reflections."""
+"""Orthonormal and triangular factors, by Householder reflections."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ class Qr(Factorization, op="qr"):
         return _completed(b, a) if full_matrices and rows > columns else b.emit("qr", (a,))
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor]:
-        """`dq = q·(S - qᵀ·dx) + dx` for `dx = da·r⁻¹` of the square part; S is skew, with the lower triangle of `qᵀ·dx`.
+        """Return `dq = q·(S - qᵀ·dx) + dx` for `dx = da·r⁻¹` of the square part.
 
-        The source: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions", 2010.
+        S is skew and has the lower triangle of `qᵀ·dx`. Source: Walter and Lehmann, "Algorithmic differentiation of
+        linear algebra functions", 2010.
         """
         (q, r), (da,) = results, tangents
         inner = q.shape.dims[-1]
@@ -69,10 +70,11 @@ class Qr(Factorization, op="qr"):
 
 
 def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrices `[B, M, N]` made upper triangular, with `K = min(M, N)` reflections `I - factor·v·vᵀ`.
+    """Make matrices `[B, M, N]` upper triangular with `K = min(M, N)` reflections `I - factor·v·vᵀ`.
 
     Returns:
-        The matrices, whose elements below the diagonal have no meaning, vectors `[K, B, M]` and factors `[K, B, 1]`.
+        The matrices, vectors `[K, B, M]` and factors `[K, B, 1]`. Elements of the matrices below the diagonal have no
+        meaning.
     """
     batch, (rows, columns) = a.shape.dims[0], order_of(a.shape, square=False)
     places = b.iota((rows,), dtype="i32")
@@ -82,7 +84,7 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         head = b.reshape(b.gather(column, place, axis=1), (batch, 1))
         tail = b.where(places > place, column, 0.0)
         largest = b.max(b.abs(b.where(places >= place, column, 0.0)), axes=1, keep_dims=True)
-        scale = b.stop_gradient(b.where(largest == 0.0, 1.0, largest))  # squares would overflow or vanish
+        scale = b.stop_gradient(b.where(largest == 0.0, 1.0, largest))  # squares would overflow or vanish otherwise
         squares = b.sum(b.square(tail / scale), axes=1, keep_dims=True)
         is_done = squares == 0.0
         length = b.sqrt(b.where(is_done, 1.0, squares + b.square(head / scale))) * scale
@@ -96,14 +98,14 @@ def reflected(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _applied(b: Builder, vector: Tensor, factor: Tensor, matrix: Tensor) -> Tensor:
-    """`(I - factor·v·vᵀ)·matrix` for `v [B, M]` and `matrix [B, M, N]`."""
+    """Return `(I - factor·v·vᵀ)·matrix` for `v [B, M]` and `matrix [B, M, N]`."""
     column = b.reshape(vector, (*vector.shape.dims, 1))
     products = b.sum(column * matrix, axes=1, keep_dims=True)
     return matrix - b.reshape(factor, (*factor.shape.dims, 1)) * column * products
 
 
 def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: int) -> Tensor:
-    """The first columns of the product of reflections, `[B, M, columns]`."""
+    """Return the first columns of the product of reflections, `[B, M, columns]`."""
     batch, rows = vectors.shape.dims[1:]
     assert type(rows) is int
     start = b.expand(b.eye(rows, columns, dtype=vectors.dtype), (batch, rows, columns))
@@ -111,7 +113,7 @@ def reflected_identity(b: Builder, vectors: Tensor, factors: Tensor, columns: in
 
 
 def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
-    """The factors of tall matrices with a square `q`: ordinary ops, since there is no closed form of their derivative."""
+    """Return the factors of tall matrices with a square `q`, as ordinary ops, because their derivative has no closed form."""
     *batch, rows, columns = (*a.shape.dims[:-2], *order_of(a.shape, square=False))
     if columns == 0 or 0 in batch:
         return b.expand(b.eye(rows, dtype=a.dtype), (*batch, rows, rows)), a
@@ -122,9 +124,10 @@ def _completed(b: Builder, a: Tensor) -> tuple[Tensor, Tensor]:
 
 @helper
 def householder_product(b: Builder, a: Any, factors: Any) -> Tensor:
-    """The first columns of a product of reflections, LAPACK's `orgqr`: `[…, M, N]` for `a […, M, N]` and `factors […, K]`.
+    """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`.
 
-    Column k of `a` holds, below its diagonal, what follows the 1 in the vector `v` of reflection `I - factors[k]·v·vᵀ`.
+    The k-th column of `a` contains, below its diagonal, the elements after the 1 in the vector `v` of reflection
+    `I - factors[k]·v·vᵀ`.
 
     Raises:
         ShapeError: The shapes do not fit together, or there are more reflections than columns.

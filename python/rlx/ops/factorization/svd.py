@@ -18,7 +18,7 @@ from rlx.ops.factorization.qr import reflected, reflected_identity
 
 
 class Svd(Factorization, op="svd"):
-    """Rotations of the columns until they are orthogonal (Hestenes), of the square factor of long matrices."""
+    """Hestenes' method: rotations until the columns are orthogonal. Tall matrices are first reduced to a square factor."""
 
     named = SVDResult
 
@@ -48,7 +48,7 @@ class Svd(Factorization, op="svd"):
         return u * sign, s, swapped(b, v * sign)
 
     def build(self, b: Builder, a: Any, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """With `full_matrices`, `u` is `[…, M, M]` and `vt` is `[…, N, N]`: the vectors that are added come last."""
+        """With `full_matrices`, `u` is `[…, M, M]` and `vt` is `[…, N, N]`. The additional vectors come last."""
         a = as_floats(b, a)
         rows, columns = order_of(a.shape, square=False)
         u, s, vt = b.emit("svd", (a,))
@@ -59,14 +59,14 @@ class Svd(Factorization, op="svd"):
         return u, s, vt
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """The source: Townsend, "Differentiating the singular value decomposition", 2016."""
+        """Source: Townsend, "Differentiating the singular value decomposition", 2016."""
         (u, s, vt), (da,) = results, tangents
         v, ut = swapped(b, vt), swapped(b, u)
         eye = b.eye(s.shape.dims[-1], dtype=s.dtype)
         column, row = b.expand_dims(s, -1), b.expand_dims(s, -2)
         inner = b.matmul(ut, b.matmul(da, v))
         rate = 1.0 / (row - column + eye) - eye
-        sums = row + column  # in quotients of themselves: squares would overflow or vanish
+        sums = row + column  # quotients of these, because squares would overflow or vanish
         share = inner / b.where(sums == 0.0, 1.0, sums)
         right, left = row * share, column * share
         du = b.matmul(u, rate * (right + swapped(b, right)))
@@ -88,7 +88,7 @@ class Svd(Factorization, op="svd"):
 
 
 def _of_tall(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`u [B, M, N]`, `s [B, N]` and `v [B, N, N]` of matrices `[B, M, N]` with at least as many rows as columns."""
+    """Return `u [B, M, N]`, `s [B, N]` and `v [B, N, N]` of matrices `[B, M, N]` with at least as many rows as columns."""
     rows, columns = order_of(a.shape, square=False)
     if rows == columns:
         return _of_square(b, a)
@@ -109,7 +109,7 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         products = b.sum(matrix * b.gather(matrix, partners, axis=2), axes=1)
         cosine, sine = jacobi.rotation(b, squares, products, partners)
         both = b.sqrt(squares) * b.sqrt(b.gather(squares, partners, axis=1))
-        # What is left of columns that are zero but for rounding is never orthogonal.
+        # Columns that are zero up to rounding never become orthogonal.
         least = tolerance * tolerance * b.max(squares, axes=1, keep_dims=True)
         wrong = b.logical_and(b.abs(products) > tolerance * both, both > least)
         busy = b.any(b.logical_and(wrong, places != partners))
@@ -119,7 +119,7 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     matrix, v = jacobi.swept(b, start, step, size)
     lengths = b.sqrt(b.sum(b.square(matrix), axes=1))
     order = b.argsort(-lengths, axis=1)
-    # The columns are orthogonal, so that reflections find their directions, and others where they are zero.
+    # The columns are orthogonal, so the reflections return their directions, and other directions for zero columns.
     reduced, vectors, factors = reflected(b, columns_of(b, matrix, order))
     diagonal = b.sum(reduced * b.eye(size, dtype=a.dtype), axes=1, keep_dims=True)
     u = reflected_identity(b, vectors, factors, size) * b.where(diagonal < 0.0, -1.0, 1.0)
@@ -128,7 +128,7 @@ def _of_square(b: Builder, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _completed(b: Builder, u: Tensor) -> Tensor:
-    """Orthonormal columns `[…, M, K]` with others behind them, `[…, M, M]`."""
+    """Complete orthonormal columns `[…, M, K]` to `[…, M, M]`; the additional columns come last."""
     rows, count = order_of(u.shape, square=False)
     q, _ = b.qr(u, full_matrices=True)
     return b.concat([u, b.narrow(q, -1, count, rows - count)], axis=u.rank - 1)

@@ -1,4 +1,4 @@
-"""Triangular matrices: Cholesky's factor, and systems of linear equations by substitution."""
+"""Triangular matrices: the Cholesky factor, and linear systems by substitution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlx.support.errors import ShapeError
 
 
 class Cholesky(Factorization, op="cholesky"):
-    """A column in each step (Cholesky and Banachiewicz)."""
+    """The Cholesky-Banachiewicz method, one column per step."""
 
     def infer(self, a: Shape) -> Shape:
         order_of(a, square=True)
@@ -56,10 +56,10 @@ class Cholesky(Factorization, op="cholesky"):
         return (b.scan(step, start, (b.transpose(a, (2, 0, 1)), places))[0],)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
-        """`dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
+        """Return `dL = L·phi(L⁻¹·dA·L⁻ᵀ)`, where phi takes the lower triangle and half of the diagonal."""
         (factor,), (da,) = results, tangents
         inner = b.triangular_solve(factor, symmetric(b, da))
-        inner = b.triangular_solve(factor, swapped(b, inner))  # the transpose, and that is symmetric
+        inner = b.triangular_solve(factor, swapped(b, inner))  # the transpose, which is symmetric
         size, _ = order_of(inner.shape, square=True)
         half = b.tril(inner) - 0.5 * b.eye(size, dtype=inner.dtype) * inner
         return b.matmul(factor, half)
@@ -90,7 +90,7 @@ class TriangularSolve(Card, op="triangular_solve"):
         return x.astype(b.dtype)
 
     def decompose(self, builder: Builder, a: Tensor, b: Tensor, *, lower: bool, unit_diagonal: bool) -> Tensor:
-        """A row in each step."""
+        """Substitute one row per step."""
         *batch, size, columns = b.shape.dims
         if 0 in (*batch, size, columns):
             return b
@@ -105,7 +105,7 @@ class TriangularSolve(Card, op="triangular_solve"):
 
         def step(x: Tensor, row_of: Any) -> Any:
             row, value, divisor, place = row_of
-            # x is 0 where it is not solved yet, but what is not read of the row may be infinite.
+            # Unsolved elements of x are 0, but the part of the row that is not read may be infinite.
             known = builder.where(places < place if lower else places > place, row, 0.0)
             rest = value - builder.sum(builder.reshape(known, (count, size, 1)) * x, axes=1)
             found = rest / builder.reshape(divisor, (count, 1))
@@ -123,7 +123,7 @@ class TriangularSolve(Card, op="triangular_solve"):
     def jvp(
         self, b: Builder, operands: Any, tangents: Any, results: Any, *, lower: bool, unit_diagonal: bool
     ) -> Tensor:
-        """From `a·x = b`: `da·x + a·dx = db`."""
+        """Differentiate `a·x = b`: `da·x + a·dx = db`."""
         (a, _), (da, db), (x,) = operands, tangents, results
         if da is not None:
             moved = b.matmul(_triangle(b, da, lower, unit_diagonal), x)
@@ -154,5 +154,5 @@ class TriangularSolve(Card, op="triangular_solve"):
 
 
 def _triangle(b: Builder, a: Tensor, lower: bool, unit_diagonal: bool) -> Tensor:
-    """What is read of a matrix."""
+    """Return the part of a matrix that is read."""
     return b.tril(a, -int(unit_diagonal)) if lower else b.triu(a, int(unit_diagonal))

@@ -1,1 +1,1 @@
-"""Fused ops: names for what fusion passes find."""
+"""Fused ops: names for the results of fusion passes."""

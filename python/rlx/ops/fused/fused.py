@@ -1,6 +1,7 @@
-"""Fused ops: composite ops whose decomposition is their definition. Back ends may claim them as single ops.
+"""Fused ops: composite ops whose decomposition is their definition. Back ends may implement them as single ops.
 
-A product with what follows it, a norm with what precedes or follows it; `fused_layers.py` has whole layers.
+This file has products with their epilogues, and norms with the ops before or after them. Whole layers are in
+`fused_layers.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rlx.support.errors import ShapeError
 
 
 def linear_shape(x: Shape, w: Shape, bias: Shape | None = None, name: str = "w") -> Shape:
-    """The result of `x·w (+ bias)` with `w [K, N]`, which messages call `name`, and `bias [N]`."""
+    """Return the shape of `x·w (+ bias)` with `w [K, N]` and `bias [N]`. Messages call the weight `name`."""
     if w.rank != 2:
         raise ShapeError(f"{name} must be [K, N], got {w}")
     check_weights(x, w.dims[1], **{"bias" if name == "w" else f"bias of {name}": bias})
@@ -27,10 +28,10 @@ def linear_shape(x: Shape, w: Shape, bias: Shape | None = None, name: str = "w")
 
 
 def _check_bias(bias: Shape | None, result: Shape) -> Shape:
-    """The result of a product, to which a bias broadcasts.
+    """Return the shape of a product to which a bias broadcasts.
 
     Raises:
-        ShapeError: It does not, or is of another dtype.
+        ShapeError: The bias does not broadcast, or has another dtype.
     """
     if bias is not None:
         same_dtype(bias, result)

@@ -16,10 +16,10 @@ from rlx.support.errors import ShapeError
 
 
 def _all_or_none(**operands: Any) -> None:
-    """Optional operands that belong together.
+    """Check that optional operands are either all present or all absent.
 
     Raises:
-        ShapeError: Some are there, and some are not.
+        ShapeError: Only some are present.
     """
     missing = [name for name, value in operands.items() if value is None]
     if missing and len(missing) < len(operands):
@@ -127,7 +127,7 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
 
 
 def _attention(num_heads: int, head_dim: int, mask_kind: str = "custom") -> dict[str, Any]:
-    """The attributes of a fused op's attention."""
+    """Return the attributes of a fused op's attention."""
     plain = {"mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
     return {"num_heads": num_heads, "head_dim": head_dim, **plain}
 
@@ -232,7 +232,7 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         hidden, qkv_w, out_w, _, _, up_w, _, _, _, mask = operands[:10]
         attention = FusedAttentionBlock().cost((hidden, qkv_w, out_w, mask), results, attributes).flops
         rows, (width, inner) = hidden.dims[0] * hidden.dims[1], up_w.dims
-        # Two products of two operations for each weight, an activation, and two sums with their norms.
+        # Two products with two operations per weight, an activation, and two sums with their norms.
         flops = attention + rows * inner * (4 * width + 11) + 18 * hidden.num_elements
         return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
 

@@ -1,1 +1,1 @@
-"""Quantisation, and computing with quantised numbers."""
+"""Quantisation, and arithmetic on quantised values."""

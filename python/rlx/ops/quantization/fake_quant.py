@@ -1,6 +1,6 @@
-"""The rounding with which quantised models are trained: to floats that a few bits represent.
+"""Fake quantisation for training: rounding to floats that can be represented in a few bits.
 
-Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so that both round to the same integers.
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so both round to the same integers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlx.support.errors import ShapeError
 
 
 def largest_step(bits: int) -> int:
-    """The largest multiple of the scale that a symmetric quantisation to `bits` bits represents."""
+    """Return the largest multiple of the scale that a symmetric quantisation to `bits` bits represents."""
     return 2 ** (bits - 1) - 1
 
 
@@ -34,7 +34,7 @@ def _check_scale_dtype(x: Shape, name: str, scale: Shape) -> None:
 
 
 def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> np.ndarray:
-    """`clamp(round(x/scale), -qmax, qmax)·scale`, and 0 where the scale is 0."""
+    """Return `clamp(round(x/scale), -qmax, qmax)·scale`, and 0 where the scale is 0."""
     most, scales = largest_step(bits), along_axis(scale, axis, x.ndim)
     steps = np.clip(np.rint(x.astype(scales.dtype) / scales), -most, most)
     return np.asarray(np.where(scales == 0, 0, steps * scales)).astype(x.dtype)
@@ -48,7 +48,7 @@ def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int |
 
 
 def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, name: str) -> Tensor:
-    """A scale as a user writes it, converted to the dtype in which x is computed."""
+    """Return a user's scale in the compute dtype of x."""
     return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
 
 
@@ -90,7 +90,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         if scale_mode == "fixed":
             return _rounded_tensor(b, x, state, bits, axis), state
         other_axes = [i for i in range(x.rank) if i != axis]
-        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
+        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # for an empty tensor it is -inf
         scale = largest / float(largest_step(bits))
         if scale_mode == "ema":
             scale = state * decay + scale * (1 - decay)
@@ -114,7 +114,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         result, scale = b.emit("fake_quantize", (x, state), **attributes)
         return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
 
-    # The scale is treated as a constant, wherever it comes from: no derivative goes into it or through it.
+    # The scale is treated as a constant, whatever computes it: no derivative propagates into or through it.
 
     def jvp(
         self,
@@ -197,12 +197,12 @@ class FakeQuantize(Card, op="fake_quantize"):
 def _through(
     b: Builder, x: Tensor, d: Tensor | None, results: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str
 ) -> Tensor | None:
-    """A tangent or cotangent through `fake_quantize`, whose derivative is diagonal."""
+    """Propagate a tangent or cotangent through `fake_quantize`, whose Jacobian is diagonal."""
     if d is None or ste == "identity":
         return d
     wide_x = widened(b, x)
     if scale_mode == "per_batch":
-        # qmax·(max|x|/qmax) without the two roundings, which could leave the largest element outside.
+        # qmax·(max|x|/qmax) without the two roundings, which could exclude the largest element.
         limit = b.max(b.abs(wide_x), [i for i in range(x.rank) if i != axis], keep_dims=True)
     else:
         limit = spread(b, results[1], axis, x.rank) * float(largest_step(bits))
@@ -267,18 +267,18 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         yield sample(("n", 4), SampleOperand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
 
 
-# --- batches in which every entry has its own scales --------------------------------------------------
+# --- batches with separate scales for every entry --------------------------------------------------
 
 
 def _shifted(axis: int | None) -> int | None:
-    """An axis, counted with the batch in front."""
+    """Return an axis with the batch axis counted."""
     return None if axis is None else axis + 1
 
 
 def _joined(
     b: Builder, x: Tensor, x_batched: bool, scale: Tensor | None, scale_batched: bool, size: Dim, axis: int | None
 ) -> tuple[Tensor, Tensor | None, int]:
-    """A batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
+    """Return a batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
     x = rules.batch(b, x, x_batched, size)
     scale = None if scale is None else rules.batch(b, scale, scale_batched, size)
     if axis is None:

@@ -1,6 +1,6 @@
 """Quantisation: 8-bit integers from floats and back.
 
-Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so that both round to the same integers.
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so both round to the same integers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlx.support.errors import ShapeError
 
 
 def scale_dims(x: Shape, axis: int | None) -> tuple[Dim, ...]:
-    """The dimensions of a scale: none for a scalar, or with an axis one scale for each of its positions.
+    """Return the dimensions of a scale: a scalar, or with an axis one scale for each of its positions.
 
     Raises:
         ShapeError: x has no such axis.
@@ -40,7 +40,7 @@ def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
     """Check that scales and zero points are scalars, or with an axis one number for each of its positions.
 
     Raises:
-        ShapeError: One has another shape.
+        ShapeError: A scale has another shape.
     """
     dims = scale_dims(x, axis)
     for name, scale in scales.items():
@@ -51,23 +51,23 @@ def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
 
 
 def along_axis(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
-    """Scales as they broadcast against an array of a rank."""
+    """Return scales in a shape that broadcasts against an array of a rank."""
     return values if axis is None else values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
 def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
-    """Scales as they broadcast against a tensor of a rank."""
+    """Return scales in a shape that broadcasts against a tensor of a rank."""
     return values if axis is None else along(b, values, axis, rank)
 
 
-_INTEGERS = ("signed", "unsigned")  # families
+_INTEGERS = ("signed", "unsigned")  # dtype families
 
 
 def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
-    """Scales or zero points as a user writes them: a tensor, a number for all positions, or a list.
+    """Return a user's scales or zero points as a tensor, from a tensor, a number for all positions, or a list.
 
     Raises:
-        ShapeError: They are something else, or do not fit the dtype.
+        ShapeError: They are something else, or the dtype cannot represent them.
     """
     if isinstance(value, Tensor):
         tensor = tensor_like(b, value, kind)
@@ -85,10 +85,10 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str
 
 
 def _check_positive(scale: Any) -> None:
-    """Check numbers that are used as scales; the values of tensors are not known.
+    """Check numbers that are used as scales. The values of tensors are not known.
 
     Raises:
-        ShapeError: One is 0, negative, infinite or NaN, or so as f32.
+        ShapeError: A scale is 0, negative, infinite or NaN, possibly after rounding to f32.
     """
     if isinstance(scale, Tensor):
         return
@@ -101,10 +101,10 @@ def _check_positive(scale: Any) -> None:
 
 
 def _check_zero_point(zero_point: Any, kind: DType) -> None:
-    """Check that integers that are used as zero points lie in the range of the quantised dtype.
+    """Check that integers used as zero points are in the range of the quantised dtype.
 
     Raises:
-        ShapeError: One does not.
+        ShapeError: A zero point is not.
     """
     if isinstance(zero_point, Tensor):
         return
@@ -116,14 +116,14 @@ def _check_zero_point(zero_point: Any, kind: DType) -> None:
 def _parameters(
     b: Builder, x: Tensor, scale: Any, zero_point: Any, axis: int | None, kind: DType
 ) -> tuple[Tensor, Tensor]:
-    """Scale and zero point as the ops take them."""
+    """Return scale and zero point as the ops take them."""
     _check_positive(scale)
     _check_zero_point(zero_point, kind)
     dims = scale_dims(x.shape, axis)
     return lifted(b, scale, dims, f32, "scale"), lifted(b, zero_point, dims, i32, "zero_point")
 
 
-# --- integers and back ----------------------------------------------------------------------------------
+# --- quantisation and dequantisation -------------------------------------------------------------------
 
 
 class Quantize(Card, op="quantize"):
@@ -210,7 +210,7 @@ def quantize_per_channel(
         x: Floats.
         scales: One for each position of `axis`: a tensor or a list.
         axis: The axis.
-        zero_points: As many integers; by default 0.
+        zero_points: One integer for each position of `axis`; by default 0.
         dtype: i8 or u8.
     """
     return b.quantize(x, scales, 0 if zero_points is None else zero_points, axis=axis, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers: sums in i32, as they are, or scaled in f32 and rounded to 8 bits again or left as floats."""
+"""Products of 8-bit integers. The i32 sums are returned, or scaled in f32 and returned as floats or rounded to 8 bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlx.support.errors import ShapeError
 def _result(
     shape: Shape, columns: Dim, bias: Shape | None, multiplier: Shape | None, attributes: dict[str, Any]
 ) -> Shape:
-    """The shape of a product, in the dtype that is asked for."""
+    """Return the shape of a product, in the requested dtype."""
     if bias is not None and bias.dims != (columns,):
         raise ShapeError(f"'bias' must have shape [{columns}], got {bias}")
     kind, zero_point = attributes["dtype"], attributes["out_zero_point"]
@@ -43,7 +43,7 @@ def _result(
 def _scaled_array(
     total: np.ndarray, multiplier: np.ndarray | None, axis: int, zero_point: int, kind: DType
 ) -> np.ndarray:
-    """`total·multiplier` in f32, which for i8 is rounded, moved by the zero point and saturated; or the total itself."""
+    """Return `total·multiplier` in f32, or the total itself. For i8 it is rounded, shifted by the zero point and saturated."""
     if multiplier is None:
         return total
     scaled = total.astype(np.float32) * along_axis(multiplier, axis if multiplier.ndim else None, total.ndim)
@@ -51,7 +51,7 @@ def _scaled_array(
 
 
 def _scaled(b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, zero_point: int, kind: DType) -> Tensor:
-    """The same with ops."""
+    """The same as `_scaled_array`, as ops."""
     if multiplier is None:
         return total
     scaled = b.cast(total, f32) * spread(b, multiplier, axis if multiplier.rank else None, total.rank)
@@ -59,13 +59,13 @@ def _scaled(b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, zer
 
 
 def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
-    """`x - zero_point` in i32."""
+    """Return `x - zero_point` in i32."""
     steps = b.cast(x, i32)
     return steps - zero_point if zero_point else steps
 
 
 def _multiplier(b: Builder, value: Any) -> Tensor | None:
-    """A multiplier as users write it: a tensor, a number or a list, or None.
+    """Return a user's multiplier as a tensor: from a tensor, a number or a list, or None.
 
     Raises:
         ShapeError: It is something else, or not finite as f32.
@@ -221,7 +221,7 @@ class QConv2d(Card, op="q_conv2d"):
         dtype: DType,
         **geometry: Any,
     ) -> Tensor:
-        # The padding is zero after the subtraction of the zero point, so it is x_zero_point before that.
+        # The padding is zero after the zero point is subtracted, so it is x_zero_point before.
         total = b.emit("conv", (_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)), **geometry)
         if bias is not None:
             total = total + along(b, bias, 1, 4)

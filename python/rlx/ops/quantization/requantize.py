@@ -1,4 +1,4 @@
-"""Requantisation in integers: accumulators are multiplied by fixed-point numbers, as TensorFlow Lite does it."""
+"""Requantisation in integers: accumulators times fixed-point multipliers, as in TensorFlow Lite."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from rlx.ops.quantization.quant import lifted
 from rlx.ops.surface import helper
 from rlx.support.errors import ShapeError
 
-# The bits of a multiplier after the point, and the greatest shift to the left; the least is -31.
+# The fractional bits of a multiplier, and the largest left shift. The smallest shift is -31.
 BITS = {"double": 31, "single": 31, "short": 15}
 RIGHTMOST = -31
 _RESULTS = (i8, u8, i16, i32)
 
 
 def fixed_point(scales: Any, mode: str = "double") -> tuple[np.ndarray, np.ndarray]:
-    """Real numbers as the multipliers and shifts of `requantize`: `scales ≈ multiplier·2^(shift - 31)`.
+    """Convert real numbers to the multipliers and shifts of `requantize`: `scales ≈ multiplier·2^(shift - 31)`.
 
-    A multiplier has its highest bit set: 2^30 to 2^31 - 1, or 2^14 to 2^15 - 1 and `2^(shift - 15)` where `mode` is
-    `short`. What is less than 2^-32 becomes 0. (`QuantizeMultiplier` of TensorFlow Lite.)
+    A multiplier has its highest bit set: 2^30 to 2^31 - 1. For `mode` `short` it is 2^14 to 2^15 - 1, with
+    `2^(shift - 15)`. Scales below 2^-32 become 0. (`QuantizeMultiplier` of TensorFlow Lite.)
 
     Args:
         scales: Positive numbers below 2^30, or 2^14 for `short`.
-        mode: As of `requantize`.
+        mode: As in `requantize`.
 
     Returns:
         Multipliers and shifts, i32, in the shape of the scales.
 
     Raises:
-        ShapeError: One is negative, not finite or too large.
+        ShapeError: A scale is negative, not finite or too large.
     """
     given = np.asarray(scales, np.float64)
     bits = BITS[mode]
     if not np.all((given >= 0) & (given < 2.0 ** (bits - 1))):
         raise ShapeError(f"scales must lie in [0, 2^{bits - 1}), got {scales!r:.60}")
     fractions, exponents = np.frexp(given)
-    multiplier = np.floor(fractions * 2.0**31 + 0.5).astype(np.int64)  # halves up, as std::round for positive numbers
+    multiplier = np.floor(fractions * 2.0**31 + 0.5).astype(np.int64)  # halves up, as std::round of positive numbers
     full = multiplier == 1 << 31
     multiplier, shift = np.where(full, 1 << 30, multiplier), exponents.astype(np.int64) + full
     if mode == "short":
         multiplier = np.minimum((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
-    beyond = shift >= bits  # rounded up to the number that is too large
+    beyond = shift >= bits  # rounded up to a number that is too large
     multiplier, shift = np.where(beyond, (1 << bits) - 1, multiplier), np.where(beyond, bits - 1, shift)
     lost = shift < RIGHTMOST
     return np.where(lost, 0, multiplier).astype(np.int32), np.where(lost, 0, shift).astype(np.int32)
 
 
 def _doubly(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """`x·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    """Return `x·multiplier·2^(shift - 31)`, rounded after the product and after the right shift."""
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     moved = (x << left).astype(np.int32).astype(np.int64)
     high = np.minimum((moved * multiplier + (1 << 30)) >> 31, i32.max)
@@ -123,14 +123,14 @@ class Requantize(Card, op="requantize"):
 
 @helper
 def rescale(b: Builder, x: Tensor, scale: Any, zero_point: int = 0, mode: str = "double", dtype: Any = i8) -> Tensor:
-    """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point.
+    """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point.
 
     Args:
         b: The graph.
         x: i32.
         scale: A positive number, or an array of them that broadcasts against `x`; see `fixed_point`.
         zero_point: In the range of `dtype`.
-        mode: How the scale is written, and what is rounded: `double`, `single` or `short`.
+        mode: The fixed-point format of the scale and the rounding: `double`, `single` or `short`.
         dtype: i8, u8, i16 or i32.
 
     Raises:

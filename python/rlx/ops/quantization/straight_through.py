@@ -1,7 +1,7 @@
-"""Derivatives of fake quantisation: rounding counts as the identity (straight-through), in one of several ways.
+"""Derivatives of fake quantisation: rounding counts as the identity (straight-through), in several variants.
 
-They are diagonal, so that a factor is the same for tangents and cotangents. The factors of `fake_quantize` are functions of
-`t = x/(qmax·scale)`, which is 1 at the largest number that is represented. All is computed in f32 for f16 and bf16.
+They are diagonal, so tangents and cotangents have the same factor. The factors of `fake_quantize` are functions of
+`t = x/(qmax·scale)`, which is 1 at the largest representable number. f16 and bf16 are computed in f32.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from rlx.ops.norm import along, widened
 
 
 def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) -> Tensor:
-    """A tangent or cotangent `d` times the factor that an estimator gives.
+    """Return a tangent or cotangent `d` times the factor of an estimator.
 
     Args:
         b: The builder.
         ste: The estimator, a `StraightThrough`.
         d: The tangent of `x`, or the cotangent of the rounded values.
         x: The operand of the rounding, in the dtype of `d`, f32 or f64.
-        limit: The largest number that is represented, `qmax·scale`, which broadcasts against x.
+        limit: The largest representable number, `qmax·scale`, which broadcasts against x.
     """
     if ste == "identity":
         return d
     if ste == "clipped_identity":
         return b.where(b.abs(x) <= limit, d, 0.0)
-    empty = b.eq(limit, 0.0)  # then every x is rounded to 0, and counts as the middle of the range
+    empty = b.eq(limit, 0.0)  # then every x is rounded to 0 and counts as the middle of the range
     ratio = b.where(empty, 0.0, x / b.where(empty, 1.0, limit))
     if ste == "tanh":
         return d * activation_derivative(b, "tanh", ratio)
@@ -33,16 +33,16 @@ def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) 
 
 
 def steps_of(b: Builder, x: Tensor, scale: Tensor, axis: int | None) -> Tensor:
-    """`x/scale`, of a learned scale."""
+    """Return `x/scale` for a learned scale."""
     return widened(b, x) / (scale if axis is None else along(b, scale, axis, x.rank))
 
 
 def scale_slope(b: Builder, steps: Tensor, most: float) -> Tensor:
-    """`d(clamp(round(z))·s)/ds` at `z = x/s` (Esser et al., Learned step size quantization, eq. 3).
+    """Return `d(clamp(round(z))·s)/ds` at `z = x/s` (Esser et al., Learned step size quantization, eq. 3).
 
     Args:
         b: The builder.
-        steps: `z`; NaN, where both are 0, counts as 0.
+        steps: `z`. NaN, from x = s = 0, counts as 0.
         most: The largest step.
     """
     steps = b.where(b.eq(steps, steps), steps, 0.0)

@@ -1,1 +1,1 @@
-"""Reductions, running reductions, and order."""
+"""Reductions, running reductions, and sorting."""

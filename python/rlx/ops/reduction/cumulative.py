@@ -30,7 +30,7 @@ class Cumprod(Card, op="cumprod"):
         return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:
-        """The product rule as a recurrence, `d ← x·d + before·t`: no division, so it holds where factors are zero."""
+        """Apply the product rule as a recurrence, `d ← x·d + before·t`. It does not divide, so it holds for zero factors."""
         factors, t = (_rows(b, v, axis) for v in (operands[0], tangents[0]))
         before = b.cumprod(factors, 0, exclusive=True)
 
@@ -43,7 +43,7 @@ class Cumprod(Card, op="cumprod"):
         return _back(b, moved, axis, operands[0])
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
-        """The product before a factor times the sum after it: `r ← dy + x·r` from the last factor to the first."""
+        """Return the product before each factor times the sum after it: `r ← dy + x·r` from the last factor to the first."""
         factors, dy = adjoint(b, _rows(b, operands[0], axis)), _rows(b, cotangents[0], axis)
         before = b.cumprod(factors, 0, exclusive=True)
 
@@ -69,17 +69,17 @@ class Cumprod(Card, op="cumprod"):
 
 
 def _rows(b: Builder, x: Tensor, axis: int) -> Tensor:
-    """`x` with an axis in front, f16 and bf16 in f32."""
+    """Return `x` with an axis moved to the front; f16 and bf16 are widened to f32."""
     return rules.moved(b, widened(b, x), axis, 0)
 
 
 def _start(b: Builder, rows: Tensor) -> Tensor:
-    """Zeros for a recurrence over rows."""
+    """Return zeros as the initial carry of a recurrence over rows."""
     return rules.zeros(b, rows.shape.with_dims(rows.shape.dims[1:]))
 
 
 def _back(b: Builder, rows: Tensor, axis: int, like: Tensor) -> Tensor:
-    """Rows where `like` has them, in its dtype."""
+    """Return rows moved back to the axis of `like`, in its dtype."""
     return rules.moved(b, cast(b, rows, like.dtype), 0, axis)
 
 
@@ -95,9 +95,9 @@ class Cummax(Card, op="cummax"):
         return b.emit("cummax", (x,), axis=axis_of(axis, x.rank))
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
-        """The tangent of the element that was the first to reach the maximum, or the mean of all that have so far.
+        """Return the tangent of the running maximum, or the mean tangent of all elements that have attained it so far.
 
-        JAX weights ties in the order of its tree of maxima; here they share evenly, as in a reduction.
+        JAX weights ties in the order of its tree of maxima. Here ties share evenly, as in a reduction.
         """
         last = results[0].rank - 1
         x, y, t = (rules.moved(b, v, axis, last) for v in (operands[0], results[0], widened(b, tangents[0])))

@@ -14,7 +14,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
 from rlx.ops.reduction.reduce import order_key
 
-# The assumed log2 of the size of an axis if this is a symbol.
+# The assumed log2 of the size of a symbolic axis.
 _TYPICAL_LOG = 12
 
 
@@ -42,7 +42,7 @@ class Argsort(_Sorting, op="argsort"):
         key = order_key(x)
         if not descending:
             return np.argsort(key, axis, kind="stable").astype(np.int32)
-        # A stable sort of the reversed axis, reversed, is descending with ties to the lower index; NaN sorts last.
+        # A stable sort of the reversed axis, reversed, is descending with ties in index order; NaN sorts last.
         order = np.flip(np.argsort(np.flip(key, axis), axis, kind="stable"), axis)
         return (x.shape[axis] - 1 - order).astype(np.int32)
 
@@ -65,7 +65,7 @@ class Sort(_Sorting, op="sort"):
         return np.take_along_axis(x, order, axis)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, descending: bool) -> Tensor:
-        # Derivatives use this decomposition too: the order is computed once, and tangents are gathered like the numbers.
+        # Derivatives use this decomposition too: the order is computed once, and tangents are gathered in the same way.
         last = x.rank - 1
         swapped = [last if i == axis else axis if i == last else i for i in range(x.rank)]
         rows = b.transpose(x, swapped)

@@ -1,4 +1,4 @@
-"""Reductions, softmax, running sums and order."""
+"""Reductions, softmax, running sums, positions of extremes, and top-k."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx.support.errors import ShapeError
 
 
 def _lowest(dtype: np.dtype, kind: str) -> Any:
-    """The neutral element of max (or min)."""
+    """Return the neutral element of max (or min)."""
     if dtype == np.bool_:
         return kind == "min"
     if dtype.kind in "iu":
@@ -29,7 +29,7 @@ def _lowest(dtype: np.dtype, kind: str) -> Any:
 
 
 def _divided(total: Any, count: float) -> Any:
-    """A sum over a count. Of a complex number each part is divided: NumPy's division by a complex count makes inf NaN."""
+    """Return a sum divided by a count, in both parts of complex numbers. NumPy's complex division turns inf into NaN."""
     if total.dtype.kind != "c":
         return total / count
     mean = np.empty_like(total)
@@ -38,7 +38,7 @@ def _divided(total: Any, count: float) -> Any:
 
 
 def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
-    """The value of an argument that has a name of ours and one of NumPy's, of which a call gives one.
+    """Return the value of an argument with two names, ours and NumPy's. A call may give only one of them.
 
     Raises:
         ShapeError: Both are given.
@@ -51,10 +51,10 @@ def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
 
 
 def flag(name: str, value: Any) -> bool:
-    """An argument that is True or False.
+    """Return an argument that must be True or False.
 
     Raises:
-        ShapeError: It is something else, as NumPy's dtype is in its place.
+        ShapeError: It is something else, for example a dtype, which NumPy has in this position.
     """
     if not isinstance(value, (bool, np.bool_)):
         hint = "cast the operand to compute in another dtype"
@@ -78,7 +78,7 @@ class Reduce(Card, op="reduce"):
             function = np.max if kind == "max" else np.min
             return function(x, axis=axes, keepdims=keep_dims, initial=_lowest(x.dtype, kind)).astype(x.dtype)
         wide = x.astype({"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype))
-        if x.dtype.kind not in "iufc":  # NumPy gives bfloat16 another kind
+        if x.dtype.kind not in "iufc":  # bfloat16 has another kind in NumPy
             wide = x.astype(np.float64)
         if kind == "mean":
             count = np.prod([x.shape[a] for a in axes], dtype=np.float64)
@@ -140,7 +140,7 @@ class Reduce(Card, op="reduce"):
         (x,), (y,), (dy,) = operands, results, cotangents
         dy = _with_kept_axes(b, dy, x, axes)
         if kind == "mean":
-            wide = b.cast(dy, dy.dtype.compute)  # f16 has no counts beyond 65504
+            wide = b.cast(dy, dy.dtype.compute)  # f16 cannot represent counts above 65504
             dy = b.cast(wide / _count(b, wide, x, axes), dy.dtype)
         if kind in ("max", "min"):
             return (dy * _shares(b, x, y, axes),)
@@ -172,24 +172,24 @@ class Reduce(Card, op="reduce"):
 
 
 def _with_kept_axes(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """A reduced tensor with axes of size 1 where `x` was reduced."""
+    """Return a reduced tensor with axes of size 1 where `x` was reduced."""
     return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
 
 
 def _count(b: Builder, beside: Tensor, x: Tensor, axes: tuple[int, ...]) -> Any:
-    """How many elements of `x` are reduced to one: a number, or a scalar in the dtype of `beside`."""
+    """Return the number of elements of `x` per result element: an integer, or a scalar in the dtype of `beside`."""
     count = product(x.shape.dims[a] for a in axes)
     return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), beside.dtype)
 
 
 def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The share of each element in the gradient of a maximum (or minimum) `y`: equal for all elements that attain it."""
+    """Return the share of each element in the gradient of a maximum (or minimum) `y`, equal among all that attain it."""
     attains = b.cast(x == _with_kept_axes(b, y, x, axes), x.dtype.compute)
     return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
 
 
 def _product_of_others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """For each element the product of all others that are multiplied with it, without a division: factors may be zero."""
+    """Return for each element the product of the others in its reduction. It does not divide, so factors may be zero."""
     other_axes = [i for i in range(x.rank) if i not in axes]
     order = (*other_axes, *axes)
     rows = b.transpose(x, order)
@@ -240,19 +240,19 @@ class Softmax(Card, op="softmax"):
 
 
 def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
-    """`(diag(y) - y·yᵀ)·d`: the Jacobian of softmax, which is symmetric, times a vector."""
+    """Return `(diag(y) - y·yᵀ)·d`: the symmetric Jacobian of softmax times a vector."""
     wide, weighted = (cast(b, t, t.dtype.compute) for t in (y, d))
     product_ = wide * weighted
     return b.cast(product_ - wide * b.sum(product_, axis, keep_dims=True), y.dtype)
 
 
 def counted(b: Builder, x: Tensor) -> Tensor:
-    """The operand of sums and products: bools count as 0 and 1, in i32."""
+    """Return the operand of sums and products. Bools become 0 and 1 in i32."""
     return cast(b, x, i32) if x.dtype.is_bool else x
 
 
 def running(function: np.ufunc, x: np.ndarray, axis: int, exclusive: bool) -> np.ndarray:
-    """Running sums or products along an axis, in f64 (or c128) for floats; `exclusive` leaves out the element itself."""
+    """Return running sums or products along an axis, in f64 (or c128) for floats. `exclusive` excludes the element itself."""
     kind = x.dtype.kind
     wide = x if kind in "iu" else x.astype(np.complex128 if kind == "c" else np.float64)
     total = function.accumulate(wide, axis, dtype=wide.dtype)
@@ -292,12 +292,12 @@ class Cumsum(Card, op="cumsum"):
 
 
 def order_key(x: np.ndarray) -> np.ndarray:
-    """Values with NaN above everything, in a dtype that orders exactly."""
+    """Return values in a dtype that orders exactly, with NaN above everything."""
     return x.astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
 class _Position(Card):
-    """The position of the first element that is the most extreme one."""
+    """The position of the first extreme element."""
 
     extreme: ClassVar[str]
     found: ClassVar[Callable[..., Any]]
@@ -317,7 +317,7 @@ class _Position(Card):
     def build(
         self, b: Builder, x: Tensor, axis: int | None = None, keep_dims: bool = False, *, keepdims: bool | None = None
     ) -> Tensor:
-        """Without an axis the position among all elements, in their order, as in NumPy."""
+        """Without an axis, the position is that among all elements in row-major order, as in NumPy."""
         keep_dims = flag("keep_dims", one_of("keep_dims", keep_dims, "keepdims", keepdims))
         if axis is None:
             found = b.emit(self.name, (b.reshape(x, (-1,)),), axis=0, keep_dims=False)
@@ -347,8 +347,8 @@ class Argmin(_Position, op="argmin"):
 
 
 def _smallest(b: Builder, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` smallest elements along the last axis, in order, ties to the lower index, and where they are; NaN is last."""
-    if x.dtype.is_integer:  # ~x reverses the order without the overflow of -x at the lowest number
+    """Return the `k` smallest elements of the last axis in order, and their positions. Ties are in index order; NaN is last."""
+    if x.dtype.is_integer:  # ~x reverses the order without overflow of -x at the lowest number
         values, indices = b.emit("topk", (b.bitwise_not(x),), k=k)
         return b.bitwise_not(values), indices
     size = x.shape.dims[-1]
@@ -376,13 +376,13 @@ class Topk(Card, op="topk"):
     def evaluate(self, x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
         if k > x.shape[-1]:
             raise ShapeError(f"k = {k} does not fit a last axis of size {x.shape[-1]}")
-        # A stable sort of the reversed axis, reversed, is descending with ties to the lower index; NaN sorts last.
+        # A stable sort of the reversed axis, reversed, is descending with ties in index order; NaN sorts last.
         order = np.argsort(order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
         return np.take_along_axis(x, indices, -1), indices
 
     def build(self, b: Builder, x: Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
-        """Along any `axis`; without `largest` the smallest elements, in ascending order, of which NaN is the last."""
+        """`axis` may be any axis. Without `largest`, the smallest elements are returned in ascending order, with NaN last."""
         last = x.rank - 1
         place = axis_of(axis, x.rank) if x.rank else last
         if largest and place == last:

@@ -1,7 +1,7 @@
-"""Helpers that find elements: NumPy's `nonzero`, `searchsorted`, `unique`, `bincount` and the like.
+"""Search functions: NumPy's `nonzero`, `searchsorted`, `unique`, `bincount` and others.
 
-A shape may not depend on values, so that functions whose results have as many elements as there are finds take `size=`, as in
-JAX: finds beyond it are left out, and places beyond the finds are filled.
+A shape must not depend on values. Functions whose result size depends on the number of matches therefore take `size=`,
+as in JAX: matches beyond it are dropped, and missing ones are filled.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def _known(size: int | None, call: str) -> int:
 
 
 def _filled(b: Builder, size: Dim, value: Any, places: Tensor, values: Tensor) -> Tensor:
-    """`values` at their places in `size` elements, of which the others have one value; places outside are dropped."""
+    """Return `size` elements: `values` at the given positions, else one fill value. Positions outside are dropped."""
     start = b.expand(cast(b, tensor_like(b, value, values.dtype), values.dtype), (size,))
     return b.scatter_nd(start, b.expand_dims(places, -1), values, reduction="set")
 
 
 @helper
 def flatnonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
-    """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`.
+    """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        size: How many positions the result has; required.
-        fill_value: What stands behind the positions that were found.
+        size: The number of positions in the result; required.
+        fill_value: The value after the positions that were found.
     """
     size = _known(size, "flatnonzero(x, size=…, fill_value=0)")
     mask = ravel(b, truth(b, tensor_like(b, x, f32)))
@@ -56,13 +56,13 @@ def flatnonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0
 
 @helper
 def nonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> tuple[Tensor, ...]:
-    """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`.
+    """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor of rank 1 or more.
-        size: How many positions the results have; required.
-        fill_value: What stands behind the positions that were found.
+        size: The number of positions in the results; required.
+        fill_value: The value after the positions that were found.
     """
     x = tensor_like(b, x, f32)
     size = _known(size, "nonzero(x, size=…, fill_value=0)")
@@ -75,12 +75,12 @@ def nonzero(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) ->
 
 @helper
 def argwhere(b: Builder, x: Any, size: int | None = None, fill_value: int = 0) -> Tensor:
-    """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+    """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
     return b.stack(nonzero(b, x, _known(size, "argwhere(x, size=…)"), fill_value), axis=-1)
 
 
 def _before(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Whether x comes before y in a sorted row, where NaN comes last."""
+    """Return whether x precedes y in a sorted row, where NaN is last."""
     if not x.dtype.is_inexact:
         return x < y
     return (x < y) | (b.isnan(y) & b.bitwise_not(b.isnan(x)))
@@ -88,13 +88,13 @@ def _before(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 @helper
 def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
-    """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32.
+    """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: The row `[N]`, ascending; NaN comes last.
-        v: The elements, of any shape, which is that of the result.
-        side: Among equal elements: `"left"` gives the first place, `"right"` the one behind the last.
+        v: The elements, of any shape, which is also the shape of the result.
+        side: Among equal elements, `"left"` is the first position, `"right"` the one after the last.
     """
     x, v = common(b, x, v)
     if x.rank != 1:
@@ -105,7 +105,7 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
     if side not in ("left", "right"):
         raise ShapeError(f"side is 'left' or 'right', not {side!r}")
     count = x.shape.dims[0]
-    if type(count) is not int:  # an unknown number of steps: compare with all
+    if type(count) is not int:  # the number of steps is unknown: compare with all
         row, each = b.reshape(x, (*(1,) * v.rank, count)), b.expand_dims(v, -1)
         smaller = _before(b, row, each) if side == "left" else b.bitwise_not(_before(b, each, row))
         return b.sum(cast(b, smaller, i32), -1)
@@ -122,7 +122,7 @@ def searchsorted(b: Builder, x: Any, v: Any, side: str = "left") -> Tensor:
 
 @helper
 def digitize(b: Builder, x: Any, bins: Any, right: bool = False) -> Tensor:
-    """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+    """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
     x, bins = common(b, x, bins)
     ascending = searchsorted(b, bins, x, "left" if right else "right")
     count = bins.shape.dims[0]
@@ -135,14 +135,14 @@ def digitize(b: Builder, x: Any, bins: Any, right: bool = False) -> Tensor:
 
 @helper
 def bincount(b: Builder, x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Tensor:
-    """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights.
+    """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights.
 
     Args:
-        b: Emits.
-        x: Integers of rank 1; those below 0 and from `length` on are not counted.
-        weights: For each integer what it adds; 1 by default.
-        minlength: NumPy's name of what has to be known here: the length of the result.
-        length: The length of the result; required, if `minlength` is not given.
+        b: The builder.
+        x: Integers of rank 1. Those below 0 or not below `length` are not counted.
+        weights: The amount that each integer adds; 1 by default.
+        minlength: NumPy's name for `length`. Here it is the exact length of the result.
+        length: The length of the result; required if `minlength` is not given.
     """
     x = tensor_like(b, x, i32)
     if not x.dtype.is_integer or x.rank != 1:
@@ -165,19 +165,19 @@ def unique(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one.
+    """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor of real numbers.
-        return_index: Whether to give the position among all elements in a row where each occurs first, i32.
-        return_inverse: Whether to give, in the shape of `x`, the position of each element in the result, i32.
-        return_counts: Whether to give how often each occurs, i32; 0 behind the last.
-        size: How many elements the result has; required.
-        fill_value: What stands behind the elements that were found; the least one by default.
+        return_index: Whether to return the i32 position of each first occurrence, in row-major order.
+        return_inverse: Whether to return the i32 position of each element of `x` in the result, in the shape of `x`.
+        return_counts: Whether to return the i32 count of each element; 0 after the last.
+        size: The number of elements in the result; required.
+        fill_value: The value after the elements that were found; by default the least element.
 
     Returns:
-        The elements; a tuple with what else was asked for, in that order.
+        The elements, or a tuple of the elements and the requested arrays in that order.
     """
     x = tensor_like(b, x, f32)
     size = _known(size, "unique(x, size=…, fill_value=…)")
@@ -205,7 +205,7 @@ def unique(
 
 @helper
 def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
-    """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+    """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
     x, test = common(b, x, test)
     found = b.compare("eq", b.expand_dims(x, -1), ravel(b, test))
     result = b.max(found, -1)
@@ -216,29 +216,29 @@ def isin(b: Builder, x: Any, test: Any, *, invert: bool = False) -> Tensor:
 def histogram(
     b: Builder, x: Any, bins: Any = 10, range: Sequence[float] | None = None, density: bool = False, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals.
+    """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Real numbers.
-        bins: How many intervals of one width; or their borders, ascending.
-        range: Where the first begins and the last, which includes its end, ends: the extremes by default.
-        weights: For each element what it adds.
-        density: Whether to divide by the total and by the widths.
+        bins: The number of intervals of equal width; or their edges, ascending.
+        range: The start of the first interval and the end of the last, inclusive; by default the extreme elements.
+        weights: The amount that each element adds.
+        density: Whether to divide by the total and the widths.
 
     Returns:
-        Counts `[bins]`, i32, or floats for weights and density; and borders `[bins + 1]`.
+        Counts `[bins]`, i32, or floats for weights and density; and edges `[bins + 1]`.
     """
     x = ravel(b, inexact(b, tensor_like(b, x, f32)))
     if isinstance(bins, (int, np.integer)):
         low: Any
         high: Any
         low, high = range if range is not None else (b.min(x), b.max(x))
-        if range is None:  # all elements are one: an interval around it
+        if range is None:  # all elements are equal: an interval around them
             low, high = b.where(low == high, low - 0.5, low), b.where(low == high, high + 0.5, high)
         share = linspace(b, 0.0, 1.0, int(bins) + 1, dtype=x.dtype)
         edges = low + (high - low) * share
-        # Rounding must not put the last border before the greatest element.
+        # Rounding must not put the last edge below the greatest element.
         edges = b.where(share == 1, high, edges)
     else:
         edges = tensor_like(b, np.asarray(bins) if isinstance(bins, (list, tuple)) else bins, x.dtype)
@@ -260,15 +260,15 @@ def histogram(
 
 @helper
 def interp(b: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
-    """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`.
+    """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`.
 
     Args:
-        b: Emits.
-        x: Where to evaluate, of any shape.
-        xp: The places of the points `[N]`, ascending, N of at least 1.
-        fp: Their values `[N]`.
-        left: The value before the first point; its own by default.
-        right: The value behind the last point; its own by default.
+        b: The builder.
+        x: The positions to evaluate, of any shape.
+        xp: The positions of the points `[N]`, ascending, with N at least 1.
+        fp: The values of the points `[N]`.
+        left: The value before the first point; by default that of the first point.
+        right: The value after the last point; by default that of the last point.
     """
     x, xp, fp = (inexact(b, v) for v in common(b, x, xp, fp))
     count = xp.shape.dims[0]
@@ -288,7 +288,7 @@ def interp(b: Builder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = 
 def logcumsumexp(b: Builder, x: Any, axis: int = -1) -> Tensor:
     """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow.
 
-    Sums of 1, 2, 4 … elements are joined by `logaddexp`, so that it takes as many steps as the size has bits.
+    Sums of 1, 2, 4 … elements are joined by `logaddexp`, so the number of steps is the number of bits of the size.
     """
     x = inexact(b, tensor_like(b, x, f32))
     if x.dtype.is_complex:

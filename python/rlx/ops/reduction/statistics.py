@@ -1,4 +1,4 @@
-"""Helpers that reduce axes to one number by a composition of sums and maxima: NumPy's `var`, `any`, `ptp` and the like."""
+"""Reductions composed of sums and maxima: NumPy's `var`, `any`, `ptp` and others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def _real(b: Builder, value: Any) -> Tensor:
 
 
 def root(b: Builder, total: Tensor, order: float = 2) -> Tensor:
-    """The `order`-th root of a sum of powers. Where the sum is 0 its derivatives are 0, PyTorch's choice, not infinite: times
-    those of the powers, which are 0, they would be NaN.
+    """Return the `order`-th root of a sum of powers.
+
+    Where the sum is 0 its derivatives are 0, as in PyTorch. They would be infinite, and NaN after multiplication with
+    the derivatives of the powers, which are 0.
     """
     zero = total == 0.0
     beside = b.where(zero, 1.0, total)
@@ -35,18 +37,18 @@ def root(b: Builder, total: Tensor, order: float = 2) -> Tensor:
 
 @helper
 def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
-    """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel.
+    """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel.
 
     Args:
-        b: Emits.
-        x: Real numbers; integers are converted to f32 and i64 to f64, as by `mean`.
+        b: The builder.
+        x: Real numbers; integers are converted to f32 and i64 to f64, as in `mean`.
         axis: One axis, several, or None for all.
-        ddof: What is subtracted from the number of elements before it divides: 1 gives the unbiased estimate, which
-            PyTorch's `var` gives by default.
-        keepdims: Whether reduced axes stay, with size 1.
+        ddof: Subtracted from the number of elements in the divisor. 1 gives the unbiased estimate, the default of
+            PyTorch's `var`.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Returns:
-        A float tensor; NaN where `ddof` leaves nothing to divide by and inf where it is negative, as in NumPy.
+        A float tensor. As in NumPy, it is NaN where the divisor is 0 and inf where the divisor is negative.
     """
     x = _real(b, x)
     axes = axes_of(axis, x.rank, "axis")
@@ -69,28 +71,28 @@ def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
 
 @helper
 def any(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+    """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
     x = truth(b, x)
     return b.max(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
 def all(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+    """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
     x = truth(b, x)
     return b.min(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
 def count_nonzero(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+    """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
     x = truth(b, x)
     return b.sum(cast(b, x, i32), axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
 def ptp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `ptp`: the maximum less the minimum."""
+    """NumPy's `ptp`: the maximum minus the minimum."""
     x = tensor_like(b, x, f32)
     axes = axes_of(axis, x.rank, "axis")
     return b.max(x, axes, keep_dims=keepdims) - b.min(x, axes, keep_dims=keepdims)
@@ -98,7 +100,7 @@ def ptp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: b
 
 @helper
 def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none.
+    """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements.
 
     Its gradient is the softmax along the axes.
     """
@@ -106,7 +108,7 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
     axes = axes_of(axis, x.rank, "axis")
     wide = widened(b, x)
     largest = b.stop_gradient(b.max(wide, axes, keep_dims=True))
-    # NaN and infinities come back through exp; subtracting them would give inf - inf.
+    # NaN and infinities propagate through exp; subtracting them would give inf - inf.
     shift = b.where(b.isfinite(largest), largest, 0.0)
     total = b.log(b.sum(b.exp(wide - shift), axes, keep_dims=True)) + shift
     kept = total if keepdims else b.reshape(total, [d for i, d in enumerate(x.shape.dims) if i not in axes])
@@ -120,7 +122,7 @@ def average(
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights.
 
     Raises:
-        ShapeError: The weights do not have the shape of `x`, or, of rank 1, the size of the one axis.
+        ShapeError: The weights have neither the shape of `x` nor rank 1 and the size of the one axis.
     """
     x = inexact(b, tensor_like(b, x, f32))
     axes = axes_of(axis, x.rank, "axis")
@@ -139,7 +141,7 @@ def average(
 
 @helper
 def diff(b: Builder, x: Any, n: int = 1, axis: int = -1) -> Tensor:
-    """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
+    """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
     x = tensor_like(b, x, f32)
     place = axis_of(axis, x.rank)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
@@ -155,17 +157,17 @@ def diff(b: Builder, x: Any, n: int = 1, axis: int = -1) -> Tensor:
 
 @helper
 def cummin(b: Builder, x: Any, axis: int) -> Tensor:
-    """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
+    """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
     x = tensor_like(b, x, f32)
     if not (x.dtype.is_integer or x.dtype.is_inexact) or x.dtype.is_complex:
         raise ShapeError(f"cummin takes real numbers, not {x.dtype.name}")
-    if x.dtype.is_integer:  # ~x reverses the order without the overflow of -x at the lowest number
+    if x.dtype.is_integer:  # ~x reverses the order without overflow of -x at the lowest number
         return b.bitwise_not(b.cummax(b.bitwise_not(x), axis))
     return -b.cummax(-x, axis)
 
 
 def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """The reduced axes joined to a last one."""
+    """Return `x` with the reduced axes joined to a last axis."""
     axes = axes_of(axis, x.rank, "axis")
     others = [i for i in range(x.rank) if i not in axes]
     rows = b.transpose(x, (*others, *axes))
@@ -176,12 +178,12 @@ def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int,
 def quantile(
     b: Builder, x: Any, q: float | Sequence[float], axis: int | Sequence[int] | None = None, keepdims: bool = False
 ) -> Tensor:
-    """NumPy's `quantile` of a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
+    """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
 
-    Of several fractions, all are along a new first axis.
+    The results for several fractions are along a new first axis.
 
     Raises:
-        ShapeError: `q` is not such a number; or the axes are empty or of symbolic size.
+        ShapeError: `q` is not a number from 0 to 1, or the axes are empty or of symbolic size.
     """
     x = _real(b, x)
     if isinstance(q, (list, tuple)) or (isinstance(q, np.ndarray) and q.ndim == 1):
@@ -198,7 +200,7 @@ def quantile(
     below, above = (b.narrow(ordered, last, i, 1) for i in (low, min(low + 1, size - 1)))
     share = place - low
     result = below if share == 0 else below + (above - below) * share
-    result = b.where(below == above, below, result)  # of equal infinities the difference is NaN
+    result = b.where(below == above, below, result)  # the difference of equal infinities is NaN
     highest = b.narrow(ordered, last, size - 1, 1)  # NaN sorts last
     result = b.where(highest == highest, result, highest)
     dims = [1 if i in axes else d for i, d in enumerate(x.shape.dims) if keepdims or i not in axes]
@@ -207,7 +209,7 @@ def quantile(
 
 @helper
 def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+    """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
     return quantile(b, x, 0.5, axis, keepdims)
 
 
@@ -215,16 +217,18 @@ def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims
 def norm(
     b: Builder, x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False
 ) -> Tensor:
-    """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0
-    (how many are not 0). By default the Euclidean norm, of all elements: NumPy's `norm` of a vector and PyTorch's of any
-    tensor. f16 and bf16 are computed in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
+    """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0.
+
+    `inf` is the greatest magnitude, `-inf` the least, and 0 the number of nonzero elements. The default is the
+    Euclidean norm of all elements, as NumPy's `norm` of a vector and PyTorch's of any tensor. f16 and bf16 are computed
+    in f32. Where the norm is 0 its derivative is 0, as in PyTorch.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Numbers.
-        ord: Which norm; None for 2. Of a matrix it needs axes: `matrix_norm` is what NumPy calls the norm of a matrix.
+        ord: The order of the norm; None for 2. A matrix needs `axis`: NumPy's norm of a matrix is `matrix_norm`.
         axis: One axis, several, or None for all.
-        keepdims: Whether reduced axes stay, with size 1.
+        keepdims: Whether to keep the reduced axes, with size 1.
     """
     if isinstance(ord, str):
         if ord != "fro":
@@ -240,7 +244,7 @@ def norm(
 
 
 def elements_norm(b: Builder, x: Any, ord: float, axis: Any, keepdims: bool) -> Tensor:
-    """`norm` of the elements along any axes, whichever `ord` there is."""
+    """Return `norm` of the elements along any axes, for any `ord`."""
     x = inexact(b, tensor_like(b, x, f32))
     wide = _norm(b, widened(b, x), ord, axis, keepdims)
     return wide if x.dtype.is_complex else cast(b, wide, x.dtype)
@@ -260,6 +264,6 @@ def _norm(b: Builder, x: Tensor, ord: Any, axis: int | Sequence[int] | None, kee
         return root(b, b.sum(size * size, axis, keepdims))
     if ord < 0:
         return b.pow(b.sum(b.pow(size, float(ord)), axis, keepdims), 1 / ord)
-    zero = size == 0.0  # powers below 1 have an infinite derivative there
+    zero = size == 0.0  # powers below 1 have an infinite derivative at 0
     powers = b.where(zero, 0.0, b.pow(b.where(zero, 1.0, size), float(ord))) if ord < 1 else b.pow(size, float(ord))
     return root(b, b.sum(powers, axis, keepdims), ord)

@@ -1,4 +1,4 @@
-"""Reductions that leave out NaN: NumPy's `nansum`, `nanmean` and the like."""
+"""Reductions that ignore NaN: NumPy's `nansum`, `nanmean` and others."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from rlx.ops.surface import helper
 
 def _without(b: Builder, x: Any, value: float) -> Tensor:
     x = tensor_like(b, x, f32)
-    return b.where(b.isnan(x), value, x) if x.dtype.is_inexact else x  # integers stay what they are, and exact
+    return b.where(b.isnan(x), value, x) if x.dtype.is_inexact else x  # integers stay unchanged and exact
 
 
 @helper
 def nansum(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `nansum`: the sum of what is not NaN."""
+    """NumPy's `nansum`: the sum of the elements that are not NaN."""
     return b.sum(_without(b, x, 0.0), axis, keepdims)
 
 
 @helper
 def nanprod(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `nanprod`: the product of what is not NaN."""
+    """NumPy's `nanprod`: the product of the elements that are not NaN."""
     return b.prod(_without(b, x, 1.0), axis, keepdims)
 
 
 @helper
 def nanmean(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
-    """NumPy's `nanmean`: the mean of what is not NaN; NaN of nothing."""
+    """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
     x = inexact(b, tensor_like(b, x, f32))
-    wide = cast(b, x, x.dtype.compute)  # f16 has no sums and counts beyond 65504
+    wide = cast(b, x, x.dtype.compute)  # f16 cannot represent sums and counts above 65504
     count = b.sum(cast(b, b.bitwise_not(b.isnan(x)), wide.dtype), axis, keepdims)
     return cast(b, nansum(b, wide, axis, keepdims) / count, x.dtype)
 

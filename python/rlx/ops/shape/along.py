@@ -1,7 +1,7 @@
-"""Helpers that read and write at positions: NumPy's `take_along_axis`, JAX's `dynamic_slice` and the like.
+"""Reads and writes at positions: NumPy's `take_along_axis`, JAX's `dynamic_slice` and others.
 
-Positions may be tensors. Where a library counts negative ones from the end, so do these; a position outside of its axis is
-clamped where something is read, and dropped where something is written.
+Positions may be tensors. Negative positions count from the end where the other library does so. A position out of range
+is clamped when reading, and dropped when writing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rlx.support.errors import ShapeError
 
 
 def _indices(b: Builder, value: Any) -> Tensor:
-    """Integers as a tensor: i32 for those that are written as numbers."""
+    """Return integers as a tensor; Python integers become i32."""
     indices = tensor_like(b, np.asarray(value) if isinstance(value, (list, tuple)) else value, i32)
     if not indices.dtype.is_integer:
         raise ShapeError(f"indices are integers, not {indices.dtype}")
@@ -33,14 +33,14 @@ def _indices(b: Builder, value: Any) -> Tensor:
 
 @helper
 def take(b: Builder, x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis.
+    """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        indices: Integers of any shape, which replaces the axis. Negative ones count from the end; beyond the axis they
-            are clamped.
-        axis: The axis that they choose from.
+        indices: Integers of any shape, which replaces the axis. Negative ones count from the end; positions out of
+            range are clamped.
+        axis: The indexed axis.
     """
     x, indices = tensor_like(b, x, f32), _indices(b, indices)
     x, axis = (ravel(b, x), 0) if axis is None else (x, axis_of(axis, x.rank))
@@ -48,7 +48,7 @@ def take(b: Builder, x: Any, indices: Any, axis: int | None = None) -> Tensor:
 
 
 def _aligned(b: Builder, x: Tensor, indices: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Table and positions whose axes broadcast but for `axis`, which comes last in both."""
+    """Return table and positions with broadcast axes, except for `axis`, which comes last in both."""
     if x.rank != indices.rank:
         raise ShapeError(f"indices {indices.shape} and {x.shape} must have one rank")
     x, indices = moveaxis(b, x, axis, -1), moveaxis(b, indices, axis, -1)
@@ -61,11 +61,11 @@ def take_along_axis(b: Builder, x: Any, indices: Any, axis: int | None = -1) -> 
     """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        indices: Integers, of the rank of `x`; the axes but the one broadcast. Negative ones count from the end; beyond
-            the axis they are clamped.
-        axis: The axis that they choose from, or None for all elements of `x` in a row.
+        indices: Integers of the rank of `x`; all axes except `axis` broadcast. Negative ones count from the end;
+            positions out of range are clamped.
+        axis: The indexed axis, or None for the flattened `x`.
     """
     x, indices = tensor_like(b, x, f32), _indices(b, indices)
     x, axis = (ravel(b, x), 0) if axis is None else (x, axis_of(axis, x.rank))
@@ -80,12 +80,13 @@ def put_along_axis(
     """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        indices: As of `take_along_axis`; beyond the axis they write nothing.
-        values: What is written, of the dtype of `x`; broadcasts to the shape of the indices.
-        axis: The axis that they choose from, or None for all elements of `x` in a row.
-        reduction: `"set"`, `"add"`, `"mul"`, `"max"` or `"min"`: how a value joins the element at its place.
+        indices: As in `take_along_axis`, but positions out of range write nothing.
+        values: The values to write, in the dtype of `x`; they broadcast to the shape of the indices.
+        axis: The indexed axis, or None for the flattened `x`.
+        reduction: `"set"`, `"add"`, `"mul"`, `"max"` or `"min"`: how a value is combined with the element at its
+            position.
     """
     x, indices = tensor_like(b, x, f32), _indices(b, indices)
     if axis is None:
@@ -104,13 +105,13 @@ def put_along_axis(
 
 @helper
 def index_add(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> Tensor:
-    """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up.
+    """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        indices: Integers `[N]`; negative ones count from the end, beyond the axis they are dropped.
-        updates: As `x`, but with N along the axis.
+        indices: Integers `[N]`; negative ones count from the end, positions out of range are dropped.
+        updates: In the shape of `x`, but with size N along the axis.
         axis: The axis.
     """
     return _written(b, x, indices, updates, axis, "add")
@@ -118,7 +119,7 @@ def index_add(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> 
 
 @helper
 def index_copy(b: Builder, x: Any, indices: Any, updates: Any, axis: int = 0) -> Tensor:
-    """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+    """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
     return _written(b, x, indices, updates, axis, "set")
 
 
@@ -133,11 +134,11 @@ def _written(b: Builder, x: Any, indices: Any, updates: Any, axis: int, reductio
     return moveaxis(b, b.scatter_nd(table, places, rows, reduction=reduction), 0, axis)
 
 
-# --- slices that start where a tensor says ------------------------------------------------------------
+# --- slices with dynamic starts ----------------------------------------------------------------------
 
 
 def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Tensor | None]:
-    """For each axis the start, moved so that the slice lies inside; None for an axis that is taken whole."""
+    """Return the start of each axis, moved so that the slice is in range; None for a whole axis."""
     if isinstance(starts, Tensor) and starts.rank == 1:
         given: list[Any] = b.unstack(starts)
     else:
@@ -160,17 +161,17 @@ def _starts(b: Builder, starts: Any, x: Tensor, sizes: Sequence[Dim]) -> list[Te
 
 @helper
 def dynamic_slice(b: Builder, x: Any, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
-    """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say.
+    """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        starts: For each axis an integer or a scalar tensor, or one tensor with all of them. Negative ones count from the
-            end; then the part is moved so that it lies inside of `x`.
-        sizes: Of the result, one for each axis.
+        starts: For each axis an integer or a scalar tensor, or one tensor with all starts. Negative ones count from the
+            end. The slice is then moved so that it is in range.
+        sizes: The sizes of the result, one per axis.
 
     Raises:
-        ShapeError: A size is greater than its axis.
+        ShapeError: A size exceeds that of its axis.
     """
     x = tensor_like(b, x, f32)
     for axis, (start, size) in enumerate(zip(_starts(b, starts, x, sizes), sizes, strict=True)):
@@ -190,13 +191,13 @@ def dynamic_slice_in_dim(b: Builder, x: Any, start: TensorLike, size: Size, axis
 
 @helper
 def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
-    """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say.
+    """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        update: What takes the place of the part, of the rank and dtype of `x`, and no larger.
-        starts: As of `dynamic_slice`.
+        update: The new values of the slice, in the rank and dtype of `x`, and not larger than `x`.
+        starts: As in `dynamic_slice`.
     """
     x = tensor_like(b, x, f32)
     update = cast(b, tensor_like(b, update, x.dtype), x.dtype)
@@ -206,7 +207,7 @@ def dynamic_update_slice(b: Builder, x: Any, update: Any, starts: TensorLike | S
     sliced = [axis for axis, start in enumerate(starts_of_axes) if start is not None]
     if not sliced:
         return update
-    # Places for the axes up to the last one that is sliced; what is behind it is written in whole slices.
+    # Positions for the axes up to the last sliced axis. The axes after it are written in whole slices.
     places = update.shape.dims[: sliced[-1] + 1]
     parts = []
     for axis, start in enumerate(starts_of_axes[: sliced[-1] + 1]):
@@ -225,7 +226,7 @@ def dynamic_update_slice_in_dim(b: Builder, x: Any, update: Any, start: TensorLi
 
 @helper
 def unravel_index(b: Builder, indices: Any, shape: Sequence[Any]) -> tuple[Tensor, ...]:
-    """NumPy's `unravel_index`: for positions among all elements in a row, the position along each axis."""
+    """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
     rest, result = _indices(b, indices), list[Tensor]()
     for size in reversed([shape] if isinstance(shape, int) else list(shape)):
         result.insert(0, cast(b, rest % cast(b, extent(b, size), rest.dtype), rest.dtype))
@@ -235,7 +236,7 @@ def unravel_index(b: Builder, indices: Any, shape: Sequence[Any]) -> tuple[Tenso
 
 @helper
 def ravel_multi_index(b: Builder, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:
-    """NumPy's `ravel_multi_index`: the position among all elements in a row, of positions along each axis, clamped."""
+    """NumPy's `ravel_multi_index`: the row-major position, for positions along each axis; clamped."""
     parts = [_indices(b, index) for index in multi_index]
     if not parts or len(parts) != len(dims):
         raise ShapeError(f"expected {len(dims)} tensors of positions, got {len(parts)}")

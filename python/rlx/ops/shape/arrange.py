@@ -1,4 +1,4 @@
-"""Helpers that arrange the elements of a tensor otherwise: NumPy's `squeeze`, `moveaxis`, `roll`, `tile` and the like."""
+"""Rearrangement of elements: NumPy's `squeeze`, `moveaxis`, `roll`, `tile` and others."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _listed(value: Any) -> list[Any]:
 
 @helper
 def squeeze(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them.
+    """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed.
 
     Raises:
-        ShapeError: An axis that is named does not have size 1.
+        ShapeError: A given axis does not have size 1.
     """
     x = tensor_like(b, x, f32)
     dims = x.shape.dims
@@ -37,10 +37,10 @@ def squeeze(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tens
 
 @helper
 def expand_dims(b: Builder, x: Any, axis: int | Sequence[int]) -> Tensor:
-    """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result.
+    """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result.
 
     Raises:
-        ShapeError: A place is out of range, or is named twice.
+        ShapeError: A position is out of range or occurs twice.
     """
     x = tensor_like(b, x, f32)
     places = axes_of(axis, x.rank + len(_listed(axis)), "axis")
@@ -52,7 +52,7 @@ def expand_dims(b: Builder, x: Any, axis: int | Sequence[int]) -> Tensor:
 
 @helper
 def unsqueeze(b: Builder, x: Any, axis: int) -> Tensor:
-    """PyTorch's name of `expand_dims`."""
+    """PyTorch's name for `expand_dims`."""
     return expand_dims(b, x, axis)
 
 
@@ -65,7 +65,7 @@ def ravel(b: Builder, x: Any) -> Tensor:
 
 @helper
 def flatten(b: Builder, x: Any, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-    """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`.
+    """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes.
 
     Raises:
         ShapeError: An axis is out of range, or the first one is after the last one.
@@ -82,10 +82,10 @@ def flatten(b: Builder, x: Any, start_axis: int = 0, end_axis: int = -1) -> Tens
 
 @helper
 def moveaxis(b: Builder, x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order.
+    """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order.
 
     Raises:
-        ShapeError: The two differ in number, or name an axis twice.
+        ShapeError: The two differ in length, or contain an axis twice.
     """
     x = tensor_like(b, x, f32)
     given = [
@@ -102,7 +102,7 @@ def moveaxis(b: Builder, x: Any, source: int | Sequence[int], destination: int |
 
 @helper
 def swapaxes(b: Builder, x: Any, axis1: int, axis2: int) -> Tensor:
-    """NumPy's `swapaxes`: two axes exchanged."""
+    """NumPy's `swapaxes`: two axes swapped."""
     x = tensor_like(b, x, f32)
     first, second = axis_of(axis1, x.rank, "axis1"), axis_of(axis2, x.rank, "axis2")
     order = list(range(x.rank))
@@ -112,7 +112,7 @@ def swapaxes(b: Builder, x: Any, axis1: int, axis2: int) -> Tensor:
 
 @helper
 def flip(b: Builder, x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+    """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
     x = tensor_like(b, x, f32)
     return b.reverse(x, axes_of(axis, x.rank, "axis"))
 
@@ -125,7 +125,7 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Tensor:
 
 @helper
 def roll(b: Builder, x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements.
+    """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order.
 
     Raises:
         ShapeError: There are several shifts and another number of axes. A shift is not an integer, or is longer than an
@@ -161,7 +161,7 @@ def _rolled(b: Builder, x: Tensor, shift: int, axis: int) -> Tensor:
 
 @helper
 def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
-    """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
+    """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
     x = tensor_like(b, x, f32)
     counts: list[Dim] = [dim(r) for r in _listed(reps)]
     rank = max(x.rank, len(counts))
@@ -174,13 +174,13 @@ def tile(b: Builder, x: Any, reps: int | Sequence[int]) -> Tensor:
 
 @helper
 def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements.
+    """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        repeats: One number for all elements, also in a list, or a list with a number for each.
-        axis: None takes the elements in row-major order, and gives rank 1.
+        repeats: One number for all elements, also as a list of one, or a list with a number for each.
+        axis: The axis. None takes the elements in row-major order; the result has rank 1.
 
     Raises:
         ShapeError: `repeats` is a tensor, is negative, or is a list of another length than the axis.
@@ -206,22 +206,22 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
 
 @helper
 def permute(b: Builder, x: Any, perm: Sequence[int]) -> Tensor:
-    """PyTorch's `permute`, as `transpose`."""
+    """PyTorch's `permute`, the same as `transpose`."""
     return b.transpose(x, perm)
 
 
 @helper
 def rot90(b: Builder, x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """NumPy's `rot90`: a tensor turned by `k` right angles in the plane of two axes, from the first towards the second.
+    """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second.
 
     Args:
         b: The graph.
         x: A tensor of rank 2 or more.
-        k: How many right angles; negative ones turn back.
+        k: The number of right angles; a negative number rotates in the other direction.
         axes: The two axes.
 
     Raises:
-        ShapeError: There are not two axes, one is out of range, or `k` is no integer.
+        ShapeError: There are not two axes, one is out of range, or `k` is not an integer.
     """
     x = tensor_like(b, x, f32)
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)):

@@ -19,12 +19,12 @@ INDICES = INTEGERS
 
 
 def clamp(indices: np.ndarray, size: int) -> np.ndarray:
-    """Indices of any integer dtype, clamped into [0, size)."""
+    """Return indices of any integer dtype, clamped to [0, size)."""
     return np.clip(in_i64(indices), 0, max(size - 1, 0))
 
 
 def in_i64(indices: np.ndarray) -> np.ndarray:
-    """Indices of any integer dtype in i64; those of u64 that it does not hold are its largest number, which is out of range."""
+    """Return indices of any integer dtype as i64. u64 values that do not fit become the largest i64, which is out of range."""
     return (
         np.minimum(indices, np.uint64(i64.max)).astype(np.int64)
         if indices.dtype == np.uint64
@@ -33,35 +33,35 @@ def in_i64(indices: np.ndarray) -> np.ndarray:
 
 
 def extent(b: Builder, size: Dim) -> Tensor:
-    """A size as an i64 scalar."""
+    """Return a size as an i64 scalar."""
     return constant_scalar(b, size, i64) if type(size) is int else cast(b, b.dim_size(size), i64)
 
 
 def widened_index(b: Builder, indices: Tensor) -> Tensor:
-    """Indices of any integer dtype in i64, those of u64 as `in_i64` has them."""
+    """Return indices of any integer dtype as i64; u64 as in `in_i64`."""
     if indices.dtype is u64:
         indices = b.emit("binary", (indices, constant_scalar(b, i64.max, u64)), kind="min")
     return cast(b, indices, i64)
 
 
 def clamped(b: Builder, indices: Tensor, size: Dim) -> Tensor:
-    """Indices moved into [0, size), in i64: that holds every index and every size; a narrower dtype might wrap."""
+    """Return indices clamped to [0, size), in i64, which can represent every index and size. A narrower dtype might wrap."""
     return b.maximum(b.minimum(widened_index(b, indices), extent(b, maximum(size - 1, 0))), 0)
 
 
 def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -> Tensor:
-    """The adjoint of `gather_batched`: each slice is added to the place in the table that it was gathered from.
+    """Return the adjoint of `gather_batched`: each slice is added at the table position that it was gathered from.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         dy: The cotangent of the result.
-        indices: As `gather_batched` takes them.
+        indices: The indices, as in `gather_batched`.
         table: The shape of the table.
-        axis: The axis of the table from which the indices choose.
+        axis: The indexed axis of the table.
     """
     before, size = table.dims[:axis], table.dims[axis]
     rows = clamped(b, indices, size)
-    if axis:  # all tables one behind the other
+    if axis:  # all tables, one after the other
         table_number = b.reshape(b.iota((product(before),), dtype=i64), (*before, *(1,) * (indices.rank - axis)))
         rows = rows + table_number * extent(b, size)
     return b.reshape(b.scatter_add(dy, rows, product((*before, size))), table.dims)
@@ -82,7 +82,7 @@ class Gather(_Lookup, op="gather"):
         return table.with_dims((*table.dims[:axis], *indices.dims, *table.dims[axis + 1 :]))
 
     def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
-        # An empty table is allowed if nothing is read from it: there is no index, or no element in a slice.
+        # An empty table is allowed if nothing is read from it: there are no indices, or slices have no elements.
         num_read = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
         return [(table.dims[axis] - minimum(1, num_read), f"axis {axis} of the table is empty")]
 
@@ -101,7 +101,7 @@ class Gather(_Lookup, op="gather"):
     linear = ("table",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
-        # The axes of the indices come first, as `scatter_add` wants them, and the gathered axis goes where it was.
+        # The index axes come first, as in `scatter_add`, and the gathered axis moves to its original position.
         (table, indices), (dy,) = operands, cotangents
         size, last = table.shape.dims[axis], axis + indices.rank
         updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
@@ -123,7 +123,7 @@ class Gather(_Lookup, op="gather"):
         )
 
     def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
+        wide: Any = {"low": -3, "high": 9}  # out of range in both directions: clamped
         yield sample((5, 3), SampleOperand((4,), "i32", **wide), axis=0, dtypes=EVERY)
         for index in INDICES:
             yield sample((2, 5, 3), SampleOperand((4, 2), index, **wide), axis=1, dtypes=("f32",))
@@ -142,7 +142,7 @@ class GatherBatched(_Lookup, op="gather_batched"):
         return table.with_dims((*indices.dims, *table.dims[axis + 1 :]))
 
     def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
-        # An empty table is allowed if nothing is read from it: there is no index, or no element in a slice.
+        # An empty table is allowed if nothing is read from it: there are no indices, or slices have no elements.
         num_read = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
         return [(table.dims[axis] - minimum(1, num_read), f"axis {axis} of the table is empty")]
 
@@ -164,7 +164,7 @@ class GatherBatched(_Lookup, op="gather_batched"):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands
-        if not batched[0]:  # the table does not change: the batch is one more axis of the indices
+        if not batched[0]:  # the table is not batched: the batch is one more axis of the indices
             gathered = b.emit("gather_batched", (table, rules.moved(b, indices, 0, axis)), axis=axis)
             return rules.moved(b, gathered, axis, 0)
         return b.emit("gather_batched", (table, rules.batch(b, indices, batched[1], size)), axis=axis + 1)

@@ -1,4 +1,4 @@
-"""Helpers that make tensors from sizes and numbers: NumPy's `zeros`, `arange`, `eye`, `diag` and the like."""
+"""Tensor creation from sizes and numbers: NumPy's `zeros`, `arange`, `eye`, `diag` and others."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _kind(dtype: Any, default: DType = f32) -> DType:
 
 @helper
 def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool.
+    """NumPy's `full`: one value everywhere. `dtype` defaults to that of the value; a Python number is f32, i32 or bool.
 
     Raises:
-        Error: The dtype does not have the value.
+        Error: The dtype cannot represent the value.
     """
     if isinstance(fill_value, (bool, int, float, complex)):
         default = f32 if isinstance(fill_value, (float, complex)) else i32
@@ -58,7 +58,7 @@ def ones(b: Builder, shape: Any, dtype: Any = None) -> Tensor:
 
 @helper
 def full_like(b: Builder, x: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
+    """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
     x = tensor_like(b, x, f32)
     return full(b, x.shape.dims, fill_value, _kind(dtype, x.dtype))
 
@@ -79,7 +79,7 @@ def ones_like(b: Builder, x: Any, dtype: Any = None) -> Tensor:
 def arange(
     b: Builder, start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: Any = None
 ) -> Tensor:
-    """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float.
+    """NumPy's `arange`: the numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float.
 
     Bounds may be symbolic sizes, with step 1.
 
@@ -106,7 +106,7 @@ def arange(
 
 @helper
 def linspace(b: Builder, start: float, stop: float, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
-    """NumPy's `linspace`: `num` numbers at equal distances from `start` to `stop`, by default f32."""
+    """NumPy's `linspace`: `num` equally spaced numbers from `start` to `stop`, by default f32."""
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
         raise ShapeError(f"num must be an integer from 0 on, got {num!r}")
     for name, value in (("start", start), ("stop", stop)):
@@ -119,12 +119,12 @@ def linspace(b: Builder, start: float, stop: float, num: int = 50, endpoint: boo
 
 
 def _places(b: Builder, rows: Dim, columns: Dim) -> tuple[Tensor, Tensor]:
-    """Row and column of each element of a matrix."""
+    """Return row and column of each element of a matrix."""
     return b.iota((rows, columns), axis=0, dtype="i32"), b.iota((rows, columns), axis=1, dtype="i32")
 
 
 def _offset(k: int) -> int:
-    """The number of a diagonal, or one as far outside of any matrix, such that i32 has the sum of it and a row."""
+    """Return the number of a diagonal, clamped outside of any matrix so that its sum with a row number fits i32."""
     return max(-(2**30), min(int(k), 2**30))
 
 
@@ -156,10 +156,10 @@ def triu(b: Builder, x: Any, k: int = 0) -> Tensor:
 
 @helper
 def diagonal(b: Builder, x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis.
+    """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis.
 
     Raises:
-        ShapeError: The two axes are one, or a size is symbolic and the offset is not 0.
+        ShapeError: The two axes are the same, or a size is symbolic and the offset is not 0.
     """
     x = tensor_like(b, x, f32)
     first, second = axis_of(axis1, x.rank, "axis1"), axis_of(axis2, x.rank, "axis2")
@@ -206,12 +206,12 @@ def diag(b: Builder, x: Any, k: int = 0) -> Tensor:
 
 @helper
 def one_hot(b: Builder, x: Any, num_classes: int, dtype: Any = None, axis: int = -1) -> Tensor:
-    """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32.
+    """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32.
 
-    An integer outside of the range gives zeros.
+    An integer out of range gives zeros.
 
     Raises:
-        ShapeError: `x` is not of integers.
+        ShapeError: `x` does not contain integers.
     """
     x = tensor_like(b, x, i32)
     if not x.dtype.is_integer:
@@ -226,7 +226,7 @@ def one_hot(b: Builder, x: Any, num_classes: int, dtype: Any = None, axis: int =
 
 @helper
 def meshgrid(b: Builder, *xs: Any, indexing: str = "xy") -> list[Tensor]:
-    """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis.
+    """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis.
 
     Raises:
         ShapeError: A tensor is not of rank 1, or `indexing` is neither `xy` nor `ij`.

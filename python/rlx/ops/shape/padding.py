@@ -19,7 +19,7 @@ from rlx.ops.lift import constant_scalar
 from rlx.support.errors import Error, ShapeError
 
 _NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-# The minimum by which an axis must be larger than the padding on either side; None is no limit.
+# The minimum by which an axis must exceed the padding on either side; None means no limit.
 _MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
 
 
@@ -87,7 +87,7 @@ class Pad(Card, op="pad"):
 
 
 def _requirements(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
-    """The numbers that must not be negative, each with the message for the case that it is."""
+    """Yield the numbers that must not be negative, each with the error message."""
     margin = _MARGINS[mode]
     for axis, (d, *amounts) in enumerate(zip(x.dims, low, high, strict=True)):
         for amount in amounts:
@@ -102,10 +102,10 @@ def _requirements(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) 
 
 
 def _check_value(value: float, x: Shape) -> None:
-    """Check that the dtype of a tensor has the number with which it is padded.
+    """Check that the dtype of a tensor can represent the padding value.
 
     Raises:
-        ShapeError: The dtype does not have it.
+        ShapeError: It cannot.
     """
     try:
         fitted(value, x.dtype)
@@ -114,7 +114,7 @@ def _check_value(value: float, x: Shape) -> None:
 
 
 class _Added:
-    """The pieces before and after a tensor along one axis."""
+    """The pieces added before and after a tensor along one axis."""
 
     def __init__(self, b: Builder, x: Tensor, axis: int, mode: str, value: float):
         self.b, self.x, self.axis, self.mode = b, x, axis, mode
@@ -122,7 +122,7 @@ class _Added:
         self.value = value
 
     def before(self, amount: Dim) -> Tensor | None:
-        """The piece in front."""
+        """Return the piece before the tensor."""
         if amount == 0:
             return None
         if self.mode == "reflect":
@@ -132,7 +132,7 @@ class _Added:
         return self._repeated(0, amount)
 
     def after(self, amount: Dim) -> Tensor | None:
-        """The piece behind."""
+        """Return the piece after the tensor."""
         if amount == 0:
             return None
         if self.mode == "reflect":
@@ -153,13 +153,13 @@ class _Added:
 
 
 def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim], mode: str) -> Tensor:
-    """The adjoint of padding one axis: the cotangent of the padding is added to that of the elements that it copies.
+    """Return the adjoint of padding one axis: cotangents of the padding are added to those of the copied elements.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         dy: The cotangent of the padded tensor.
         axis: The axis.
-        sizes: The padding in front, the size of the axis, and the padding behind.
+        sizes: The padding before, the size of the axis, and the padding after.
         mode: The mode of the padding.
     """
     before, size, after = sizes
@@ -187,7 +187,7 @@ def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim],
 
 
 def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
-    """The padding before and after each axis, from anything that `numpy.pad` takes.
+    """Return the padding before and after each axis, from any argument of `numpy.pad`.
 
     Raises:
         ShapeError: The argument is something else.
@@ -206,7 +206,7 @@ def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
 
 
 def _hint(entries: list[Any] | None, rank: int) -> str | None:
-    """What PyTorch's flat list, which counts from the last axis, is in pairs."""
+    """Return a hint that converts PyTorch's flat list, which starts at the last axis, to pairs."""
     if entries is None or not all(map(_is_size, entries)) or len(entries) % 2 or len(entries) > 2 * rank:
         return None
     pairs = [(0, 0)] * rank
@@ -242,7 +242,7 @@ class Triangular(Card, op="triangular"):
     def decompose(self, b: Builder, x: Tensor, *, upper: bool, diagonal: int) -> Tensor:
         dims = x.shape.dims[-2:]
         offset = b.iota(dims, axis=1) - b.iota(dims, axis=0)
-        # Every offset fits i32, in which it is compared; the diagonal may not fit, and is clamped.
+        # Offsets are compared in i32 and fit. The diagonal may not fit, and is clamped.
         furthest = 2**31 - 1
         bound = max(-furthest, min(diagonal, furthest))
         kept = b.ge(offset, bound) if upper else b.le(offset, bound)

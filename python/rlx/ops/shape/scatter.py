@@ -21,10 +21,10 @@ from rlx.support.errors import ShapeError
 
 
 def _tuple_size(indices: Shape) -> int:
-    """The size of the last axis of the indices: how many axes a tuple indexes.
+    """Return the size of the last axis of the indices, that is, the number of axes that a tuple indexes.
 
     Raises:
-        ShapeError: There is none, or it is a symbol.
+        ShapeError: There is no axis, or its size is symbolic.
     """
     if indices.rank < 1 or type(indices.dims[-1]) is not int:
         raise ShapeError(f"the indices {indices} need a last axis of static size: the tuples")
@@ -32,7 +32,7 @@ def _tuple_size(indices: Shape) -> int:
 
 
 def _entry(b: Builder, indices: Tensor, k: int) -> Tensor:
-    """The k-th index of each tuple."""
+    """Return the k-th index of each tuple."""
     return b.reshape(b.narrow(indices, -1, k, 1), indices.shape.dims[:-1])
 
 
@@ -68,7 +68,7 @@ class GatherNd(Card, op="gather_nd"):
         return np.broadcast_to(x[(*batch, *chosen)], (*places, *x.shape[end:])).copy()
 
     def decompose(self, b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int) -> Tensor:
-        """Tuples become positions on one axis, in i64: the joined axis may be longer than i32 allows."""
+        """Convert tuples to positions on one axis, in i64: the joined axis may be longer than i32 allows."""
         places, count = indices.shape.dims[:-1], _tuple_size(indices.shape)
         end = batch_dims + count
         batch, indexed, slice_dims = x.shape.dims[:batch_dims], x.shape.dims[batch_dims:end], x.shape.dims[end:]
@@ -90,7 +90,7 @@ class GatherNd(Card, op="gather_nd"):
         return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
 
     def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
+        wide: Any = {"low": -3, "high": 9}  # out of range in both directions: clamped
         yield sample((5, 3, 2), SampleOperand((4, 2), "i32", **wide), dtypes=EVERY)
         for index in INDICES:
             yield sample((5, 3), SampleOperand((2, 2, 2), index, **wide), dtypes=("f32",))
@@ -100,7 +100,8 @@ class GatherNd(Card, op="gather_nd"):
         yield sample(("n", "m", 4, 2), SampleOperand(("n", 3, 2), "i64", **wide), batch_dims=1, dtypes=("f32",))
 
 
-# How an update is combined with the element at its place, except for `set`. For bools a sum is `or`, a product `and`.
+# The combination of an update with the element at its position, except for `set`. For bools a sum is `or`, a product
+# `and`.
 _JOIN: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "mul": np.multiply,
@@ -186,12 +187,12 @@ class ScatterNd(Card, op="scatter_nd"):
         x, updates = (
             rules.batch(b, v, is_batched, size) for v, is_batched in zip((x, updates), batched[::2], strict=True)
         )
-        if batched[1]:  # one more index names the entry of the batch
+        if batched[1]:  # one more index for the batch entry
             kind = i64 if indices.dtype in (i64, u32, u64) else i32
             number = b.iota((*indices.shape.dims[:-1], 1), axis=0, dtype=kind)
             tuples = b.concat([number, widened_index(b, indices) if kind is i64 else cast(b, indices, kind)], axis=-1)
             return b.emit("scatter_nd", (x, tuples, updates), reduction=reduction)
-        # All entries have the same places: the batch is one more axis of the slices.
+        # All entries have the same positions: the batch is one more axis of the slices.
         count, place_axes = _tuple_size(indices.shape), indices.rank - 1
         moved = rules.moved(b, x, 0, count), indices, rules.moved(b, updates, 0, place_axes)
         return rules.moved(b, b.emit("scatter_nd", moved, reduction=reduction), count, 0)
@@ -200,7 +201,7 @@ class ScatterNd(Card, op="scatter_nd"):
         return Cost(operands[2].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        wide: Any = {"low": -2, "high": 7}  # out of range on both sides: dropped
+        wide: Any = {"low": -2, "high": 7}  # out of range in both directions: dropped
         for reduction in ("set", "add", "mul"):
             yield sample((5, 3), SampleOperand((8, 1), "i32", **wide), (8, 3), reduction=reduction, dtypes=ARITHMETIC)
         for reduction in ("max", "min"):
@@ -214,11 +215,11 @@ class ScatterNd(Card, op="scatter_nd"):
         yield sample(("n", 2), SampleOperand(("m", 1), "i32", **wide), ("m", 2), reduction="mul", dtypes=("f32",))
 
 
-# --- derivatives of scatters: gathers from the places that are written to ---------------------------
+# --- derivatives of scatters: gathers from the written positions ------------------------------------
 
 
 def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
-    """The slice of `x` at each tuple, and any numbers for a tuple out of range, even if `x` is empty."""
+    """Return the slice of `x` at each tuple. Tuples out of range give arbitrary numbers, even if `x` is empty."""
     count, dims = _tuple_size(indices.shape), x.shape.dims
     missing = [maximum(1 - d, 0) if i < count else 0 for i, d in enumerate(dims)]
     if any(m != 0 for m in missing):
@@ -227,13 +228,13 @@ def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
 
 
 def gathered_or_zero(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
-    """The slice of `x` at each tuple, and zeros for a tuple out of range."""
+    """Return the slice of `x` at each tuple, and zeros for a tuple out of range."""
     result = _gathered(b, x, indices)
     return b.where(_over_slices(b, _inside(b, x.shape.dims, indices), result), result, 0)
 
 
 def _inside(b: Builder, dims: Sequence[Dim], indices: Tensor) -> Tensor:
-    """Which tuples are in range."""
+    """Return which tuples are in range."""
     result = b.expand(b.constant(True), indices.shape.dims[:-1])
     for k in range(_tuple_size(indices.shape)):
         index = cast(b, _entry(b, indices, k), i64)
@@ -242,12 +243,12 @@ def _inside(b: Builder, dims: Sequence[Dim], indices: Tensor) -> Tensor:
 
 
 def _over_slices(b: Builder, per_place: Tensor, slices: Tensor) -> Tensor:
-    """One number for each place, reshaped so that it broadcasts over the slices."""
+    """Return one number per position, reshaped to broadcast over the slices."""
     return b.reshape(per_place, (*per_place.shape.dims, *(1,) * (slices.rank - per_place.rank)))
 
 
 def _of_last(b: Builder, dy: Tensor, indices: Tensor) -> Tensor:
-    """The cotangent of updates that are set: of several updates of one place, the last gets all of it."""
+    """Return the cotangent of updates for `set`. Of several updates of one position, the last gets all of it."""
     places = indices.shape.dims[:-1]
     number = product(places)
     if number == 1:
@@ -260,7 +261,7 @@ def _of_last(b: Builder, dy: Tensor, indices: Tensor) -> Tensor:
 
 
 def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Which elements and updates attain a maximum or minimum `y`, and the share of each: all equal, as in JAX."""
+    """Return which elements and updates attain a maximum or minimum `y`, and their equal shares, as in JAX."""
     x, indices, updates = operands
     x_attains, update_attains = x == y, updates == _gathered(b, y, indices)
     kind = widened(b, y).dtype
@@ -269,7 +270,7 @@ def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor
 
 
 def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
-    """The tangent of a product that comes from the updates."""
+    """Return the part of a product's tangent that comes from the updates."""
     x, indices, updates = operands
     moved = _product_of_others(b, x.shape, indices, updates) * widened(b, du)
     wide = widened(b, x)
@@ -277,24 +278,24 @@ def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
 
 
 def _mul_cotangent(b: Builder, operands: Any, dy: Tensor) -> Tensor:
-    """The cotangent of the updates of a product."""
+    """Return the cotangent of the updates of a product."""
     x, indices, updates = operands
     cofactors = adjoint(b, _product_of_others(b, x.shape, indices, updates))
     return cast(b, cofactors * gathered_or_zero(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
 
 
 def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -> Tensor:
-    """For each update the product of all others of the same place, f16 and bf16 in f32.
+    """Return for each update the product of all others at the same position; f16 and bf16 are widened to f32.
 
-    Updates of one place are sorted together; then the product of those before each is multiplied with the product of those
-    after it. As there is no division, updates may be zero.
+    Updates are sorted by position. The product of those before each update is multiplied by the product of those after
+    it. There is no division, so updates may be zero.
     """
     count, number = _tuple_size(indices.shape), product(indices.shape.dims[:-1])
     slices = x.dims[count:]
     place = b.expand(constant_scalar(b, 0, i64), indices.shape.dims[:-1])
     for k, size in enumerate(x.dims[:count]):
         place = place * extent(b, size) + cast(b, _entry(b, indices, k), i64)
-    # Updates that are dropped get a place that no other update has.
+    # Dropped updates get a position that no other update has.
     place = b.reshape(b.where(_inside(b, x.dims, indices), place, -1), (number,))
     order = b.argsort(place, axis=0)
     rows = b.gather(b.reshape(widened(b, updates), (number, *slices)), order)

@@ -59,7 +59,7 @@ class Reshape(_Movement, op="reshape"):
 
 
 def resolve_shape(x: Shape, shape: Any) -> tuple[Dim, ...]:
-    """A reshape target as a user writes it: integers, symbols, and at most one -1.
+    """Return the dimensions of a user's reshape target: integers, symbols, and at most one -1.
 
     Raises:
         ShapeError: -1 occurs twice or cannot be resolved exactly.
@@ -152,7 +152,7 @@ class Narrow(_Movement, op="narrow"):
 
 
 def check_range(start: Dim, limit: Dim, size: Dim, name: str) -> None:
-    """`0 <= start <= limit <= size`, as far as it can be known before sizes are bound.
+    """Check `0 <= start <= limit <= size`, as far as possible before sizes are bound.
 
     Raises:
         ShapeError: It is certainly violated.
@@ -198,7 +198,7 @@ class Slice(_Movement, op="slice"):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, starts: Any, limits: Any, strides: Any
     ) -> Any:
-        """Each element goes back to its place: zeros between the elements, then zeros around them."""
+        """Return each element to its position: zeros between the elements, then zeros around them."""
         dims, (dy,) = operands[0].shape.dims, cotangents
         changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
         if len(changed) == 1 and strides[changed[0]] == 1:
@@ -223,7 +223,7 @@ class Slice(_Movement, op="slice"):
 
 
 def _spaced(b: Builder, x: Tensor, strides: Sequence[int]) -> Tensor:
-    """`x` with `stride - 1` zeros after each entry of an axis."""
+    """Return `x` with `stride - 1` zeros after each entry of an axis."""
     if all(s == 1 for s in strides):
         return x
     parted = [part for d in x.shape.dims for part in (d, 1)]
@@ -233,7 +233,7 @@ def _spaced(b: Builder, x: Tensor, strides: Sequence[int]) -> Tensor:
 
 
 def _cut(b: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
-    """The first entries of each axis, with zeros after them where the axis is shorter."""
+    """Return `x` with each axis cut or padded with zeros at its end to the given sizes."""
     for axis, (d, size) in enumerate(zip(x.shape.dims, sizes, strict=True)):
         if d != size:
             x = b.narrow(x, axis, 0, size)
@@ -241,7 +241,7 @@ def _cut(b: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
 
 
 def _run(x: Shape, starts: Sequence[int], limits: Sequence[int]) -> tuple[int, int] | None:
-    """The first element of a range of each axis, where all that it holds lies side by side; see `Card.aliases`."""
+    """Return the first element of a range per axis if all of its elements are contiguous, else None; see `Card.aliases`."""
     first, stride, is_full = 0, 1, True
     for low, high, size in zip(reversed(starts), reversed(limits), reversed(x.static), strict=True):
         if high - low > 1 and not is_full:

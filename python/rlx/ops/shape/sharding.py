@@ -1,4 +1,4 @@
-"""`shard`: over which devices a tensor is spread."""
+"""`shard`: the distribution of a tensor over devices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shard(Card, op="shard"):
         return x
 
     def build(self, b: Builder, x: Any, sharding: Any) -> Tensor:
-        """For each dimension `sharding` has the axis of the graph's mesh that it is spread over, None, or a tuple of axes."""
+        """For each dimension, `sharding` has the mesh axis that it is sharded over, None, or a tuple of mesh axes."""
         x = tensor_like(b, x, f32)
         given = sharding_from_text(sharding, x.rank) if isinstance(sharding, str) else sharding_of(sharding, x.rank)
         if (mesh := getattr(b, "mesh", None)) is not None:

@@ -1,4 +1,4 @@
-"""Helpers that join tensors along a new axis and cut them into several: NumPy's `stack` and `split`."""
+"""Joining tensors along a new axis and splitting them: NumPy's `stack`, `split` and others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx.support.errors import ShapeError
 
 @helper
 def stack(b: Builder, xs: Sequence[Any], axis: int = 0) -> Tensor:
-    """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result.
+    """NumPy's `stack`: tensors of one shape joined along a new axis, which is axis `axis` of the result.
 
     Raises:
         ShapeError: There are none, or their shapes differ.
@@ -32,7 +32,7 @@ def stack(b: Builder, xs: Sequence[Any], axis: int = 0) -> Tensor:
 
 
 def _cut(b: Builder, x: Tensor, axis: int, borders: Sequence[Dim]) -> list[Tensor]:
-    """The parts between borders, of which the first is 0 and the last the size of the axis."""
+    """Return the parts between borders. The first border is 0, the last is the size of the axis."""
     return [b.narrow(x, axis, low, high - low) for low, high in pairwise(borders)]
 
 
@@ -46,7 +46,7 @@ def _sections(value: Any, name: str) -> int:
 
 
 def _at_indices(b: Builder, x: Tensor, indices: Any, axis: int) -> list[Tensor]:
-    """NumPy's parts between indices, which may be negative and lie beyond the axis."""
+    """Return NumPy's parts between indices, which may be negative or beyond the axis."""
     size = x.shape.dims[axis]
     borders: list[Any] = []
     low: Any
@@ -65,14 +65,15 @@ def split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: in
     """NumPy's `split`: a list of parts along an axis.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: Any tensor.
-        indices_or_sections: A number of equal parts, or the places where to cut. (PyTorch's `split` takes the size of
-            a part.)
-        axis: The axis that is cut.
+        indices_or_sections: A number of equal parts, or the positions at which to cut. (PyTorch's `split` takes the
+            size of a part.)
+        axis: The axis to cut.
 
     Raises:
-        ShapeError: The axis cannot be cut into that many equal parts; `array_split` cuts it into parts that differ by 1.
+        ShapeError: The axis cannot be cut into that many equal parts; `array_split` cuts it into parts that differ by
+            1.
     """
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
@@ -102,7 +103,7 @@ def array_split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], ax
 
 @helper
 def chunk(b: Builder, x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
-    """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
+    """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
     x = tensor_like(b, x, f32)
     axis = axis_of(axis, x.rank)
     count, size = _sections(chunks, "chunks"), x.shape.dims[axis]
@@ -127,7 +128,7 @@ def unstack(b: Builder, x: Any, axis: int = 0) -> list[Tensor]:
 
 @helper
 def concatenate(b: Builder, xs: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
+    """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
     tensors = common(b, *listed(xs))
     if axis is None:
         tensors, axis = [ravel(b, x) for x in tensors], 0

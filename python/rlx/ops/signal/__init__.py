@@ -1,1 +1,1 @@
-"""Fourier transforms and what is built on them."""
+"""Fourier transforms and functions based on them."""

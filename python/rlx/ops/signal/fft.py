@@ -1,4 +1,4 @@
-"""Fourier transforms: of complex numbers, of real ones, and back to real ones."""
+"""Fourier transforms of complex numbers, of real numbers, and inverse transforms to real numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.signal import fourier
 from rlx.support.errors import ShapeError
 
-# The norm of the adjoint of a transform, by the norm of the transform: both have the same scale.
+# The norm of the adjoint of a transform, by its own norm. Both have the same scale.
 _OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
-# The power of the length by which a transform is scaled, by norm: of the forward transform, and of the inverse.
+# The power of the length that scales a transform, by norm: forward, inverse.
 _POWERS = {"backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 
 
@@ -31,10 +31,10 @@ def _check_length(x: Shape, axis: int) -> None:
 
 
 def resized(b: Builder, x: Tensor, n: Any, axis: int) -> Tensor:
-    """An axis cut at its end, or with zeros behind it, to `n` elements, as NumPy's transforms have it; as it is for None.
+    """Return an axis cut or padded with zeros at its end to `n` elements, as in NumPy's transforms; unchanged for None.
 
     Raises:
-        ShapeError: `n` is not an integer from 1 on, or the size of the axis is not known.
+        ShapeError: `n` is not a positive integer, or the size of the axis is not known.
     """
     if n is None:
         return x
@@ -53,13 +53,13 @@ def _length_requirement(x: Shape, axis: int) -> list[tuple[Dim, str]]:
 
 
 def _cost(signal: Shape, length: Dim, flops: float, moved: Dim) -> Cost:
-    """`flops·N·log2 N` for each transform, which is the usual way to count; a symbolic length counts as 1024."""
+    """Return the cost: `flops·N·log2 N` for each transform, the usual count. A symbolic length counts as 1024."""
     bits = max(1, round(log2(length))) if type(length) is int else 10
     return Cost(int(flops * bits) * signal.num_elements, moved)
 
 
 class _Rows:
-    """An axis as the last one of `[batch, n]`, and back."""
+    """Conversion of an axis to the last axis of `[batch, n]`, and back."""
 
     def __init__(self, b: Builder, dims: tuple[Dim, ...], axis: int):
         self.b, self.axis = b, axis
@@ -78,7 +78,7 @@ class _Rows:
 
 
 def _transformed(b: Builder, x: fourier.Pair, n: Dim, power: float) -> fourier.Pair:
-    """The transform of `[batch, n]` times `n**power`."""
+    """Return the transform of `[batch, n]` times `n**power`."""
     return fourier.transform(b, x, n, n**power) if type(n) is int else fourier.unknown_transform(b, x, n, power)
 
 
@@ -131,7 +131,7 @@ class Fft(Card, op="fft"):
     def samples(self) -> Any:
         for n in (1, 2, 7, 12):
             yield sample((3, n), axis=1)
-        yield sample((2, 34, 3), axis=1, norm="ortho")  # of two factors
+        yield sample((2, 34, 3), axis=1, norm="ortho")  # two factors
         yield sample((12, 2), axis=0, inverse=True)
         yield sample((137,), axis=0)  # a prime too large for a matrix
         yield sample((0, 6), axis=1)
@@ -173,7 +173,7 @@ class Rfft(Card, op="rfft"):
     linear = ("x",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
-        """`irfft` counts elements that stand for two frequencies twice; here they count once."""
+        """Return the cotangent. `irfft` counts elements that represent two frequencies twice; here they count once."""
         (x,), (dy,) = operands, cotangents
         n = x.shape.dims[axis]
         halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis, x.dtype))

@@ -1,10 +1,10 @@
 """The discrete Fourier transform as matrix products.
 
-All of this works on pairs `(re, im)` of f32 or f64 tensors `[batch, n]`. A length is split into small factors (J. W. Cooley and
-J. W. Tukey, 1965), each of which is a product with a constant matrix; between two of them the elements are turned by
-constant twiddle factors. Results are in order at every stage, so that no permutation is needed at the end (T. G. Stockham,
-1966). A prime factor that is too large for a matrix is a convolution with a chirp (L. I. Bluestein, 1970), whose length is
-free to choose. Constants are computed in f64 and rounded once.
+Everything here works on pairs `(re, im)` of f32 or f64 tensors `[batch, n]`. A length is split into small factors (J.
+W. Cooley and J. W. Tukey, 1965), each of which is a product with a constant matrix. Between two factors the elements
+are multiplied by constant twiddle factors. Results are in order at every stage, so no permutation is needed at the end
+(T. G. Stockham, 1966). A prime factor that is too large for a matrix is a convolution with a chirp (L. I. Bluestein,
+1970), whose length can be chosen freely. Constants are computed in f64 and rounded once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Builder, Tensor
 
-# The largest factor that several primes are joined to: two stages of 16 are less work than one of 256.
+# The largest factor that several primes are joined to. Two stages of 16 are less work than one of 256.
 _LARGEST_JOINED = 16
-# The largest prime that is a product with its matrix: a sum of as many terms, whose rounding errors add up.
+# The largest prime that uses a product with its matrix. The sum has this number of terms, whose rounding errors add up.
 _LARGEST_MATRIX = 128
-# The cost of a stage besides the terms of its sums, in the same unit: it reads and writes everything once.
+# The cost of a stage besides the terms of its sums, in the same unit: it reads and writes every element once.
 _STAGE_COST = 12
 
 Pair = tuple[Tensor, Tensor]
@@ -35,13 +35,13 @@ MaybeReal = tuple[Tensor, Tensor | None]  # None if all imaginary parts are zero
 
 
 def factors(n: int) -> tuple[int, ...]:
-    """The factors of a length, each a stage, from the largest to the smallest; none for 1."""
+    """Return the factors of a length, one per stage, from the largest to the smallest; none for 1."""
     return tuple(sorted(_cheapest(n)[1], reverse=True))
 
 
 @cache
 def _cheapest(n: int) -> tuple[int, tuple[int, ...]]:
-    """The least work for a length, and the factors with which it takes that."""
+    """Return the least work for a length, and its factors."""
     if n == 1:
         return 0, ()
     radices = [r for r in range(2, _LARGEST_JOINED + 1) if n % r == 0] or [_least_prime(n)]
@@ -54,19 +54,19 @@ def _least_prime(n: int) -> int:
 
 
 def convolution_length(least: int) -> int:
-    """A length with small factors that is at least `least`, and whose transform is little work."""
+    """Return a length of at least `least` that has small factors and a cheap transform."""
     power = 1 << (least - 1).bit_length()
     lengths = [power * part // 16 for part in (9, 10, 12, 15, 16) if power * part % 16 == 0]
     return min((n for n in lengths if n >= least), key=lambda n: n * _cheapest(n)[0])
 
 
 def roots(n: int, exponents: Any) -> np.ndarray:
-    """`exp(-2πi·e/n)` for integers e."""
+    """Return `exp(-2πi·e/n)` for integers e."""
     return np.exp(-2j * np.pi * (np.asarray(exponents, np.int64) % n) / n)
 
 
 def _matrix(n: int, rows: int) -> np.ndarray:
-    """The first rows of the matrix of a transform."""
+    """Return the first rows of the matrix of a transform."""
     return roots(n, np.outer(np.arange(rows), np.arange(n)))
 
 
@@ -74,24 +74,24 @@ def _matrix(n: int, rows: int) -> np.ndarray:
 
 
 def constants(b: Builder, values: np.ndarray, kind: DType) -> Pair:
-    """Complex numbers as a pair of constants, f32 or f64."""
+    """Return complex numbers as a pair of constants, f32 or f64."""
     real, imaginary = (np.ascontiguousarray(part, kind.numpy) for part in (np.real(values), np.imag(values)))
     return b.constant(real), b.constant(imaginary)
 
 
 def times(x: MaybeReal, y: Pair) -> Pair:
-    """The product, element by element."""
+    """Return the elementwise product."""
     (a, c), (u, v) = x, y
     return (a * u, a * v) if c is None else (a * u - c * v, a * v + c * u)
 
 
 def swapped(x: Pair) -> Pair:
-    """Real and imaginary parts exchanged: with this before and after it, a transform is the inverse, unscaled."""
+    """Swap real and imaginary parts. Swapping before and after a transform gives the unscaled inverse."""
     return x[1], x[0]
 
 
 def each(x: Pair, function: Callable[[Tensor], Tensor]) -> Pair:
-    """A function of both parts."""
+    """Apply a function to both parts."""
     return function(x[0]), function(x[1])
 
 
@@ -100,12 +100,12 @@ def _reshaped(b: Builder, x: MaybeReal, shape: tuple[Dim, ...]) -> MaybeReal:
 
 
 def zeros(b: Builder, shape: tuple[Dim, ...], kind: DType) -> Tensor:
-    """A tensor of zeros."""
+    """Return a tensor of zeros."""
     return b.expand(b.constant(kind.numpy.type(0)), shape)
 
 
 def _product(b: Builder, w: np.ndarray, x: Tensor) -> Tensor:
-    """`w @ x` for a real constant matrix and `x [batch, terms, columns]`."""
+    """Return `w @ x` for a real constant matrix and `x [batch, terms, columns]`."""
     batch, terms, columns = x.shape.dims
     w = np.asarray(w, x.dtype.numpy)
     if columns != 1:
@@ -115,7 +115,7 @@ def _product(b: Builder, w: np.ndarray, x: Tensor) -> Tensor:
 
 
 def _complex_product(b: Builder, w: np.ndarray, x: MaybeReal) -> Pair:
-    """The same for a complex matrix and a pair."""
+    """Return `w @ x` for a complex constant matrix and a pair."""
     (a, c), u, v = x, np.real(w), np.imag(w)
     if c is None:
         return _product(b, u, a), _product(b, v, a)
@@ -126,14 +126,14 @@ def _complex_product(b: Builder, w: np.ndarray, x: MaybeReal) -> Pair:
 
 
 def transform(b: Builder, x: MaybeReal, n: int, scale: float = 1.0, columns: int = 1) -> Pair:
-    """`scale·sum_j x[j]·exp(-2πi·j·k/n)`.
+    """Return `scale·sum_j x[j]·exp(-2πi·j·k/n)`.
 
     Args:
-        b: Emits.
-        x: `[batch, n·columns]`, of which n is the outer axis.
+        b: The builder.
+        x: `[batch, n·columns]`, with n as the outer axis.
         n: The length.
-        scale: A factor on the result; it goes into a constant.
-        columns: How many transforms lie interleaved.
+        scale: A factor for the result; it is folded into a constant.
+        columns: The number of interleaved transforms.
     """
     batch = x[0].shape.dims[0]
     remaining, done = n, columns
@@ -148,7 +148,7 @@ def transform(b: Builder, x: MaybeReal, n: int, scale: float = 1.0, columns: int
 
 
 def _stage(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
-    """The transform along the middle axis of `x [batch, n, columns]`."""
+    """Return the transform along the middle axis of `x [batch, n, columns]`."""
     if n <= _LARGEST_MATRIX:
         return _complex_product(b, scale * _matrix(n, n), x)
     batch, _, columns = x[0].shape.dims
@@ -159,7 +159,10 @@ def _stage(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
 
 
 def _turned(b: Builder, x: Pair, radix: int, rows: int, remaining: int, done: int) -> Pair:
-    """The result of a stage, `[batch, rows, remaining·done]`, as `[batch, remaining, rows, done]` times twiddle factors."""
+    """Return the result of a stage, `[batch, rows, remaining·done]`, times twiddle factors.
+
+    The result is `[batch, remaining, rows, done]`.
+    """
     batch = x[0].shape.dims[0]
     x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rows, remaining, done)), (0, 2, 1, 3)))
     if remaining == 1:
@@ -169,9 +172,9 @@ def _turned(b: Builder, x: Pair, radix: int, rows: int, remaining: int, done: in
 
 
 def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
-    """The transform of `x [batch, n]` of any length.
+    """Return the transform of `x [batch, n]` of any length.
 
-    As `2·j·k = j² + k² - (k - j)²`, it is a convolution with `exp(πi·j²/n)`.
+    Since `2·j·k = j² + k² - (k - j)²`, it is a convolution with `exp(πi·j²/n)`.
     """
     batch, kind = x[0].shape.dims[0], x[0].dtype
     length = convolution_length(2 * n - 1)
@@ -191,12 +194,12 @@ def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
 
 
 def multiplicities(b: Builder, n: Dim, following: int, kind: DType) -> Tensor:
-    """How many frequencies of the spectrum of n real numbers each element of its half stands for: `[n//2 + 1, 1, …]`.
+    """Return the number of frequencies that each element of a half spectrum of n real numbers represents.
 
     Args:
-        b: Emits.
+        b: The builder.
         n: The length; it may be a symbol.
-        following: How many axes of 1 follow.
+        following: The number of axes of size 1 that follow: `[n//2 + 1, 1, …]`.
         kind: The dtype of the result.
     """
     size = n // 2 + 1
@@ -207,20 +210,20 @@ def multiplicities(b: Builder, n: Dim, following: int, kind: DType) -> Tensor:
 
 
 def _small_factor(n: int) -> int:
-    """The largest factor whose stage is one product with a matrix; 1 if there is none."""
+    """Return the largest factor whose stage is one product with a matrix; 1 if there is none."""
     return next((r for r in factors(n) if r <= _LARGEST_MATRIX), 1)
 
 
 def _picked(b: Builder, x: Pair, positions: np.ndarray, is_conjugate: np.ndarray) -> Pair:
-    """Elements of both parts, some of them conjugated."""
+    """Gather elements of both parts, some of them conjugated."""
     real, imaginary = each(x, lambda part: b.gather(part, b.constant(positions.astype(np.int32)), 1))
     return real, imaginary * b.constant(np.where(is_conjugate, -1, 1).astype(real.dtype.numpy))
 
 
 def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
-    """The first `n//2 + 1` elements of the transform of `x [batch, n]`.
+    """Return the first `n//2 + 1` elements of the transform of `x [batch, n]`.
 
-    The first stage computes only one of each pair of conjugate elements, so that the other stages have half the work.
+    The first stage computes only one of each pair of conjugate elements, so the other stages have half the work.
     """
     batch, size = x.shape.dims[0], n // 2 + 1
     radix = _small_factor(n)
@@ -240,9 +243,9 @@ def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
 
 
 def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
-    """The real signal `[batch, n]` whose spectrum begins with `x [batch, n//2 + 1]`; the inverse of `real_transform`.
+    """Return the real signal `[batch, n]` whose spectrum begins with `x [batch, n//2 + 1]`.
 
-    The imaginary parts of elements that are their own conjugates are not read.
+    It is the inverse of `real_transform`. The imaginary parts of elements that are their own conjugates are not read.
     """
     batch, size = x[0].shape.dims[0], n // 2 + 1
     is_real = np.arange(size) * 2 % n == 0
@@ -262,7 +265,7 @@ def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
         x = each(x, lambda part: b.transpose(b.reshape(part, (batch, remaining, rows)), (0, 2, 1)))
     else:
         x = each(x, lambda part: b.reshape(part, (batch, rows, 1)))
-    # Every row but those that are their own conjugates stands for two.
+    # Every row represents two elements, except rows that are their own conjugates.
     twice = np.where(np.arange(rows) * 2 % radix == 0, 1.0, 2.0) * scale
     w = _matrix(radix, rows).T * twice
     return b.reshape(_product(b, np.real(w), x[0]) + _product(b, np.imag(w), x[1]), (batch, n))
@@ -272,19 +275,17 @@ def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
 
 
 def _unknown_matrix(b: Builder, n: Dim, rows: Dim, columns: Dim) -> tuple[Tensor, Tensor, Tensor]:
-    """Cosine and sine of `2π·j·k/n` in f64 for a length that is only known at run time, and that length."""
+    """Return cosine and sine of `2π·j·k/n` in f64 for a length that is only known at run time, and that length."""
     size = b.cast(b.dim_size(n), "f64")
     turns = b.iota((rows, columns), axis=0, dtype="f64") * b.iota((rows, columns), axis=1, dtype="f64") / size
-    angles = (turns - b.round(turns)) * (
-        2 * np.pi
-    )  # the products are whole numbers, so whole turns are removed exactly
+    angles = (turns - b.round(turns)) * (2 * np.pi)  # the products are integers, so whole turns are removed exactly
     return b.cos(angles), b.sin(angles), size
 
 
 def unknown_transform(b: Builder, x: Pair, n: Dim, power: float) -> Pair:
-    """The transform of `x [batch, n]` for a symbolic length, times `n**power`, by its whole matrix in f64.
+    """Return the transform of `x [batch, n]` for a symbolic length, times `n**power`, by its whole matrix in f64.
 
-    It takes memory and time in proportion to n². The sums are long, hence f64.
+    Memory and time are proportional to n². The sums are long, hence f64.
     """
     cosine, sine, size = _unknown_matrix(b, n, n, n)
     a, c = each(x, lambda part: b.cast(part, "f64"))
@@ -293,7 +294,7 @@ def unknown_transform(b: Builder, x: Pair, n: Dim, power: float) -> Pair:
 
 
 def unknown_real_inverse(b: Builder, x: Pair, n: Dim, power: float) -> Tensor:
-    """`real_inverse` for a symbolic length, times `n**power`; see `unknown_transform`."""
+    """Return `real_inverse` for a symbolic length, times `n**power`; see `unknown_transform`."""
     rows = x[0].shape.dims[1]
     cosine, sine, size = _unknown_matrix(b, n, rows, n)
     twice_k = b.iota((rows,), dtype="f64") * 2.0

@@ -1,4 +1,4 @@
-"""Helpers that use Fourier transforms: transforms along several axes, frames, spectral densities, convolution."""
+"""Functions based on Fourier transforms: multidimensional transforms, frames, spectral densities, convolution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ifft(b: Builder, x: Any, axis: int = -1, norm: str | None = "backward", *, n
 
 @helper
 def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
-    """`fft` along an axis that must be given."""
+    """`fft` along a given axis."""
     return b.fft(x, axis=axis, inverse=inverse, norm=norm)
 
 
@@ -77,9 +77,9 @@ def _over_axes(b: Builder, x: Any, s: Any, axes: Any, inverse: bool, norm: str |
 
 @helper
 def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
-    """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one.
+    """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half.
 
-    It takes half the work of `fft`, where the axis has a known length.
+    It takes half the work of `fft` if the axis has a known length.
     """
     x = _real(b, x, "fft_real")
     axis = axis_of(axis, x.rank)
@@ -92,7 +92,7 @@ def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tens
 
 
 def _real(b: Builder, value: Any, name: str) -> Tensor:
-    """A real tensor in f32 or f64."""
+    """Return a real tensor in f32 or f64."""
     x = tensor_like(b, value, f32)
     if x.dtype.is_complex:
         raise ShapeError(f"{name} takes real numbers, not {x.dtype.name}")
@@ -101,14 +101,14 @@ def _real(b: Builder, value: Any, name: str) -> Tensor:
 
 @helper
 def split_spectrum(b: Builder, x: Any) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of a spectrum, f32 or f64."""
+    """The real and imaginary part of a spectrum, f32 or f64."""
     x = as_complex(b, x)
     return b.real(x), b.imag(x)
 
 
 @helper
 def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = "backward") -> Tensor:
-    """The signal, complex, of a spectrum in two parts as `split_spectrum` gives them."""
+    """The complex signal of a spectrum in two parts, as returned by `split_spectrum`."""
     return b.fft(b.complex(real, imag), axis=axis, inverse=True, norm=norm)
 
 
@@ -120,15 +120,15 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
     """Short-time Fourier transform along the last axis.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: `[…, T]`, real or complex.
-        frame_length: The elements of a frame. Frames that would run over the end are left out.
-        hop: From the start of a frame to that of the next one.
-        window: A factor for each element of a frame: an array or tensor of `frame_length` numbers; None is all ones.
+        frame_length: The number of elements of a frame. Frames that would exceed the end are omitted.
+        hop: The distance between the starts of two frames.
+        window: A factor for each element of a frame: an array or tensor of `frame_length` numbers; None means all ones.
 
     Returns:
-        Complex `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`; `bins` is `frame_length//2 + 1` of a real
-        signal, `frame_length` of a complex one. It is not scaled. A length that is a symbol may leave no frame.
+        Complex `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`. `bins` is `frame_length//2 + 1` for a
+        real signal, `frame_length` for a complex one. It is not scaled. With a symbolic length there may be no frame.
 
     Raises:
         ShapeError: The signal is known to be shorter than a frame, or a size is not positive.
@@ -157,10 +157,10 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
 
 @helper
 def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
-    """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`.
+    """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms.
 
     Args:
-        b: Emits.
+        b: The builder.
         x: `[…, T]`, real or complex.
         kernel: `[…, K]`; the leading axes broadcast with those of x.
 
@@ -184,7 +184,7 @@ def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
 
 
 def _grown(b: Builder, x: Tensor, length: Dim) -> Tensor:
-    """Zeros after the last axis."""
+    """Return the tensor with zeros after the last axis."""
     dims = x.shape.dims
     missing = length - dims[-1]
     if missing == 0:
@@ -195,10 +195,10 @@ def _grown(b: Builder, x: Tensor, length: Dim) -> Tensor:
 
 @helper
 def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
-    """Zeros after the last axis, up to the next power of two.
+    """The tensor with zeros after the last axis, up to the next power of two.
 
     Raises:
-        ShapeError: The size of the axis is a symbol.
+        ShapeError: The size of the axis is symbolic.
     """
     x = tensor_like(b, x, f32)
     size = x.shape.dims[axis_of(-1, x.rank)]
@@ -212,9 +212,9 @@ def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
 
 @helper
 def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
-    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies.
+    """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies.
 
-    It is SciPy's `signal.periodogram(x, sample_rate, detrend=False, return_onesided=False, scaling="density")`: its sum
+    It is SciPy's `signal.periodogram(x, sample_rate, detrend=False, return_onesided=False, scaling="density")`. Its sum
     times `sample_rate/N` is the mean power. Frequencies are in the order of `fftfreq`.
     """
     x = as_complex(b, x)
@@ -225,8 +225,8 @@ def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
 def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
     """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
 
-    What stands for two frequencies counts twice, as in SciPy's `signal.periodogram(x, sample_rate, detrend=False,
-    scaling="density")`.
+    Elements that represent two frequencies count twice, as in SciPy's
+    `signal.periodogram(x, sample_rate, detrend=False, scaling="density")`.
     """
     x = _real(b, x, "psd_real")
     axis = axis_of(axis, x.rank)
@@ -268,7 +268,7 @@ def _count(n: Any) -> int:
 
 @helper
 def fftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
-    """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+    """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
     x = tensor_like(b, x, f32)
     for axis in axes_of(axes, x.rank):
         size = x.shape.dims[axis]
@@ -286,6 +286,6 @@ def ifftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Te
 
 
 def _rotated(b: Builder, x: Tensor, axis: int, start: Dim) -> Tensor:
-    """The elements from `start` on, then the elements before it."""
+    """Return the elements from `start` on, followed by the elements before it."""
     size = x.shape.dims[axis]
     return b.concat([b.narrow(x, axis, start, size - start), b.narrow(x, axis, 0, start)], axis)

@@ -1,6 +1,6 @@
-"""What other libraries call things, and the call here: tables of text, one for each subject.
+"""Names of other libraries and the corresponding RLX calls: tables of text, one per subject.
 
-A line is `names : call`, of names that have the same answer. `g` is a graph, or `rlx.ops`; `x` is a tensor.
+A line is `names : call`, for names with the same answer. `g` is a graph, or `rlx.ops`; `x` is a tensor.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from rlx.dialect.dtypes import ROWS
 
 
 def dtypes() -> dict[str, str]:
-    """The dtype of RLX for each name in NumPy or ml_dtypes."""
+    """Return the RLX dtype for each NumPy or ml_dtypes name."""
     return {row.numpy_name: f"rlx.{'bool_' if row.kind == 'bool' else row.name}" for row in ROWS}
 
 
 def table(text: str) -> dict[str, str]:
-    """The call for each name of a table.
+    """Return the call for each name of a table.
 
     Raises:
-        ValueError: A name stands there twice.
+        ValueError: A name occurs twice.
     """
     result: dict[str, str] = {}
     for line in text.strip().splitlines():

@@ -1,4 +1,4 @@
-"""Functions of single elements, random numbers and what makes tensors, by the names of other libraries."""
+"""Names of other libraries: elementwise functions, random numbers and tensor creation."""
 
 from __future__ import annotations
 

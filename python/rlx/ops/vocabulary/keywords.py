@@ -1,11 +1,11 @@
-"""What to call in place of arguments that other libraries have and a method here does not."""
+"""Advice for keyword arguments of other libraries that RLX methods do not have."""
 
 from __future__ import annotations
 
 from rlx.ir.op.calls import ADVICE, NOTES
 from rlx.ops.vocabulary import table
 
-# Keywords that have no counterpart in any method, and what to write in their place.
+# Keywords that have no counterpart in any method, and their replacement.
 OF_ALL = table("""
 out inplace copy overwrite_input overwrite_a overwrite_b donate : leave it out: tensors are values, use what it returns
 dtype preferred_element_type acc promote_integers out_dtype index_dtype accumulator_dtype output_dtype new_dtype : \
@@ -66,7 +66,7 @@ threshold : g.where(x > threshold, a, b)
 approximate : g.gelu_approx(x) is the approximation with tanh
 """)
 
-# Keywords of other libraries that have no counterpart, and what does what they ask for.
+# Keywords that have no counterpart in a particular method, and their replacement.
 ADVICE.update(
     {
         ("gelu", "approximate"): "g.gelu_approx(x) is the approximation with tanh, g.gelu(x) the exact one",
@@ -217,7 +217,7 @@ axis=…)",
     }
 )
 
-# Where the method gives another thing than the one that has the keyword.
+# Keywords of methods whose result differs from that of the other library.
 NOTES.update(
     {
         **dict.fromkeys((("max", "dim"), ("min", "dim")), "the values alone: g.argmax and g.argmin give the positions"),

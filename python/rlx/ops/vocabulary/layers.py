@@ -1,4 +1,4 @@
-"""Products, matrices, Fourier transforms, layers and losses, by the names of other libraries."""
+"""Names of other libraries: products, matrices, Fourier transforms, layers and losses."""
 
 from __future__ import annotations
 

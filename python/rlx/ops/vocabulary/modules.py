@@ -1,4 +1,4 @@
-"""Layers and initialisers that `rlx.nn` and `rlx.nn.init` have by other names, or not."""
+"""Names of other libraries: layers and initialisers that `rlx.nn` and `rlx.nn.init` lack or name differently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What modules, optimisers, steps and compiled functions of other libraries can do, by the names that it has there."""
+"""Names of other libraries: attributes of modules, optimisers, steps and compiled functions."""
 
 from __future__ import annotations
 

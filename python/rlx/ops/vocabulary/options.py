@@ -1,11 +1,11 @@
-"""What to write in place of options that layers, optimisers, schedules and transforms of other libraries have."""
+"""Advice for options of layers, optimisers, schedules and transforms in other libraries."""
 
 from __future__ import annotations
 
 from rlx.ir.op.calls import ADVICE
 from rlx.ops.vocabulary import table
 
-# Of layers, initialisers, optimisers and schedules.
+# Options of layers, initialisers, optimisers and schedules.
 _OF_CLASSES = table("""
 use_bias use_scale use_weight channelwise_affine elementwise_affine scale_init bias_init : affine=False leaves out both; \
 module.init(seed=0) gives first values, a dict that can be changed
@@ -44,7 +44,7 @@ upper maxval : high=…
 ksize pool_size window_size : kernel=…
 """)
 
-# Of functions that take a graph, or a Python function.
+# Options of functions that take a graph, or a Python function.
 _OF_GRAPHS = table("""
 fun func f fn function model : a graph; of a Python function, rlx.jit(f).grad(), rlx.jit(f).graph_for(…)
 has_aux holomorphic allow_int reduce_axes sum_match strict create_graph : leave it out: the other outputs of a graph are kept

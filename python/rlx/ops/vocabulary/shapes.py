@@ -1,4 +1,4 @@
-"""Reductions, orders, shapes, indices and updates, by the names of other libraries."""
+"""Names of other libraries: reductions, sorting, shapes, indices and updates."""
 
 from __future__ import annotations
 

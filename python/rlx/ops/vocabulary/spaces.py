@@ -1,10 +1,10 @@
-"""Names within modules of other libraries, where the name alone has another meaning here."""
+"""Names inside modules of other libraries, where the name alone has another meaning in RLX."""
 
 from __future__ import annotations
 
 from rlx.ops.vocabulary import table
 
-# What is a module there, and is none here: what is asked of it says what is meant.
+# Names that are modules in other libraries but not in RLX. The name looked up in them determines the advice.
 SPACES = frozenset(
     {
         *("nn", "functional", "linalg", "lax", "ops", "np", "jnp", "numpy", "scipy", "special", "random", "fft"),

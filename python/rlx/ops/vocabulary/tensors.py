@@ -1,4 +1,4 @@
-"""What a tensor or a graph of another library has besides functions: conversions, devices, derivatives, declarations."""
+"""Names of other libraries: attributes of tensors and graphs, for conversions, devices, derivatives and declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisers, schedules and what stands around them, that `rlx.train` has by other names, or not."""
+"""Names of other libraries: optimisers, schedules and training utilities that `rlx.train` lacks or names differently."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ piecewise_constant_schedule piecewise_interpolate_schedule Schedule lr_scheduler
 the step: lambda b, step: b.where(step < 100, 1e-3, 1e-4)
 """)
 
-# Losses of optax are ops here.
+# Losses of optax are ops in RLX.
 LOSSES = {
     name: f"rlx.ops.{name}"
     for name in ("cosine_similarity", "hinge_loss", "huber_loss", "mse_loss", "l1_loss", "cross_entropy", "kl_div")

@@ -1,4 +1,4 @@
-"""What `import rlx` has by other names, or not: transforms, devices, dtypes, values."""
+"""Names of other libraries that `import rlx` lacks or names differently: transforms, devices, dtypes, values."""
 
 from __future__ import annotations
 
