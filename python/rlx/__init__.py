@@ -1,6 +1,6 @@
 """RLX: a small ML compiler on MLIR's Python bindings, from a model to every device.
 
-Everything public is reachable from here, and loaded when it is first used: `import rlx` alone imports neither MLIR
+Every public name is an attribute of this package and is imported on first use. `import rlx` alone imports neither MLIR
 nor a compiler.
 """
 
@@ -14,7 +14,7 @@ from rlx.version import __version__ as __version__
 
 _DTYPES = tuple("bool_" if row.name == "bool" else row.name for row in ROWS)
 
-# public name -> the module that has it
+# public name -> the module that defines it
 _HOMES = {
     **dict.fromkeys((*_DTYPES, "DType", "dtype"), "rlx.ir.dtype"),
     "promote": "rlx.ir.promotion",
@@ -95,7 +95,7 @@ _MODULES = (
     "deploy",
     "mlir",
 )
-# Homes of names that have nothing to do with graphs: they are there without MLIR.
+# Modules that do not use graphs. They are available without MLIR.
 _WITHOUT_GRAPHS = (
     *("rlx.deploy", "rlx.ir.dtype", "rlx.support.errors", "rlx.ir.shape"),
     *("rlx.runtime.compiled", "rlx.runtime.device", "rlx.runtime.device_array", "rlx.runtime.programs"),
@@ -103,7 +103,7 @@ _WITHOUT_GRAPHS = (
 
 
 def public_names() -> dict[str, str]:
-    """The module that each public name comes from."""
+    """Return the module that defines each public name."""
     return {**_HOMES, **dict.fromkeys(_MODULES, "rlx"), "__version__": "rlx.version"}
 
 
@@ -118,10 +118,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _loaded(name: str) -> Any:
-    """A public name, imported now."""
+    """Import a public name."""
     if name in _HOMES:
         if _HOMES[name] not in _WITHOUT_GRAPHS:
-            importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
+            importlib.import_module("rlx.blocks")  # cards first: they install the op methods on Graph
             _show_graphs()
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
@@ -135,7 +135,7 @@ def _loaded(name: str) -> Any:
 
 
 def _show_graphs() -> None:
-    """Let notebooks show graphs. Drawings are made of graphs, so `Graph` itself does not know of them."""
+    """Install notebook rendering on graphs. The drawing code imports `Graph`, so `Graph` cannot import it."""
     graph, listing = (
         importlib.import_module("rlx.ir.graph.graph").Graph,
         importlib.import_module("rlx.ir.graph.listing").GraphReport,
@@ -146,7 +146,7 @@ def _show_graphs() -> None:
 
 
 def _drawable(thing: Any) -> Any:
-    return getattr(thing, "_graph", thing)  # of a module, its graph
+    return getattr(thing, "_graph", thing)  # a module's graph
 
 
 def _graph_html(thing: Any) -> str:

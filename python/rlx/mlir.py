@@ -1,8 +1,7 @@
 """The only module that imports MLIR's Python bindings.
 
-The provider is the `torch-mlir` wheel, which carries the complete upstream bindings; a real
-`mlir-python-bindings` (package `mlir`) serves instead when torch-mlir is absent, or when RLX_MLIR_PROVIDER
-names it.
+The default provider is the `torch-mlir` wheel, which contains the complete upstream bindings. `mlir-python-bindings`
+(package `mlir`) is used if torch-mlir is absent, or if RLX_MLIR_PROVIDER names it.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ else:
     BlockArgument, OpResult, InsertionPoint = ir.BlockArgument, ir.OpResult, ir.InsertionPoint
     FuncOp = importlib.import_module(f"{provider}.dialects.func").FuncOp
 
-# Who works with the context holds this. MLIR itself runs under the interpreter's lock, but verifiers and passes in Python
-# let other threads in between, and the context has one list of handlers for diagnostics, and one set of switches.
+# Code that uses the context holds this lock. MLIR itself runs under the interpreter's lock, but verifiers and passes in
+# Python let other threads run, and the context has one list of diagnostic handlers and one set of flags.
 _lock = make_lock()
 _context: Any = None
 _on_context: list[Callable[[Any], None]] = []
@@ -73,29 +72,28 @@ _on_context: list[Callable[[Any], None]] = []
 
 @cache
 def dialect(name: str) -> Any:
-    """The provider's builders of an upstream dialect: `dialect("linalg").matmul(…)`."""
+    """Return the provider's builders of an upstream dialect: `dialect("linalg").matmul(…)`."""
     return importlib.import_module(f"{provider}.dialects.{name}")
 
 
 def context() -> Any:
-    """The process-wide context, with the rlx dialect registered.
+    """Return the process-wide context, with the rlx dialect registered.
 
-    There is one, so that modules, types and attributes mix freely. Contexts are single-threaded inside:
-    Python verifiers run under the interpreter's lock.
+    There is a single context, so that modules, types and attributes can be mixed freely. It is single-threaded:
+    verifiers in Python run under the interpreter's lock.
     """
     return _context if _context is not None else holding(_lock, _make_context)
 
 
 def _make_context() -> Any:
-    """The context, which others see when it is complete."""
+    """Create the context. Other threads see it only when it is complete."""
     global _context
     if _context is not None:
         return _context
-    importlib.import_module(VERIFIERS)  # whoever asks first: the context comes with the ops' verifiers
+    importlib.import_module(VERIFIERS)  # registers the ops' verifiers, whichever module asks for the context first
     made = ir.Context()
-    made.enable_multithreading(
-        False
-    )  # a forked process would wait for the threads, and verifiers in Python run one by one
+    # A forked process would wait for the threads, and verifiers in Python run one at a time.
+    made.enable_multithreading(False)
     with made, ir.Location.unknown():
         irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
         dialect("irdl").load_dialects(ir.Module.parse(irdl))
@@ -105,7 +103,7 @@ def _make_context() -> Any:
             library.register_dialect(made)
             for name in ("stablehlo", "chlo"):
                 place = f"{provider}.dialects.{name}"
-                # It is provided already if a context was half made, by an interrupted call or in the parent of this process.
+                # The dialect is already provided if context creation was interrupted, here or in the parent process.
                 if place not in sys.modules and importlib.util.find_spec(place) is None:
                     provide_dialect(name, ModuleType(name))
         for callback in _on_context:
@@ -123,10 +121,10 @@ def _stablehlo_library() -> Any:
 
 
 def stablehlo() -> Any:
-    """The provider's native StableHLO module: attributes, passes, portable artifacts.
+    """Return the provider's native StableHLO module: attributes, passes, portable artifacts.
 
     Raises:
-        Error: The bindings have none.
+        Error: The bindings lack StableHLO.
     """
     library = _stablehlo_library()
     if library is None:
@@ -135,7 +133,7 @@ def stablehlo() -> Any:
 
 
 def _read_complex_constants() -> None:
-    """The bindings raise when they meet a dense attribute of complex numbers; have them return a plain one."""
+    """Make the bindings return a generic attribute for dense complex constants, for which they raise an exception."""
 
     def cast(attribute: Any) -> Any:
         for kind in (ir.DenseFPElementsAttr, ir.DenseIntElementsAttr):
@@ -148,28 +146,28 @@ def _read_complex_constants() -> None:
 
 
 def _read_locations_as_attributes() -> None:
-    """The bindings raise when a location stands where an attribute does; have them return either as it is.
+    """Make the bindings return locations that are used as attributes, for which they raise an exception.
 
-    By a function of C: the bindings also convert a location while MLIR holds the lock of its errors. Python code would let
-    another thread have its turn there, which may wait for that lock, and both would wait for ever.
+    The caster must be a C function. The bindings also convert a location while MLIR holds the lock of its diagnostics;
+    Python code would let another thread run there, which may wait for that lock, and both would deadlock.
     """
     native = importlib.import_module(f"{provider}._mlir_libs._mlir")
-    as_it_is = partial(cast(Any, reduce), None, ())  # with nothing to go over, `reduce` returns its third argument
+    as_it_is = partial(cast(Any, reduce), None, ())  # on an empty sequence, `reduce` returns its third argument
     for kind in (ir.UnknownLoc, ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc):
         native.register_type_caster(kind.static_typeid, replace=True)(as_it_is)
 
 
 def on_context(callback: Callable[[Any], None]) -> None:
-    """Call `callback(context)` when the context is made: how the registry attaches verifiers."""
+    """Call `callback(context)` when the context is created. The op registry attaches verifiers this way."""
     if _context is not None:
         raise Error("the MLIR context exists already; register ops before the first graph is built")
     _on_context.append(callback)
 
 
 def walk(op: Any, visit: Callable[[Any], Any], order: Any = None) -> None:
-    """Call a function for an op and every op in it, as the bindings' `walk` does: regions first unless `order` says otherwise.
+    """Call a function for an op and every op nested in it; regions come first unless `order` is given.
 
-    They make a `RuntimeError` of whatever the function raises, of an interrupt as well, which is still one afterwards.
+    The bindings turn any exception of the function into a `RuntimeError`; a `KeyboardInterrupt` is restored here.
     """
     try:
         op.operation.walk(visit, order or ir.WalkOrder.POST_ORDER)
@@ -181,14 +179,14 @@ def walk(op: Any, visit: Callable[[Any], Any], order: Any = None) -> None:
 
 @contextlib.contextmanager
 def entered() -> Iterator[Any]:
-    """The context and an unknown location, as the bindings' defaults. One thread at a time is inside."""
+    """Enter the context and an unknown location as the bindings' defaults. One thread at a time is inside."""
     with _lock, context() as entered_context, ir.Location.unknown():
         yield entered_context
 
 
 @contextlib.contextmanager
 def unregistered_dialects_allowed() -> Iterator[None]:
-    """Ops of dialects that only a back end knows (`util`, `flow`) may be built and parsed inside, by one thread at a time."""
+    """Allow ops of unregistered dialects (`util`, `flow`), which only a back end knows. One thread at a time is inside."""
     with _lock:
         entered_context = context()
         before = entered_context.allow_unregistered_dialects
@@ -200,7 +198,7 @@ def unregistered_dialects_allowed() -> Iterator[None]:
 
 
 def _after_fork_in_child() -> None:
-    if _context is not None and is_abandoned(_lock):  # a thread of the parent may have been inside of the `with` above
+    if _context is not None and is_abandoned(_lock):  # a thread of the parent may have been inside the `with` above
         _context.allow_unregistered_dialects = False
 
 
@@ -209,42 +207,42 @@ if hasattr(os, "register_at_fork"):
 
 
 def provide_dialect(name: str, module: Any) -> None:
-    """Let the bindings find a dialect's Python module.
+    """Register a dialect's Python module with the bindings.
 
-    They look for it whenever they hand out an op that has no Python object yet, and a search that fails costs
-    70 µs each time: that was most of the time of verifiers and walks.
+    The bindings look for it whenever they return an op that has no Python object yet. A search that fails costs 70 µs
+    each time, which was most of the time of verifiers and walks.
     """
     sys.modules[f"{provider}.dialects.{name}"] = module
 
 
 def op_class_register(dialect_name: str) -> Callable[[type], type]:
-    """A decorator: it enters a class that has an `OPERATION_NAME` as the class of those ops. Ask once for each dialect."""
+    """Return a decorator that registers a class with `OPERATION_NAME` as an op class. Call it once per dialect."""
     native = importlib.import_module(f"{provider}._mlir_libs._mlir")
     members = {"DIALECT_NAMESPACE": dialect_name}
     return native.register_operation(native.register_dialect(type("_Dialect", (ir.Dialect,), members)))
 
 
 def attach_pure(op_name: str) -> None:
-    """Tell MLIR that an op has no side effect, so that canonicalize, cse and dce may work on it."""
+    """Mark an op as free of side effects, so that canonicalize, cse and dce apply to it."""
     dialect("ext").Pure.attach(op_name)
 
 
 def attach_terminator(op_name: str) -> None:
-    """Tell MLIR that an op ends a block."""
+    """Mark an op as a terminator of a block."""
     ir.IsTerminatorTrait.attach(op_name)
 
 
 def attach_verifier(op_name: str, verify: Callable[[Any], bool]) -> None:
-    """Run `verify(op)` whenever the op is verified; it emits its own diagnostics."""
+    """Run `verify(op)` whenever the op is verified. The function emits its own diagnostics."""
     trait: Any = type("_Verified", (ir.DynamicOpTrait,), {"verify_invariants": staticmethod(verify)})
     trait.attach(op_name)
 
 
 def execution_engine(module: Any) -> Any:
-    """MLIR's compiler in memory for a module of the LLVM dialect: `raw_lookup` gives addresses of functions.
+    """Return MLIR's JIT for a module of the LLVM dialect; `raw_lookup` gives addresses of functions.
 
     Raises:
-        Error: The bindings have none.
+        Error: The bindings lack the execution engine.
     """
     try:
         engines = importlib.import_module(f"{provider}.execution_engine")

@@ -1,4 +1,4 @@
-"""The C++ half of RLX (`lib/`), loaded when something first needs it and never by `import rlx`."""
+"""The native module of RLX (`lib/`, C++). It is imported on first use, never by `import rlx`."""
 
 from __future__ import annotations
 

@@ -1,34 +1,34 @@
-"""The packages that RLX is put together from, by name, for code that finds them without importing from its right.
+"""The packages of RLX, by name, for code that must not import them directly.
 
-Cards of ops, passes and targets register themselves when the file that defines them is imported. The code that keeps the
-registries stands to the left of those files in the import order, and so knows only the names that are listed here. So do
-classes with a method that does what a package to their right is for.
+Cards of ops, passes and targets register themselves when their file is imported. The registries come before those files
+in the import order, so they know only the names listed here. The same holds for methods whose implementation is in a
+later package.
 """
 
-# What imports the bindings of MLIR.
+# The module that imports MLIR's bindings.
 BINDINGS = "rlx.mlir"
-# Importing these registers the card of every op.
+# Importing these packages registers the card of every op.
 CARDS = ("rlx.ops", "rlx.blocks")
-# Importing this has the verifiers of the ops attached to the MLIR context when that is made.
+# Importing this module attaches the ops' verifiers to the MLIR context when it is created.
 VERIFIERS = "rlx.ir.op.registry"
-# What evaluates ops by graphs.
+# The module that evaluates ops by graphs.
 EVALUATOR = "rlx.ir.graph.evaluate"
-# What has modules of blocks: `Graph.define`.
+# The module that defines block modules: `Graph.define`.
 BLOCK_MODULES = "rlx.blocks.graph_module"
-# What `x.__array_namespace__()` gives.
+# The module that `x.__array_namespace__()` returns.
 ARRAY_API = "rlx.array_api"
-# What runs passes: `GraphModule.lower`.
+# The package that runs passes: `GraphModule.lower`.
 PASS_RUNNER = "rlx.passes"
-# What gives graphs to JAX: `Graph.to_jax`.
+# The package that exports graphs to JAX: `Graph.to_jax`.
 JAX = "rlx.runtime.jax"
-# A file in one of these may define the pass that is called as the file is, with the prefix `rlx-`.
+# A file in one of these packages may define the pass named after it, with the prefix `rlx-`.
 PASSES = (
     "rlx.passes",
     *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "integer", "checking")),
     *("rlx.transforms", "rlx.plan.passes"),
     *("rlx.targets.linalg", "rlx.targets.stablehlo", "rlx.targets.c"),
 )
-# Each package in it is a back end: `rlx-iree-scatter` is the pass of `iree/passes/scatter.py`.
+# Each subpackage is a back end: `rlx-iree-scatter` is the pass of `iree/passes/scatter.py`.
 BACKENDS = "rlx.targets"
-# What knows the targets of all back ends by name.
+# The registry of the targets of all back ends.
 TARGETS = "rlx.targets.registry"

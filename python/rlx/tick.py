@@ -1,4 +1,4 @@
-"""`Tick`: the processor's cycle counter as a timer for spans too short for the operating system's clocks."""
+"""`Tick`, a timer based on the processor's cycle counter, for spans too short for the operating system's clocks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from rlx.native import native
 
 
 class _NativeAttribute:
-    """A class attribute that is read from the native module when it is first asked for."""
+    """A class attribute that is read from the native module on first use."""
 
     def __get__(self, instance: Tick | None, owner: type[Tick]) -> str:
         return native().tick_source()
 
 
 class Tick:
-    """A moment, as the processor's counter showed it.
+    """A point in time, as a value of the processor's counter.
 
-    Counts become nanoseconds by a rate that is measured once per process against the monotonic clock:
-    the first conversion may therefore take 5 ms, while `now` never waits. Ticks of different processes
-    or machines cannot be compared.
+    Counts are converted to nanoseconds by a rate that is measured once per process against the monotonic clock. The
+    first conversion may therefore take 5 ms; `now` never waits. Ticks of different processes or machines cannot be
+    compared.
 
     Attributes:
-        source: Which counter this machine offers: ``"rdtsc"`` (x86-64 whose time-stamp counter runs at a
-            constant rate), ``"cntvct"`` (64-bit Arm) or ``"steady_clock"`` (elsewhere, the monotonic clock).
+        source: The counter of this machine: ``"rdtsc"`` (x86-64 with a constant-rate time-stamp counter), ``"cntvct"``
+            (64-bit Arm) or ``"steady_clock"`` (elsewhere, the monotonic clock).
     """
 
     __slots__ = ("_count",)
@@ -33,19 +33,19 @@ class Tick:
 
     @classmethod
     def now(cls) -> Tick:
-        """Return the present moment.
+        """Return the current time.
 
         Raises:
-            rlx.support.errors.Error: The native module is missing; the message says how to build it.
+            rlx.support.errors.Error: The native module is missing; the message explains how to build it.
         """
         return cls(native().tick_count())
 
     def elapsed_ns(self) -> int:
-        """Return the whole nanoseconds since this moment, never less than 0."""
+        """Return the whole nanoseconds since this tick, never less than 0."""
         return native().tick_elapsed_ns(self._count)
 
     def __sub__(self, earlier: Tick) -> int:
-        """Return the whole nanoseconds from `earlier` to this moment, negative when `earlier` came later."""
+        """Return the whole nanoseconds from `earlier` to this tick, negative if `earlier` is later."""
         if not isinstance(earlier, Tick):
             return NotImplemented
         return native().tick_difference_ns(self._count, earlier._count)

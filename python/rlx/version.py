@@ -1,4 +1,4 @@
-"""The version, written down here alone: the build and the command line read it from this file."""
+"""The version. The build and the command line read it from this file."""
 
 from __future__ import annotations
 

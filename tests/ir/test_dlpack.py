@@ -1,4 +1,4 @@
-"""DLPack: every dtype in both directions, against PyTorch, JAX and NumPy; and tensors that are not what they should be."""
+"""DLPack: every dtype in both directions with PyTorch, JAX and NumPy, and malformed tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKED = [kind for kind in DTYPES if kind.packed]
 
 
 def samples(kind: DType) -> dict[str, np.ndarray]:
-    """Arrays of a dtype with every layout; of every bit pattern where there are few."""
+    """Return arrays of a dtype in every layout, with every bit pattern if there are few."""
     some = bit_patterns(kind)
     block = np.tile(some, 6).reshape(6, -1)
     return {
@@ -64,7 +64,7 @@ def test_memory_is_given_back_once(versioned: bool) -> None:
             assert not size or sys.getrefcount(array) > before, "a view keeps it"
             del views
             assert sys.getrefcount(array) == before
-            capsule = lender.__dlpack__()  # and that of a capsule that nobody uses
+            capsule = lender.__dlpack__()  # also that of an unused capsule
             del capsule
             assert sys.getrefcount(array) == before
 
@@ -107,7 +107,7 @@ def test_pytorch() -> None:
             continue
         known += 1
         for array in samples(kind).values():
-            array = np.array(array)  # PyTorch takes no negative strides, and warns where it cannot write
+            array = np.array(array)  # PyTorch takes no negative strides and warns about read-only arrays
             tensor = torch.from_dlpack(Lent(array))
             assert tensor.dtype is theirs and tuple(tensor.shape) == array.shape
             back = dlpack.read(tensor, "x")
@@ -120,7 +120,7 @@ def test_pytorch() -> None:
 def test_jax() -> None:
     jax = pytest.importorskip("jax")
     for kind in UNPACKED:
-        if kind.part.bits == 64:  # JAX narrows it unless it is told not to
+        if kind.part.bits == 64:  # JAX narrows it by default
             continue
         array = np.array(samples(kind)["Fortran"], order="C")
         found = jax.dlpack.from_dlpack(Lent(array))
@@ -152,7 +152,7 @@ def test_array_api_refuses_other_objects() -> None:
             rlx.array_api.from_dlpack(Made(device=2))
 
 
-# --- tensors made by hand -------------------------------------------------------------------------
+# --- handmade tensors -----------------------------------------------------------------------------
 
 _NEW = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
     ("PyCapsule_New", ctypes.pythonapi)
@@ -173,11 +173,11 @@ FIELDS: dict[str, Any] = {
 }
 
 
-_KEPT: list[Made] = []  # the code that gives a tensor back outlives every array of it, as that of a library does
+_KEPT: list[Made] = []  # the deleter must outlive every array, as a library's code does
 
 
 class Made:
-    """A tensor of any fields, which counts how often it is given back."""
+    """A tensor with arbitrary fields, which counts the calls of its deleter."""
 
     def __init__(self, versioned: bool = True, **fields: Any):
         given = FIELDS | fields
@@ -237,7 +237,7 @@ def test_offsets_strides_and_who_gives_back(versioned: bool) -> None:
     assert not as_array(Made(flags=1), "x").flags.writeable
     scalar = Made(versioned, shape=None)
     assert as_array(scalar, "x").shape == ()
-    ones = Made(versioned, shape=(1, 3), strides=(1 << 62, 1))  # the stride of an axis of one element means nothing
+    ones = Made(versioned, shape=(1, 3), strides=(1 << 62, 1))  # the stride of an axis of size 1 is ignored
     assert as_array(ones, "x").tolist() == [[0, 1, 2]]
 
 

@@ -48,7 +48,7 @@ INTEGERS = [d for d in DTYPES if d.is_integer]
 each_dtype = pytest.mark.parametrize("d", DTYPES, ids=str)
 
 
-# The dtypes
+# Dtypes
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_names_are_distinct():
 
 @each_dtype
 def test_bits_are_those_of_the_peers(d: DType):
-    """Bits, limits and bytes in files as NumPy and ml_dtypes have them."""
+    """Bits, limits and bytes in files agree with NumPy and ml_dtypes."""
     if d.kind == "float":
         assert d.bits == ml_dtypes.finfo(d.numpy).bits
         layout = d.float_format
@@ -114,7 +114,7 @@ def test_bits_are_those_of_the_peers(d: DType):
 
 @pytest.mark.parametrize("d", [d for d in DTYPES if d.is_float and d.bits <= 16], ids=str)
 def test_the_float_format_decodes_every_bit_pattern(d: DType):
-    """`FloatFormat`, from which lowerings take the arithmetic of casts, against NumPy and ml_dtypes."""
+    """`FloatFormat`, the source of cast arithmetic in lowerings, agrees with NumPy and ml_dtypes."""
     layout = d.float_format
     assert layout is not None
     bits = np.arange(1 << d.bits, dtype=f"u{d.itemsize}")
@@ -209,7 +209,7 @@ def test_bfloat16_is_loaded_only_when_used():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# What names a dtype
+# Names of dtypes
 
 
 @each_dtype

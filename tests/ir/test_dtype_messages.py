@@ -1,4 +1,4 @@
-"""Messages that list dtypes."""
+"""Dtype lists in messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_lists_of_dtypes_are_short_and_lose_none() -> None:
     assert listed(GROUPS["integers"]) == "i8 to i64, u8 to u64"
     every = listed(d.name for d in DTYPES)
     assert every.startswith("f32, f16, bf16, f64, i8 to i64, u8 to u64, bool, c64, c128, 8 formats f8e4m3fn to ")
-    for removed in DTYPES:  # nothing is given that is not there
+    for removed in DTYPES:  # the list contains no other dtypes
         text = listed(d.name for d in DTYPES if d is not removed)
         assert removed.name not in text.replace(",", "").split(), text
         assert listed([removed.name]) == removed.name and listed([removed.name], mlir=True) == removed.mlir

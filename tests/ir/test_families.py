@@ -1,4 +1,4 @@
-"""What takes floats or integers also takes those of ml_dtypes, whose kind is "V" in NumPy."""
+"""Families of dtypes: code for floats or integers also accepts those of ml_dtypes, whose kind is "V" in NumPy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_random_weights_of_integers_are_not_scaled(kind: DType) -> None:
 
 
 class Case(NamedTuple):
-    """A dtype, and numbers that it does not hold."""
+    """A dtype, and numbers that it cannot represent."""
 
     kind: DType
     wrong: list[int] | list[float]

@@ -42,7 +42,7 @@ INTEGERS = [d for d in DTYPES if d.is_integer]
 
 
 def documented_promotions() -> dict[tuple[DType, DType], DType]:
-    """The table of the docstring of `promote`."""
+    """Return the table in the docstring of `promote`."""
     rows = [line.split() for line in (promote.__doc__ or "").splitlines() if line.split()]
     start = next(i for i, row in enumerate(rows) if row[0] == "..")
     columns = list(map(dtype, rows[start][1:]))

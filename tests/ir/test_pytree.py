@@ -1,4 +1,4 @@
-"""Pytrees: taken apart, put together, and the ways to their leaves."""
+"""Pytrees: flattening, unflattening, and paths to leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Layer:
     kind: str = field(default="relu", metadata={"static": True})
 
     def __post_init__(self) -> None:
-        assert self.weight is not None  # what is built from leaves of another kind does not go through here
+        assert self.weight is not None  # does not run when a tree is built from leaves of another kind
 
 
 TREES = [
@@ -52,7 +52,7 @@ def test_structures_tell_trees_apart() -> None:
     assert len({flatten(tree)[1] for tree in trees}) == len(trees)
     equal = [1, True, 1.0, 0.0, -0.0, 1 + 0j, complex(1, -0.0), (1,), (True,), ((0.0,),), ((-0.0,),)]
     assert len({flatten(Layer(1, kind=kind))[1] for kind in equal}) == len(equal)  # type: ignore[arg-type]
-    assert flatten({"a": 1, "b": 2})[1] != flatten({"b": 1, "a": 2})[1]  # the order of the user's loops over it
+    assert flatten({"a": 1, "b": 2})[1] != flatten({"b": 1, "a": 2})[1]  # user loops depend on the order
 
 
 def test_what_is_no_container_is_a_leaf() -> None:

@@ -1,4 +1,4 @@
-"""Meshes and shardings: what is refused, the text, and what transforms, passes and training make of them."""
+"""Meshes and shardings: refused values, text, and results of transforms, passes and training."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_an_optimiser_keeps_what_belongs_to_a_parameter_as_that_is() -> None:
         for prefix in ("", "adamw_m/", "adamw_v/", "ema/", "gradient_sum/"):
             assert found[prefix + name] == WHOLE[name]
     assert found["train/step"] is None
-    # Rows and columns of statistics have other shapes than the parameter.
+    # The row and column statistics have other shapes than the parameter.
     rows = training_graph(layers(), Adafactor(1e-3)).graph
     others = {n: s for n, s in shardings(rows).items() if n.startswith("adafactor_") and s is not None}
     assert all(rows.argument(n).shape.dims == rows.argument(n.rpartition("/")[2]).shape.dims for n in others)

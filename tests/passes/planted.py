@@ -1,4 +1,4 @@
-"""Wrong patterns, to be planted into `rlx-simplify`, and graphs that show them."""
+"""Wrong patterns for `rlx-simplify`, and graphs in which they apply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.passes.simplification import simplify
 
 @pattern
 def swapped_difference(op: views.Binary, rewriter: Rewriter) -> Any:
-    """A difference from an exponential, the wrong way round: another result."""
+    """Exchange the operands of a difference from an exponential: the result is wrong."""
     if op.kind != "sub" or op.lhs.type != op.rhs.type:
         return None
     inner = producer(op.lhs, views.Activation)
@@ -24,7 +24,7 @@ def swapped_difference(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def missing_axis(op: views.Softmax, rewriter: Rewriter) -> Any:
-    """A softmax along an axis that is not there: the builder would refuse it, the verifier has to."""
+    """Make a softmax along a missing axis. The builder would refuse it, so the verifier has to."""
     if op.axis > 2:
         return None
     made = rewriter.emit("softmax", [op.x], axis=op.axis)
@@ -35,7 +35,7 @@ def missing_axis(op: views.Softmax, rewriter: Rewriter) -> Any:
 
 @pattern
 def raising(op: views.Softmax, rewriter: Rewriter) -> Any:
-    """A mistake of a programmer's."""
+    """Raise an exception, like a programming mistake."""
     raise KeyError("no such axis")
 
 
@@ -44,7 +44,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, wrong: Pattern) -> None:
 
 
 def chain(seed: int, ops: int = 60) -> Any:
-    """A graph of so many ops, among which is something for each of the wrong patterns, and much for the right ones."""
+    """Return a graph of `ops` ops with a match for each wrong pattern, and many for the right ones."""
     choose = random.Random(seed)
     g: Any = rlx.Graph("main")
     x, w = g.input("x", (4, 6)), g.param("w", (4, 6))

@@ -1,4 +1,4 @@
-"""Attention written as products, masks and a softmax, with its axes in random orders."""
+"""Attention as products, masks and a softmax, with axes in random orders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import rlx
 
 
 class RandomAttention:
-    """A graph `g` of one attention, whose axes have letters: batches, `g`roups, `s` queries, `t` keys, `d` and `v` lanes."""
+    """A graph `g` of one attention whose axes have letters: batches, `g`roups, `s` queries, `t` keys, `d`, `v` channels."""
 
     def __init__(self, seed: int):
         self.random = choose = random.Random(seed)
@@ -43,7 +43,7 @@ class RandomAttention:
         return result, [*batch, *(n for names in (left, right) for n in names if n not in (contracting, *batch))]
 
     def _seen(self, value: Any) -> tuple[Any, list[str]]:
-        """Transposed, with another axis of size 1, or as it is."""
+        """Return the value transposed, with another axis of size 1, or unchanged."""
         (x, names), way = value, self.random.random()
         if way < 0.4:
             perm = self.random.sample(range(len(names)), len(names))

@@ -1,4 +1,4 @@
-"""Random graphs of small ops, drawn by hypothesis: for properties that hold for all graphs."""
+"""Random graphs of small ops, drawn by hypothesis, for properties of all graphs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ steps = st.lists(
 
 @st.composite
 def graphs(draw: Any) -> Any:
-    """A graph with inputs `x`, `y`, a parameter `w` and an integer input `i`; all are small."""
+    """Draw a small graph with inputs `x`, `y`, a parameter `w` and an integer input `i`."""
     g = rlx.Graph("random")
     values = [g.input("x", (4, 6)), g.param("w", (4, 6)), g.input("y", (6,)), g.input("i", (4, 6), "i32")]
     for make, first, second, number in draw(steps):
@@ -116,7 +116,7 @@ def graphs(draw: Any) -> Any:
 
 
 def inputs() -> dict[str, np.ndarray]:
-    """Values for the arguments of such a graph."""
+    """Return values for the arguments of these graphs."""
     rng = np.random.default_rng(7)
     return {
         "x": rng.standard_normal((4, 6)).astype(np.float32),

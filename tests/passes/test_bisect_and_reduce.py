@@ -1,4 +1,4 @@
-"""`rlx-opt --bisect` and `--reduce`: bugs are planted, named, and shown in a few ops."""
+"""`rlx-opt --bisect` and `--reduce`: planted bugs are named, and reproduced in a few ops."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_bisect_names_a_planted_pattern(
         culprit = bisect(graph.module, PIPELINE)
         assert culprit is not None and culprit.step.name == "rlx-simplify" and culprit.number == 3
         assert culprit.failure.kind == kind and culprit.failure.message.startswith(message)
-        if kind == "error":  # the rewriting was not finished
+        if kind == "error":  # the rewriting did not finish
             assert culprit.rewriting is None and "planted.py" in culprit.failure.location
             continue
         assert culprit.rewriting is not None and culprit.rewriting.name == f"pattern '{wrong.name}'"
@@ -109,8 +109,8 @@ def test_reduce_goes_into_regions_and_through_functions(seed: int) -> None:
             small = reduce(graph.module, lambda m, name=name: name in {op.name for op in collect(m)})
             (left,) = [op for op in collect(small) if op.name == name][:1]
             assert small.operation.verify()
-            inside = 0 if not len(left.regions) else 4  # a region yields something
-            # What nobody reads outside of its loop would go without the loop, and this one may be in another.
+            inside = 0 if not len(left.regions) else 4  # a region has a yield
+            # An unused result would disappear with its loop, and this loop may be inside another.
             assert len(collect(small)) <= 3 + inside, str(small)
 
 
@@ -156,7 +156,7 @@ def test_inputs_may_be_given(
     planted.plant(monkeypatch, planted.swapped_difference)
     arrays = tmp_path / "inputs.npz"
     words = [file, "--rlx-simplify", "--bisect", f"--inputs={arrays}"]
-    np.savez(arrays, w=np.full((4, 6), np.nan, np.float32))  # in which nothing shows
+    np.savez(arrays, w=np.full((4, 6), np.nan, np.float32))  # NaN everywhere hides differences
     assert call(capsys, words)[0] == 0
     np.savez(arrays, w=np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6))
     assert call(capsys, words)[0] == 1
@@ -168,7 +168,7 @@ def test_inputs_may_be_given(
 
 
 def test_inputs_of_every_dtype_may_be_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """From a file of NumPy's, which names no dtype of ml_dtypes: they are read as the dtypes of the arguments."""
+    """Arrays from a `.npz` file, which has no ml_dtypes, are read with the dtypes of the arguments."""
     path = tmp_path / "inputs.npz"
     rows = [[0, 1, 0], [1, 0, 1]], [[1, 6, 1], [6, 1, 6]]
     arrays = {d.name: np.array(rows[d.bits > 2 and not d.is_bool]).astype(d.numpy) for d in DTYPES}

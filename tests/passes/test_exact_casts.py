@@ -16,14 +16,14 @@ RANDOM = np.random.default_rng(12)
 
 
 def digits_near(limit: int) -> set[int]:
-    """Integers at which rounding to 8, 11, 24 or 53 digits changes, once and twice, and the ends of integer dtypes."""
+    """Return integers where rounding to 8, 11, 24 or 53 digits changes, once and twice, and the limits of integer dtypes."""
     numbers = {0, 1, 2, 3, 100}
     for top in range(6, 65):
         for digits in (8, 11, 24, 53):
             half, last = 1 << max(top - digits - 1, 0), 1 << max(top - digits, 0)
             for n in ((1 << top) + half, (1 << top) + last + half, (1 << top + 1) - half):
                 numbers |= {n - 1, n, n + 1}
-        # A tie at 8 digits that is only one once what is beyond 24 or 53 digits is rounded away.
+        # Becomes a tie at 8 digits only after rounding at 24 or 53 digits.
         numbers |= {
             (1 << top) + sign * (1 << max(top - 8, 0)) + s * (1 << max(top - beyond, 0))
             for beyond in (25, 26, 54, 55) for sign in (1, 3) for s in (1, -1)
@@ -32,7 +32,7 @@ def digits_near(limit: int) -> set[int]:
 
 
 def edges(kind: DType) -> np.ndarray:
-    """Values of a dtype at which casts may differ."""
+    """Return values of a dtype for which casts may differ."""
     if kind.is_bool:
         return np.array([False, True])
     if kind.bits <= 8:
@@ -51,7 +51,7 @@ def edges(kind: DType) -> np.ndarray:
 
 
 def same(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where all bits are equal; any NaN equals any other."""
+    """Return where all bits are equal. Any NaN equals any other."""
     assert found.dtype == wanted.dtype
     if found.dtype.kind == "c":
         return same(np.real(found), np.real(wanted)) & same(np.imag(found), np.imag(wanted))
@@ -67,7 +67,7 @@ _PARTS = 8
 
 
 def chains(source: DType, part: int | None = None) -> tuple[rlx.Graph, np.ndarray, list[tuple[str, str]]]:
-    """A graph of all casts of a dtype by way of another one, or of those of a part."""
+    """Return a graph of all casts of a dtype by way of another one, or of a part of them."""
     x = edges(source)
     g: Any = rlx.Graph("chains")
     argument = g.input("x", x.shape, source)
@@ -85,7 +85,7 @@ def check(names: Any, found: Any, wanted: Any, x: Any) -> None:
 
 
 def nearest(value: int, kind: DType) -> float:
-    """An integer rounded once, to nearest and ties to even, in exact arithmetic."""
+    """Return an integer rounded once, to nearest and ties to even, in exact arithmetic."""
     digits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}[kind.name]
     shift = max(abs(value).bit_length() - digits, 0)
     whole, rest = divmod(abs(value), 1 << shift)
@@ -125,7 +125,7 @@ def test_the_cpu_casts_to_the_same_bits(share: int) -> None:
 @pytest.mark.slow
 @drawn("way", [f"{name} {i} on {arch}" for arch in ("x86-64-v2", "x86-64-v3") for name in NAMES for i in range(_PARTS)])
 def test_the_cpu_casts_chains_to_the_same_bits(way: str) -> None:
-    """Before and after `rlx-simplify`: MLIR folds chains as well, and LLVM fuses them with what follows."""
+    """Compiled casts have the same bits before and after `rlx-simplify`. MLIR also folds chains, and LLVM fuses them."""
     name, part, _, arch = way.split()
     g, x, pairs = chains(rlx.dtype(name), int(part))
     wanted = rlx.evaluate(g, {"x": x})
@@ -137,7 +137,7 @@ def test_the_cpu_casts_chains_to_the_same_bits(way: str) -> None:
 def test_reductions_of_single_elements_are_simplified_to_the_same_bits(name: str) -> None:
     kind = rlx.dtype(name)
     x = edges(kind)
-    if kind.is_complex:  # all pairs of what is special
+    if kind.is_complex:  # all pairs of special values
         parts = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 1.5, -3e38], kind.part.numpy)
         x = np.stack(np.meshgrid(parts, parts), -1).reshape(-1, 2).view(kind.numpy)[:, 0]
     kinds = ["sum", "prod", "max", "min", "mean"]
@@ -149,7 +149,7 @@ def test_reductions_of_single_elements_are_simplified_to_the_same_bits(name: str
     results = [g.reduce(name, argument, axes=axes) for name, axes in ways]
     g.set_outputs([g.reshape(r, x.shape) for r in results])
     outcomes = [rlx.evaluate(graph, {"x": x}) for graph in (simplified(g), g)]
-    if kind.is_inexact:  # a sum starts from 0, which changes the sign of -0 alone: `rlx-simplify` keeps -0
+    if kind.is_inexact:  # sums start from 0, which turns -0 into 0; `rlx-simplify` keeps -0
         outcomes = [
             [y + np.zeros_like(y) if w in ("sum", "mean") else y for (w, _), y in zip(ways, ys, strict=True)]
             for ys in outcomes

@@ -1,4 +1,4 @@
-"""Fusion: what fused ops are made of comes back in the evaluator, whatever stands around it."""
+"""Fusion: the evaluator gives the same results for fused ops, whatever ops surround them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def values_of(graph: Any, seed: int) -> dict[str, np.ndarray]:
 
 
 def check(graph: Any, seed: int, passes: str = "rlx-fuse") -> Any:
-    """Fused, and fused again; with the same results."""
+    """Fuse a graph, fuse it again, and compare the results."""
     fused = rlx.passes.run(graph, passes)
     assert str(rlx.passes.run(fused, passes)) == str(fused)
     values = values_of(graph, seed)
@@ -38,7 +38,7 @@ def check(graph: Any, seed: int, passes: str = "rlx-fuse") -> Any:
 
 
 class _Layers:
-    """Random layers `[2, 3, 4]`, each written as the fusions look for it, and wrongly now and then: values are read twice."""
+    """Random layers `[2, 3, 4]` as the fusions expect them, with occasional deviations; values may be read twice."""
 
     def __init__(self, seed: int):
         self.choose = random.Random(seed)
@@ -48,7 +48,7 @@ class _Layers:
         steps = [self.linear, self.gate, self.norm, self.residual, self.modulated, self.gated, self.conv, self.flat]
         steps += [self.attention, self.encoder, self.elementwise]
         for _ in range(self.choose.randint(3, 7)):
-            self.kind = self.choose.choice(["param"] * 5 + ["input"])  # of a layer's weights
+            self.kind = self.choose.choice(["param"] * 5 + ["input"])  # of the weights of a layer
             y = self.choose.choice(steps)(self.choose.choice(self.values))
             if self.choose.random() < 0.3:
                 self.values.append(self.g.tanh(y))
@@ -137,7 +137,7 @@ def test_random_layers_keep_their_value(seed: int) -> None:
 
 
 def test_each_fusion_keeps_the_value_of_random_layers() -> None:
-    """Each alone, behind those that make what it looks for; and the layers have something for each of them."""
+    """Each fusion is tested alone, after those that prepare its input; the layers contain matches for each."""
     made: Counter[str] = Counter()
     for title in FUSIONS:
         before = "rlx-fuse{only=matmul-bias-act,residual-layer-norm,shared-input-matmul,attention-block},"
@@ -162,7 +162,7 @@ def test_nothing_moves_into_a_loop() -> None:
     product = x @ w
     total, _ = g.scan(lambda c, _: (c + g.tanh(product + b), None), x, None, length=3)
     g.set_outputs([total])
-    # Fused with the addition, the product would be computed in every step.
+    # Fused with the addition, the product would run in every step.
     assert names(check(g, 0)) == names(g)
 
 
@@ -189,7 +189,7 @@ def test_a_user_who_writes_primitives_gets_what_blocks_give() -> None:
 
 
 def _counts(graph: Any) -> Counter[str]:
-    """The ops of a graph, without those that make weights and biases of another shape."""
+    """Count the ops of a graph, except those that reshape weights and biases."""
     return Counter(names(rlx.passes.run(graph, "rlx-simplify,canonicalize,cse")))
 
 
@@ -208,7 +208,7 @@ def test_what_is_fused_comes_back(seed: int) -> None:
 
 
 def test_primitives_come_back_exactly() -> None:
-    """Where nothing is joined or reordered, the ops are those of before."""
+    """If nothing is joined or reordered, unfusing gives the original ops."""
     g: Any = rlx.Graph("f")
     x, w, b, s = g.input("x", (3, 4)), g.param("w", (4, 4)), g.param("b", (4,)), g.param("s", (4,))
     y = g.gelu(x @ w + b)

@@ -1,4 +1,4 @@
-"""The cost model of fusions: what it counts, and that fusions that are weighed are made where it says that they pay."""
+"""The cost model of fusions: its counts, and that weighed fusions apply exactly where it predicts a gain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.report.fusion import analyse_fusion
 from rlx.targets.registry import target_of
 
 _WEIGHED = [fusion for fusion in FUSIONS.values() if fusion.weighed]
-# Where kernels cost most, joining pays; where moving bytes does, it does not.
+# Joining is worth it if kernels are expensive, and not if memory traffic is.
 _KERNELS, _BYTES = Costs(1e12, 1e12, 1e-3), Costs(1e12, 1e3, 0.0)
 
 
@@ -42,7 +42,7 @@ def test_what_is_counted() -> None:
     part, joined = (
         2 * 4 * 4 * 16,
         4 * (4 * 8 + 8 * 48 + 4 * 48),
-    )  # each part is copied; joining the weights costs nothing
+    )  # each part is copied; joining the weights is free
     assert (said.after.kernels, said.after.bytes) == (4, joined + 3 * part)
     assert said.after.seconds == pytest.approx(0.5 + 3 * flops / 1e3 + 3 * (0.5 + part / 1e6))
     assert not said.pays and str(said).endswith("3 kernels become 4, 0.00128 MB more moved")
@@ -66,7 +66,7 @@ def test_what_pays_is_made(costs: Costs | None, monkeypatch: pytest.MonkeyPatch)
     made = costs is not _BYTES
     assert str(fused).count("rlx.matmul") + str(fused).count("rlx.fused_matmul") == (1 if made else 3)
     report = analyse_fusion(graph, "rlx-fuse{target=cpu}")
-    report.assert_clean()  # what does not pay was not missed
+    report.assert_clean()  # an unprofitable fusion is not a miss
     assert report.off["shared-input-matmul"] == (not made) and len(report.declined) == (not made)
     if not made:
         assert "it does not pay there" in str(report) and "kernels become" in str(report)
@@ -76,7 +76,7 @@ def test_what_pays_is_made(costs: Costs | None, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["cpu", "xla"])
 def test_no_measured_product_of_these_sizes_is_joined(name: str) -> None:
-    """docs/performance.md: none of them is faster."""
+    """None of the joined products in docs/performance.md is faster."""
     costs = target_of(name).costs
     assert costs is not None
     for rows, width in ((128, 768), (16, 384), (1, 768), (256, 64)):

@@ -1,4 +1,4 @@
-"""What each pass changed, as listings and as files."""
+"""The changes of each pass, as listings and as files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_modules_are_written_where_the_variable_says(tmp_path: Path, monkeypatch
     graph = rlx.Graph("layer")
     x, w = graph.input("x", (4, 4)), graph.param("w", (4, 4))
     graph.set_outputs([rlx.ops.relu(x @ w + graph.param("b", (4,)))])
-    for _ in range(2):  # the second comes from the cache, and is written all the same
+    for _ in range(2):  # the second comes from the cache, and is written too
         rlx.Session("cpu").compile(graph, cache=tmp_path / "cache")
     folders = sorted(p.name for p in (tmp_path / "ir").iterdir())
     assert folders == ["layer", "layer-2"]

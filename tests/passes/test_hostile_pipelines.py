@@ -1,4 +1,4 @@
-"""Pipelines of text from anybody are errors at worst."""
+"""Pipelines as untrusted text: at worst they are errors."""
 
 from __future__ import annotations
 

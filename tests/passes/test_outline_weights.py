@@ -1,4 +1,4 @@
-"""Weights that are computed once: the function that computes them and the one that reads them give what the graph gave."""
+"""Weights computed once: the outlined function and its reader together give the results of the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.growth import check_linear
 
 
 def _random_layers(seed: int, *, layers: int = 3) -> rlx.Graph:
-    """Products with weights that are made of parameters in many ways, some of them read elsewhere too."""
+    """Return products with weights computed from parameters in many ways, some of them used elsewhere too."""
     choose = random.Random(seed)
     g: Any = rlx.Graph("main")
     x = g.input("x", (2, 4))
@@ -110,7 +110,7 @@ def test_programs_compute_weights_when_they_are_loaded(device: str, rows: Any, t
 
 
 def test_a_program_of_xla_does_not_compute_weights_in_a_call() -> None:
-    """What is called takes the joined weights and their product, and `b` for what reads it alone."""
+    """The called program takes the joined weights and their product, and `b` for its other reader."""
     pytest.importorskip("jax")
     compiled = rlx.Session("xla").compile(_joined(3), cache=False)
     assert compiled.artifact.info["arguments"] == ["x", "total"]

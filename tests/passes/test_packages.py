@@ -1,4 +1,4 @@
-"""Passes of other packages: found by their names, in a process in which the package is installed."""
+"""Passes of other packages: they are found by name in a process where the package is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The passes: what `tests/filecheck/passes` cannot say in text, and every op through each of them."""
+"""The passes: properties that `tests/filecheck/passes` cannot express in text, and every op through each pass."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.conformance.cases import Case, cases, composite_groups, op_names
 from tests.drawing import drawn, of_which
 from tests.growth import check_linear
 
-# f32 first; an op that does not take it is tried in what it takes.
+# f32 first. Ops that do not take it are tried in a dtype that they take.
 _PREFERRED = ("f32", "i32", "bool", "c64")
 
 
 def samples(op: str) -> Iterator[Case]:
-    """One case of each sample of an op."""
+    """Yield one case of each sample of an op."""
     chosen: dict[int, Case] = {}
     for case in cases(op):
         best = chosen.get(case.index)
@@ -44,7 +44,7 @@ def test_ops_that_read_dead_ops_twice_go_with_them() -> None:
 
 
 def refuse_note(text: str) -> None:
-    # A function that holds more than an op of ours has no symbols to try; every case here has a value.
+    # Functions with foreign ops have no symbols to try; every case here has a value.
     pytest.fail(f"check-numerics did not check: {text}")
 
 

@@ -1,4 +1,4 @@
-"""The driver of rewrite patterns: it ends, in few visits, leaves nothing dead, and names the pattern that is at fault."""
+"""The driver of rewrite patterns: it terminates in few visits, leaves no dead ops, and names a faulty pattern."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_chains_take_visits_in_proportion(step: Any) -> None:
     visits = []
     for length in (1250, 2500, 5000):
         graph, counts = run(chain(length, step), drop_double_neg, join_transposes)
-        assert len(names(graph)) <= 2  # what is left of the chain, and the return
+        assert len(names(graph)) <= 2  # the remaining op and the return
         visits.append(counts.visits / length)
     assert max(visits) < 4 and max(visits) / min(visits) < 1.2
 
@@ -71,14 +71,14 @@ def test_many_readers_of_one_value_are_not_visited_for_each() -> None:
 
 @pattern
 def drop_neg_of_an_only_reader(op: views.Activation, rewriter: Rewriter) -> Any:
-    """`neg(x)` becomes `x`, where only `op` reads what gives `x`: it matches when other readers have gone."""
+    """Replace `neg(x)` by `x` if only `op` reads its operand. This starts to match when other readers are removed."""
     inner = producer(op.x, views.Activation)
     return inner.x if op.kind == "neg" and inner is not None and has_one_use(op.x) else None
 
 
 @pattern
 def drop_third_neg(op: views.Activation, rewriter: Rewriter) -> Any:
-    """It looks at an op that is two ops away."""
+    """Match by an op two steps away."""
     inner = producer(op.x, views.Activation)
     outer = None if inner is None else producer(inner.x, views.Binary)
     return outer.lhs if outer is not None and outer.kind == "add" else None
@@ -94,7 +94,7 @@ def test_it_ends_only_when_nothing_matches() -> None:
     x = g.input("x", (3,))
     y = g.exp(x)
     z = g.neg(y)
-    g.gelu(y)  # nobody reads it, and it comes after the op that it keeps from matching
+    g.gelu(y)  # an unused op, after the op whose match it prevents
     g.set_outputs([z])
     after, _ = run(g, drop_neg_of_an_only_reader)
     assert names(after) == ["func.return"]
@@ -154,7 +154,7 @@ def test_random_graphs_keep_their_value(seed: int) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-# --- patterns that are wrong ----------------------------------------------------------------------
+# --- wrong patterns ------------------------------------------------------------------------------------
 
 
 @pattern

@@ -1,4 +1,4 @@
-"""`rlx-precision`: what is lowered, what is not, and what that does to results."""
+"""`rlx-precision`: the ops that it lowers, and the effect on results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lowered(graph: Any, policy: str = "mixed_conservative", to: str = "f16", kee
 
 
 def dtypes_of(graph: Any, name: str) -> list[str]:
-    """Dtypes of the first results of all ops of a name, or kind, in order."""
+    """Return the dtypes of the first results of all ops of a name or kind, in order."""
     found = []
     for op in collect(graph.module):
         kind = op.attributes["kind"].value if "kind" in op.attributes else ""
@@ -43,7 +43,7 @@ def casts(graph: Any) -> list[Any]:
 
 
 def check_casts(before: Any, after: Any) -> None:
-    """One cast for each value and dtype, and none back to where it came from, beyond those of the program."""
+    """Check that there is one cast for each value and dtype, and none back, besides those of the program."""
     own = len(casts(before))
     pairs = Counter((op.operands[0], shape_of(op.results[0]).dtype) for op in casts(after))
     assert sum(n - 1 for n in pairs.values()) <= own
@@ -59,7 +59,7 @@ def signature(graph: Any) -> Any:
 
 
 def untouched(graph: Any) -> Counter[Any]:
-    """The ops with results of the dtypes that the pass may not change."""
+    """Count the ops with results of dtypes that the pass may not change."""
     told = ((op.name, str(shape_of(r))) for op in collect(graph.module) for r in op.results)
     return Counter((name, shape) for name, shape in told if shape.partition("[")[0] in _UNTOUCHED)
 
@@ -250,7 +250,7 @@ def test_counts_beyond_the_digits_stay() -> None:
     positions = g.cast(g.iota((5000,)), "f32")
     g.set_outputs({"a": g.relu(x @ w) * g.sin(positions * 0.01), "n": g.iota((5000,), dtype="f32") + x @ w})
     result = lowered(g)
-    assert dtypes_of(result, "mul") == ["f32", "f16"]  # a sine is moderate again
+    assert dtypes_of(result, "mul") == ["f32", "f16"]  # a sine is again of moderate size
     assert dtypes_of(result, "sin") == ["f32"]
     assert dtypes_of(result, "add") == ["f32"]
 
@@ -270,7 +270,7 @@ def test_constants_are_converted_and_stay_finite() -> None:
     np.testing.assert_allclose(got[1], values["x"], rtol=1e-3)
 
 
-# --- what is low already --------------------------------------------------------------------------
+# --- values of low precision --------------------------------------------------------------------------
 
 
 def test_casts_of_the_program_are_used() -> None:
@@ -309,7 +309,7 @@ def test_an_attention_mask_keeps_its_dtype() -> None:
     assert [shape_of(v).dtype.name for v in op.operands] == ["f16", "f16", "f16", "bf16"]
 
 
-# --- the shape of programs ------------------------------------------------------------------------
+# --- structure of programs ----------------------------------------------------------------------------
 
 _REGION = """
 func.func @main(%x: tensor<4x4xf32> {rlx.name = "x"}, %c: i1) -> tensor<4x4xf32> {
@@ -394,7 +394,7 @@ def test_a_session_computes_in_f16() -> None:
     (got,) = compiled.run({"x": values["x"]})
     assert got.dtype == np.float32
     lower = lowered(module.into_graph())
-    # What the compiled program computes is what the evaluator says of the lowered graph, and near the f32 result.
+    # The compiled program gives the evaluator's results for the lowered graph, near the f32 results.
     np.testing.assert_allclose(got, rlx.evaluate(lower, values)[0], rtol=4e-3, atol=1e-4)
     np.testing.assert_allclose(got, expected, rtol=0.03, atol=1e-3)
     assert not np.allclose(got, expected, rtol=1e-6, atol=1e-8)

@@ -1,4 +1,4 @@
-"""The policies of precision by the names that users give, as `precision=`."""
+"""Precision policies by name, as in `precision=`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _POLICIES: list[tuple[Any, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("precision", "expected"), _POLICIES, ids=str)
 def test_policies_by_name(precision: Any, expected: dict[str, str]) -> None:
-    """What computes in which dtype; integers, bool and the boundary are as they were, and results near."""
+    """Each policy gives the expected dtypes. Integers, bool and the boundary are unchanged, and results are near."""
     graph = _model()
     result = rlx.Pipeline(precision=precision, policy="fusable", opt=0).compile(graph).mir
     assert {name: dtypes_of(result, name)[0] for name in expected} == expected

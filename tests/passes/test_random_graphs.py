@@ -1,4 +1,4 @@
-"""Random graphs through the passes: what comes out has the same value, to the last bit where the pass claims that."""
+"""Random graphs through the passes: results stay equal, to the last bit if the pass claims it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.drawing import drawn, graph_seed
 _DTYPES = ("f32", "i32", "i8", "u8", "bool", "f16")
 
 
-# Of zeros of either sign they give any.
+# Ops that may return a zero of either sign.
 _OF_ANY_ZERO = ("max", "min", "relu")
 
 
 class _Maker:
-    """Builds a graph step by step out of ops that the rules of `rlx-simplify` look for."""
+    """Builds a graph step by step from ops that the rules of `rlx-simplify` match."""
 
     def __init__(self, seed: int, *, regions: bool = False, shapes: bool = False):
         self.depth, self.has_extrema = 0, seed % 2 == 0
@@ -40,12 +40,12 @@ class _Maker:
             if made is not None and made.rank <= 4 and made.shape.num_elements <= 64:
                 self.values.append(made)
         results = self.values[len(_DTYPES) :] or self.values[:1]
-        if regions and self.random.random() < 0.5:  # nobody reads the others
+        if regions and self.random.random() < 0.5:  # the others are unused
             results = self.random.sample(results, self.random.randint(1, len(results)))
         self.g.set_outputs(results)
 
     def other(self, x: Any) -> Any:
-        """An operand to go with x: a constant, x itself, or a value of its shape and dtype."""
+        """Return a second operand for x: a constant, x itself, or a value of the same shape and dtype."""
         number = self.random.choice([0, 0, 1, 1, -1, 2])
         if x.dtype.is_bool:
             number = number > 0
@@ -90,7 +90,7 @@ class _Maker:
         return self.g.narrow(x, axis, start, self.random.randint(0, size - start))
 
     def halves(self, x: Any) -> Any:
-        """Cut in two or three and join again."""
+        """Split in two or three parts and join them again."""
         if not x.rank:
             return None
         axis = self.random.randrange(x.rank)
@@ -122,7 +122,7 @@ class _Maker:
         return self.g.constant(generator.integers(0, 2, x.shape.static).astype(x.dtype.numpy))
 
     def round_trip(self, x: Any) -> Any:
-        """Transposed or reshaped, computed with, and back again, or nearly."""
+        """Transpose or reshape, compute, and undo the move, sometimes not exactly."""
         if x.rank != 2 or x.dtype.is_bool:
             return None
         rows, columns = x.shape.dims
@@ -194,7 +194,7 @@ class _Maker:
         return self.random.choice([carry, other, rows])
 
     def inside(self, x: Any, *own: Any) -> Any:
-        """What a region gives, of the shape and dtype of x: of constants only, of values outside only, or of regions."""
+        """Return the result of a region, shaped like x: of constants, of outside values, or of nested regions."""
         outside, self.depth = self.values, self.depth + 1
         kinds = [self.binary, self.unary, self.where, self.constant]
         kinds += [self.branch, self.loop, self.scan] if self.depth == 1 else []
@@ -209,7 +209,7 @@ class _Maker:
 
 
 def with_regions(seed: int) -> Any:
-    """A random graph with branches, loops and scans."""
+    """Return a random graph with branches, loops and scans."""
     return _Maker(seed, regions=True).g
 
 
@@ -231,7 +231,7 @@ def check(graph: Any, seed: int, *pipelines: str) -> None:
     for pipeline in pipelines:
         result = rlx.passes.run(graph, pipeline)
         for i, (a, b) in enumerate(zip(expected, rlx.evaluate(result, values), strict=True)):
-            if a.dtype == b.dtype == rlx.bf16.numpy:  # NumPy does not know its NaN
+            if a.dtype == b.dtype == rlx.bf16.numpy:  # NumPy does not recognise its NaN
                 a, b = a.astype(np.float32), b.astype(np.float32)
             message = f"{pipeline}, output {i} of\n{graph}"
             np.testing.assert_array_equal(a, b, err_msg=message)
@@ -256,7 +256,7 @@ def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
 
 @drawn("number", range(100), of_each=6)
 def test_a_random_graph_of_shape_ops_keeps_its_value(number: int, seed: int) -> None:
-    """And what simplifies it finds nothing more in it."""
+    """Also, simplifying again changes nothing."""
     made_from = graph_seed(seed, number)
     graph = _Maker(made_from, shapes=True).g
     check(graph, made_from, "rlx-simplify", to_mir(1, fuse=False))
@@ -265,7 +265,7 @@ def test_a_random_graph_of_shape_ops_keeps_its_value(number: int, seed: int) -> 
 
 
 def _real_functions(seed: int) -> Any:
-    """A graph of the terms that fast math knows, of positive numbers near 1."""
+    """Return a graph of terms that fast math rewrites, of positive numbers near 1."""
     choose, g = random.Random(seed), rlx.Graph("main")
     values = [g.input(f"x{i}", (2, 3)) for i in range(3)]
     terms = [
@@ -287,7 +287,7 @@ def _real_functions(seed: int) -> Any:
 
 @drawn("number", range(60), of_each=4)
 def test_fast_math_is_right_for_real_numbers(number: int, seed: int) -> None:
-    """Close where numbers are ordinary; and it finds nothing more in what it gave."""
+    """Results are close for ordinary numbers, and simplifying again changes nothing."""
     made_from = graph_seed(seed, number)
     graph, passes = _real_functions(made_from), "rlx-simplify{fast-math}"
     once = rlx.passes.run(graph, passes)
@@ -315,18 +315,18 @@ def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> 
     check(with_regions(made_from), made_from, *pipelines)
 
 
-# --- what passes claim ----------------------------------------------------------------------------
+# --- claims of passes -------------------------------------------------------------------------------
 
-_OPS = 12  # of a graph of the whole vocabulary
-# What has to come first: a plan to check, and ops of MIR.
+_OPS = 12  # in a graph of the whole vocabulary
+# Passes that must run first, to provide a plan to check and ops of MIR.
 _BEFORE = {"rlx-check-plan": "rlx-plan-memory", "rlx-check-lir": "rlx-lower-blocks"}
-# Where "the very same numbers" are asked for. NumPy sums f64 in another order where an array is aligned otherwise; all other
-# floats are summed in wider ones, and rounded.
+# Tolerance for passes that claim equal results. The order in which NumPy sums f64 depends on alignment; all other
+# floats are summed in wider ones and then rounded.
 _EXACTLY = 1e-14
 
 
 def _claiming() -> list[str]:
-    """The passes of rlx ops that keep results and need no options."""
+    """Return the passes of rlx ops that keep results and need no options."""
     packages = ("rlx.passes.", "rlx.plan.", "rlx.transforms.")
     kept = {name for name, cls in load().items() if cls.preserves_results and cls.__module__.startswith(packages)}
     return sorted(kept - {"rlx-bind"})
@@ -334,7 +334,7 @@ def _claiming() -> list[str]:
 
 @cache
 def _vocabulary(seed: int, number: int, mir: bool) -> tuple[Any, dict[str, np.ndarray], list[np.ndarray]]:
-    """A random graph of all ops, at HIR or MIR, with inputs and its results."""
+    """Return a random graph of all ops at HIR or MIR, inputs, and its results."""
     made = Grower(seeded(graph_seed(seed, number))).grow(_OPS)
     graph = rlx.passes.run(made.graph, "rlx-lower-blocks") if mir else made.graph
     return graph, made.values, rlx.evaluate(graph, made.values)
@@ -364,8 +364,8 @@ def test_a_pass_does_what_it_claims(name: str, seed: int, full: bool) -> None:
         ):
             given = rlx.passes.run(graph, _BEFORE[name]) if name in _BEFORE else graph
             try:
-                result = rlx.passes.run(given, name)  # which verifies it
-            except rlx.PassError as problem:  # a loop that has no bound
+                result = rlx.passes.run(given, name)  # verifies the result
+            except rlx.PassError as problem:  # a loop without a bound
                 assert name == "rlx-lower-control-flow" and "cannot be unrolled" in problem.message
                 continue
             said = _difference(graph, expected, result, values, exact=claims.exact)
@@ -397,7 +397,7 @@ def test_a_pipeline_keeps_results(level: int, target: str, seed: int, full: bool
 
 
 def _recurrence(seed: int) -> Any:
-    """A loss by a scan and a while, with weights that loops compute again in every step, and carries that stay as they are."""
+    """Return a loss from a scan and a while with weights that every step computes again and carries that do not change."""
     choose, g = random.Random(seed), rlx.Graph("main")
     x, w, b = g.input("x", (4, 3)), g.param("w", (3, 3)), g.param("b", (3,))
     number = g.constant(np.float32(choose.choice([0.0, 1.0])))
@@ -418,7 +418,7 @@ def _recurrence(seed: int) -> Any:
 @drawn("number", range(20), of_each=2)
 @pytest.mark.parametrize("derived", ["primal", "grad", "hvp", "vmap"])
 def test_derivatives_of_loops_keep_their_value(derived: str, number: int, seed: int) -> None:
-    """To the last bit, by each pass of regions and all of a level."""
+    """Each pass on regions, and all passes of a level, keep results to the last bit."""
     made_from = graph_seed(seed, number)
     graph = _recurrence(made_from)
     if derived == "vmap":

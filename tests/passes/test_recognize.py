@@ -1,4 +1,4 @@
-"""Recognising norms, activations, softmax and attention in what others write: the ops and the values, at the edges too."""
+"""Recognition of norms, activations, softmax and attention in foreign graphs: ops and values, also in edge cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recognised(graph: Any) -> Any:
 
 
 def ops(graph: Any) -> set[str]:
-    """What is left, without what moves data."""
+    """Return the ops, without those that only move data."""
     views = {"reshape", "transpose", "expand", "narrow", "concat", "constant"}
     return {op.name.removeprefix("rlx.") for op in collect(graph.module)} - views
 
@@ -45,7 +45,7 @@ def values_of(graph: Any, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def check(build: Callable[..., Any], shapes: list[Any], expected: set[str]) -> Any:
-    """Build a graph of inputs; it has the ops expected, and the same values as before."""
+    """Build a graph of inputs. Check that it gets the expected ops and keeps its values."""
     g: Any = rlx.Graph("f")
     inputs = [g.input(f"x{i}", *(s if isinstance(s, list) else [s])) for i, s in enumerate(shapes)]
     g.set_outputs(build(g, *inputs))
@@ -86,7 +86,7 @@ def test_sigmoid_silu_and_relu() -> None:
 
 
 def test_activations_at_the_edges() -> None:
-    """Infinities, zeros and large numbers: what is no NaN stays, and a NaN of an infinity becomes the limit."""
+    """Infinities, zeros and large numbers: numbers stay, and a NaN from an infinity becomes the limit."""
     edges = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 88.0, -88.0, 1e4, -1e4, 3e38, -3e38, 1e-40], np.float32)
     for build in (_sigmoid, lambda g, x: x * _sigmoid(g, x), GELUS["cube"], lambda g, x: g.maximum(x, 0.0)):
         g: Any = rlx.Graph("f")
@@ -145,7 +145,7 @@ def test_norms_without_weights_and_along_other_axes() -> None:
 
 
 def test_roots_of_scalars_are_no_norms() -> None:
-    """As in an optimiser: numbers, and vectors that broadcast, where a norm has statistics of its own tensor."""
+    """Scalars as in an optimiser, and vectors that broadcast, are not the statistics of the tensor that they scale."""
 
     def build(g: Any, x: Any, s: Any, v: Any) -> Any:
         return x * (1.0 / g.sqrt(s + 1e-5)) + x / g.sqrt(g.mean(v * v) + 1e-5) + x * g.rsqrt(g.mean(x * x, 0) + 1e-5)
@@ -187,7 +187,7 @@ def test_softmax() -> None:
 
 @pytest.mark.parametrize("shift", [None, "min", "other maximum"])
 def test_without_its_own_maximum_it_is_no_softmax(shift: str | None) -> None:
-    """Whose elements are all NaN where one of them is infinite."""
+    """A true softmax with an infinite element is all NaN."""
     g: Any = rlx.Graph("exponentials")
     x, y = g.input("x", (2, 3)), g.input("y", (2, 3))
     shifts = {None: 0.0, "min": g.min(x, 1, keep_dims=True), "other maximum": g.max(y, 1, keep_dims=True)}
@@ -206,7 +206,7 @@ def test_without_its_own_maximum_it_is_no_softmax(shift: str | None) -> None:
 
 
 def _attend(g: Any, q: Any, k: Any, v: Any, mask: Any = lambda s: s, scale: str = "scores") -> Any:
-    """`[B, H, S, D]`, as PyTorch and ONNX write it."""
+    """Attention of `[B, H, S, D]`, as PyTorch and ONNX write it."""
     if scale == "query":
         q = q * (D**-0.5)
     elif scale == "both":
@@ -227,7 +227,7 @@ def test_attention_scaled_anywhere(scale: str) -> None:
 
 
 def test_attention_with_heads_inside() -> None:
-    """`[B, S, H, D]` by one contraction, as an einsum writes it."""
+    """`[B, S, H, D]` by one contraction, as einsum does."""
 
     def build(g: Any, q: Any, k: Any, v: Any) -> Any:
         scores = g.dot_general(q, k, (3,), (3,), (0, 2), (0, 2)) * (D**-0.5)
@@ -290,7 +290,7 @@ def test_masked_attention_where_queries_see_nothing(name: str) -> None:
 
 
 def test_what_a_mask_may_not_be() -> None:
-    """Scores of -10 count beside others of -12."""
+    """Scores of -10 count beside scores of -12."""
     left = check(
         lambda g, q, k, v, m: _attend(g, q, k, v, lambda s: g.where(m, s, -10.0)), [*HEADS, [(S, T), "bool"]], OPEN
     )
@@ -322,7 +322,7 @@ def test_keys_that_are_repeated_for_groups(way: str) -> None:
 
 
 def test_a_whole_layer_becomes_a_block() -> None:
-    """Heads split off and joined, rotated in between: the attention takes them packed, and the fusions find their block."""
+    """Split heads, rotated and joined: the attention takes them packed, and the fusions find their block."""
     g: Any = rlx.Graph("layer")
     x, cos, sin = g.input("x", (B, S, H * D)), g.input("cos", (S, D // 2)), g.input("sin", (S, D // 2))
 
@@ -339,7 +339,7 @@ def test_a_whole_layer_becomes_a_block() -> None:
 
 
 def test_attention_with_its_axes_in_any_order() -> None:
-    """Random layouts, sizes of 1 among them, with masks that hide everything from some queries."""
+    """Random layouts with some sizes of 1, and masks that hide everything from some queries."""
     found = 0
     for seed in range(60):
         made = RandomAttention(seed)
@@ -352,7 +352,7 @@ def test_attention_with_its_axes_in_any_order() -> None:
     assert found >= 40
 
 
-# --- what JAX writes ----------------------------------------------------------------------------------
+# --- graphs from JAX ----------------------------------------------------------------------------------
 
 
 def _from_jax(function: Any, *shapes: tuple[int, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""Norms of groups of channels, and along several axes, as others write them."""
+"""Recognition of norms of channel groups and of norms along several axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.passes.test_recognize import B, S, check
 
 @pytest.mark.parametrize("weights", ["none", "scale", "both"])
 def test_norms_of_groups_of_channels(weights: str) -> None:
-    """As it is written by reshaping to `[N, G, …]` and back."""
+    """As a reshape to `[N, G, …]` and back."""
 
     def build(g: Any, x: Any, scale: Any, bias: Any) -> Any:
         y = g.reshape(x, (B, 2, -1))
@@ -26,7 +26,7 @@ def test_norms_of_groups_of_channels(weights: str) -> None:
 @pytest.mark.parametrize("way", ["differences", "moments", "sums"])
 @pytest.mark.parametrize("groups", [1, 2, S])
 def test_norms_of_groups_with_all_their_axes(groups: int, way: str) -> None:
-    """As it is written with statistics over channels of a group and space together; S groups are an instance norm."""
+    """With statistics over the channels of a group and space together; S groups are an instance norm."""
 
     def build(g: Any, x: Any, scale: Any, bias: Any) -> Any:
         y, axes = g.reshape(x, (B, groups, S // groups, 3, 5)), (2, 3, 4)
@@ -48,16 +48,16 @@ def test_norms_of_groups_with_all_their_axes(groups: int, way: str) -> None:
 
 
 def test_norms_along_several_axes() -> None:
-    """A layer norm over all but the batch, an RMS norm of images, and means that do not go with their tensor."""
+    """A layer norm over all but the batch, an RMS norm of images, and means that do not match their tensor."""
 
     def layer(g: Any, x: Any, scale: Any, bias: Any) -> Any:
         y = x - g.mean(x, (1, 2, 3), keep_dims=True)
         return y * g.rsqrt(g.mean(y * y, (1, 2, 3), keep_dims=True) + 1e-5) * scale + bias
 
-    check(layer, [(B, S, 3, 5), (S, 3, 5), (S, 3, 5)], {"layer_norm", "binary"})  # weights are no vectors
+    check(layer, [(B, S, 3, 5), (S, 3, 5), (S, 3, 5)], {"layer_norm", "binary"})  # the weights are no vectors
     check(lambda g, x: x * g.rsqrt(g.mean(x * x, (2, 3), keep_dims=True) + 1e-6), [(B, S, 3, 5)], {"rms_norm"})
 
-    def apart(g: Any, x: Any) -> Any:  # of the first two axes together, which are not the last
+    def apart(g: Any, x: Any) -> Any:  # along the first two axes, which are not the last
         y = x - g.mean(x, (0, 1), keep_dims=True)
         return y * g.rsqrt(g.mean(y * y, (0, 1), keep_dims=True) + 1e-5)
 

@@ -25,7 +25,7 @@ from rlx.passes.pipeline import PassPipeline
 
 @dataclass(frozen=True)
 class Probe(Pass):
-    """Calls a function with the module."""
+    """A pass that calls a function with the module."""
 
     function: Callable[[Any], None]
     name = "rlx-probe"
@@ -71,7 +71,7 @@ def test_the_result_is_a_new_graph_and_the_input_stays() -> None:
 
 
 def test_the_bindings_find_the_dialect_at_once() -> None:
-    # They import it by this name for every op that they hand out; a search that fails costs more than the op.
+    # The bindings import it by this name for every op; a failed search costs more than the op.
     graph()
     found = importlib.import_module(f"{mlir.provider}.dialects.rlx")
     assert hasattr(found, "MatmulOp")
@@ -197,7 +197,7 @@ def test_instruments_see_every_step_in_order() -> None:
 
 
 def checked(g: Any, pipeline: Any, seed: int = 0) -> list[str]:
-    """Run under the check; the notes."""
+    """Run a pipeline under the check. Return the notes."""
     notes: list[str] = []
     rlx.passes.run(g, pipeline, instruments=[CheckNumerics(seed, notes.append)])
     return notes
@@ -228,7 +228,7 @@ def test_indices_are_drawn_in_range() -> None:
     g.set_outputs([picked])
 
     def read_past_the_end(module: Any) -> None:
-        """Turn clamping into something else outside of the range only."""
+        """Replace the clamping, so that only results outside the range change."""
         function = find_function(module)
         for op in rewrite.collect(module, {"gather"}):
             rewrite.replace_with(
@@ -273,13 +273,13 @@ def test_a_pass_that_changes_results_on_purpose_is_noted() -> None:
 
 def test_what_cannot_be_evaluated_is_noted() -> None:
     g: Any = rlx.Graph("f")
-    g.set_outputs([g.narrow(g.input("x", ("n",)), 0, 99, 1)])  # for larger sizes than are tried
+    g.set_outputs([g.narrow(g.input("x", ("n",)), 0, 99, 1)])  # larger than any size that is tried
     (note,) = checked(g, "cse")
     assert note.startswith("@f is not checked: it cannot be evaluated")
 
 
 def test_a_pass_that_another_thread_imports_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the class and its decorator, which makes it take options, another thread looks for it."""
+    """Another thread looks for the pass between its class statement and the decorator that adds the options."""
     begun, looked = threading.Event(), threading.Event()
     monkeypatch.setitem(sys.modules, "half_made_events", SimpleNamespace(begun=begun, looked=looked))
     (tmp_path / "half_made.py").write_text(

@@ -1,4 +1,4 @@
-"""Blocks of real models, for plans: forward and differentiated, at the sizes of tests or of measurements."""
+"""Blocks of real models for plans: forward and differentiated, at sizes of tests or of measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOWER = "builtin.module(rlx-lower-blocks,rlx-simplify,rlx-decompose{for=rlx-to-l
 
 
 class _Weights:
-    """Makes parameters, each with a name of its own."""
+    """Makes parameters with distinct names."""
 
     def __init__(self, g: Any):
         self.g, self.count = g, 0
@@ -27,7 +27,7 @@ class _Weights:
 
 
 def encoder(g: Any, w: _Weights, s: int) -> Any:
-    """Two layers of BERT."""
+    """Build two layers of BERT."""
     e, f = 8 * s, 32 * s
     x = g.input("x", (2, 4 * s, e))
     for _ in range(2):
@@ -39,7 +39,7 @@ def encoder(g: Any, w: _Weights, s: int) -> Any:
 
 
 def llama(g: Any, w: _Weights, s: int) -> Any:
-    """Two layers of Llama, with half as many heads for keys and values."""
+    """Build two layers of Llama, with half as many heads for keys and values."""
     e, f, d = 8 * s, 24 * s, 2 * s
     x = g.input("x", (1, 8 * s, e))
     table = [g.input(name, (8 * s, d // 2)) for name in ("cos", "sin")]
@@ -50,7 +50,7 @@ def llama(g: Any, w: _Weights, s: int) -> Any:
 
 
 def mamba(g: Any, w: _Weights, s: int) -> Any:
-    """Two blocks of Mamba."""
+    """Build two blocks of Mamba."""
     e, inner, rank, size = 4 * s, 8 * s, s, 4
     x = g.input("x", (2, 4 * s, e))
     for _ in range(2):
@@ -60,7 +60,7 @@ def mamba(g: Any, w: _Weights, s: int) -> Any:
 
 
 def delta_net(g: Any, w: _Weights, s: int) -> Any:
-    """A gated delta net with its projections."""
+    """Build a gated delta net with its projections."""
     b, t, h, d = 2, 4 * s, 2, 2 * s
     x = g.input("x", (b, t, h * d))
     q, k, v = (g.reshape(x @ w(h * d, h * d), (b, t, h, d)) for _ in range(3))
@@ -70,7 +70,7 @@ def delta_net(g: Any, w: _Weights, s: int) -> Any:
 
 
 def cnn(g: Any, w: _Weights, s: int) -> Any:
-    """A CNN of digits: two convolutions with pooling, two linear layers."""
+    """Build a CNN for digits: two convolutions with pooling, two linear layers."""
     x = g.input("x", (2, 1, 8 * s, 8 * s))
     for before, after in ((1, 2 * s), (2 * s, 4 * s)):
         x = g.relu(g.conv(x, w(after, before, 3, 3), padding=1) + g.reshape(w(after), (after, 1, 1)))
@@ -80,7 +80,7 @@ def cnn(g: Any, w: _Weights, s: int) -> Any:
 
 
 def unet(g: Any, w: _Weights, s: int) -> Any:
-    """Down, a middle, and up again with what was kept from the way down."""
+    """Build a U-Net: down, a middle block, and up with the values of the way down."""
     kept: list[Any] = []
     x = g.conv(g.input("x", (1, 3, 8 * s, 8 * s)), w(2 * s, 3, 3, 3), padding=1)
     for level in (1, 2):
@@ -117,7 +117,7 @@ BLOCKS: dict[str, Callable[..., Any]] = {
 
 
 def graph(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
-    """A model, made of blocks, or the gradient of the mean of its squares."""
+    """Return a model made of blocks, or the gradient of the mean of its squares."""
     g = rlx.Graph("main", stage="hir")
     y = BLOCKS[name](g, _Weights(g), scale)
     g.set_outputs([g.mean(y * y) if differentiated else y])
@@ -127,11 +127,11 @@ def graph(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
 
 
 def model(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
-    """The LIR of a model."""
+    """Return the LIR of a model."""
     return rlx.passes.run(graph(name, scale, differentiated=differentiated), LOWER)
 
 
 def values_of(graph: Any, seed: int = 0) -> dict[str, np.ndarray]:
-    """Values for its arguments."""
+    """Return values for the arguments of a graph."""
     rng = np.random.default_rng(seed)
     return {a.name: rng.uniform(-0.5, 0.5, a.shape.static).astype(a.shape.dtype.numpy) for a in graph.arguments}

@@ -1,4 +1,4 @@
-"""Functions run in the bytes of their plans: plans are right, and wrong ones are found out."""
+"""Functions executed in the bytes of their plans: right plans work, and wrong ones are detected."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_blocks_of_models(name: str, differentiated: bool) -> None:
 
 
 def planned(graph: Any, *values: np.ndarray, **options: Any) -> dict[str, Any]:
-    """A plan that was run, its entries by the labels of their ops."""
+    """Run a graph in its plan. Return the entries of the plan by the labels of their ops."""
     plan = plan_memory(graph, **options)
     check_runs(graph, plan, dict(zip((a.name for a in graph.arguments), values, strict=True)))
     return {v.label: v for v in plan.values} | {v.name: v for v in plan.values}
@@ -154,11 +154,11 @@ def test_states_that_lie_in_the_arena_are_updated_there() -> None:
     check_runs(g, plan, {"x": X[:1], "cache": X, "moment": X, "late": X})
     slots = {v.name: v.slot for v in plan.values} | {v.outputs[0]: v.slot for v in plan.values if v.outputs}
     shares = {name: slots[f"next_{name}"] == slots[name] for name in ("cache", "moment", "late")}
-    # One is read again when its next value is there.
+    # "late" is read again after its next value is computed.
     assert shares == {"cache": True, "moment": True, "late": False}
     read = plan_of(rlx.parse(str(rlx.passes.run(g, "builtin.module(rlx-plan-memory{params})"))))
     assert read.arena_size == plan.arena_size and set(read.slots) == set(plan.slots)
-    assert all(v.relation != "within" for v in plan_memory(g).values)  # states are the caller's
+    assert all(v.relation != "within" for v in plan_memory(g).values)  # states belong to the caller
 
 
 def test_a_concatenation_is_computed_in_place() -> None:
@@ -170,14 +170,14 @@ def test_a_concatenation_is_computed_in_place() -> None:
     concat = next(v for v in entries.values() if v.outputs == ("output0",))
     assert entries["transpose"].relation == "within" and entries["transpose"].base == concat.name
     assert entries["transpose"].offset == concat.offset + 256
-    assert entries["reverse"].relation == "own"  # read again, later
+    assert entries["reverse"].relation == "own"  # read again later
 
 
-# --- wrong plans are found out ------------------------------------------------------------------------
+# --- wrong plans are detected -------------------------------------------------------------------------
 
 
 def forced(graph: Any, share: Any) -> MemoryPlan:
-    """A plan with choices that nobody has asked about."""
+    """Return a plan with unchecked sharing choices."""
     options = MemoryPlanOptions()
     sharing = prepare(graph, options, {})
     share(sharing)

@@ -1,4 +1,4 @@
-"""The memory plan: nothing that lives is overwritten, and what can be shared is."""
+"""The memory plan: it overwrites no live values, and shares memory where possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.passes.random_graphs import graphs, inputs
 
 
 def check_plan(plan: MemoryPlan) -> None:
-    """Slots that are in use together do not overlap, and values lie in their slots."""
+    """Check that slots in use together do not overlap, and that values fit in their slots."""
     assert plan.arena_size >= plan.peak_live_bytes == max(plan.live_bytes())
     slots = [s for s in plan.slots if s.size]
     for slot in slots:
@@ -30,14 +30,14 @@ def check_plan(plan: MemoryPlan) -> None:
         assert (v.slot is None) == (v.offset is None)
         if v.slot is not None and v.offset is not None:
             slot = plan.slots[v.slot]
-            if v.relation in ("row", "view") and not slot.size:  # of a stack of no rows: the loop does not run
+            if v.relation in ("row", "view") and not slot.size:  # of an empty stack: the loop does not run
                 continue
             assert slot.offset <= v.offset and v.offset + v.size <= slot.offset + slot.size
             assert slot.start <= v.start and v.end <= slot.end
 
 
 def check_runs(graph: Any, plan: MemoryPlan, values: dict[str, np.ndarray]) -> None:
-    """The plan is right, and the function gives in its arena what it gives by itself."""
+    """Check the plan, and that the function gives the same results in its arena."""
     check_plan(plan)
     for got, wanted in zip(execute(plan, values), rlx.evaluate(graph, values), strict=True):
         assert got.dtype == wanted.dtype and got.shape == wanted.shape
@@ -45,7 +45,7 @@ def check_runs(graph: Any, plan: MemoryPlan, values: dict[str, np.ndarray]) -> N
 
 
 def almost(got: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether floats are the same but for last digits: NumPy's products and functions depend on where an array lies."""
+    """Return whether floats agree except for the last digits: NumPy's products and functions depend on the alignment."""
     if got.dtype.kind not in "fc":
         return False
     scale = np.abs(wanted[np.isfinite(wanted)]).max(initial=0)
@@ -141,9 +141,9 @@ def test_what_is_not_done_in_place() -> None:
     y = g.exp(x)
     kept = g.tanh(y)  # y is read again
     narrow = g.cast(small, "f32")  # another element size
-    part = g.tanh(g.narrow(g.exp(x), 0, 0, 2))  # would hold on to more bytes than it needs
-    wide = g.add(row, x)  # row is broadcast, x is of the same shape
-    square = g.transpose(y)  # a shape op reads its operand in another order
+    part = g.tanh(g.narrow(g.exp(x), 0, 0, 2))  # would keep more bytes than it needs
+    wide = g.add(row, x)  # row is broadcast; x has the shape of the result
+    square = g.transpose(y)  # shape ops read their operand in another order
     product = g.matmul(wide, square)
     g.set_outputs([kept, narrow, product, part, g.reverse(g.exp(kept), [0])])
     _, told = entries(g)
@@ -165,7 +165,7 @@ def test_an_operand_read_twice_in_two_orders_is_not_overwritten() -> None:
     plan, told = entries(g)
     assert told["%1"].relation == "in place"  # both operands are read element by element
     assert told["%3"].relation == "view" and told["%3"].base_offset == 16
-    assert told["%4"].relation == "own"  # the row lies in the bytes of the square
+    assert told["%4"].relation == "own"  # the row is in the bytes of the square
     check_plan(plan)
 
 
@@ -211,14 +211,12 @@ def test_what_lies_outside() -> None:
     assert told["w"].offset is None
     view = next(v for v in told.values() if v.outputs == ("v",))
     assert (view.relation, view.base, view.offset) == ("view", "w", None)
-    assert told["x"].end == len(plan.steps) - 1  # it is an output, too
+    assert told["x"].end == len(plan.steps) - 1  # it is also an output
     everything = plan_memory(g, allocate_params=True, allocate_constants=True)
     pinned = [v for v in everything.values if v.name in ("w", "s", "%1")]
     assert all((v.start, v.end) == (0, len(everything.steps) - 1) and v.offset is not None for v in pinned)
     check_plan(everything)
-    assert (
-        plan.arena_size == 3 * 256 and everything.arena_size == 2 * 256 + 3 * 256
-    )  # the state is updated in its place
+    assert plan.arena_size == 3 * 256 and everything.arena_size == 2 * 256 + 3 * 256  # the state is updated in place
 
 
 def test_what_is_computed_from_weights_alone() -> None:
@@ -259,7 +257,7 @@ def test_regions_keep_what_they_read() -> None:
     )
     exponential = next(v for v in told.values() if v.label == "exp")
     assert exponential.end == last  # the next round reads it again
-    assert product.relation == "own"  # neither the carried value nor what comes from outside dies here
+    assert product.relation == "own"  # neither the carried value nor the outside one dies here
     assert next(v for v in told.values() if v.label == "tanh").base == product.name
     assert (inner.start, inner.end) == (loop, last)
 

@@ -1,4 +1,4 @@
-"""The order of ops: it keeps what they mean, and never needs more memory."""
+"""The order of ops: scheduling keeps results and never needs more memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEDULE, RECOMPUTE = "builtin.module(rlx-schedule-memory)", "builtin.module(rlx
 
 
 def check(graph: Any, pipeline: str, values: dict[str, np.ndarray]) -> float:
-    """What the arena is of what it was."""
+    """Return the arena size relative to the original order."""
     scheduled = rlx.passes.run(graph, pipeline)
     before, after = plan_memory(graph), plan_memory(scheduled)
     assert after.arena_size <= before.arena_size
@@ -46,7 +46,7 @@ def test_differentiated_models(name: str, pipeline: str, most: float) -> None:
 
 
 def wide(count: int) -> Any:
-    """All products first, then all their sums."""
+    """Build a graph of all products first and then all their sums."""
     g = rlx.Graph("main")
     x = g.input("x", (8, 32))
     products = [g.matmul(x, g.param(f"w{i}", (32, 256))) for i in range(count)]

@@ -1,4 +1,4 @@
-"""Plans in a module: they survive text, and one that does not fit is refused by name."""
+"""Plans in a module: they survive text, and a plan that does not fit is refused by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def planned(graph: Any, options: str = "") -> Any:
 
 
 def same(one: MemoryPlan, other: MemoryPlan) -> bool:
-    """Two plans of the same ops, up to where these stand."""
+    """Return whether two plans of the same ops are equal, except for the locations of the ops."""
     places = [[(v.name, v.offset, v.relation, v.base, v.start, v.end) for v in p.values] for p in (one, other)]
     return places[0] == places[1] and set(one.slots) == set(other.slots) and one.arena_size == other.arena_size
 
@@ -41,7 +41,7 @@ def test_plans_survive_text(number: int, seed: int) -> None:
 
 @drawn("number", range(_GRAPHS), of_each=5)
 def test_changed_plans_are_refused_or_right(number: int, seed: int) -> None:
-    """One number or one word of a plan is another: then the plan is refused, or the function gives what it gave."""
+    """If one number or word of a plan changes, the plan is refused or the results are the same."""
     graph = with_regions(graph_seed(seed, number))
     text, chance, refused = str(planned(graph)), random.Random(number), 0
     expected = rlx.evaluate(graph, inputs(graph, 0))
@@ -59,7 +59,7 @@ def test_changed_plans_are_refused_or_right(number: int, seed: int) -> None:
 
 
 def _changed(text: str, chance: random.Random) -> str:
-    """A text with another number, or without a word, in one of its plans."""
+    """Return a text with a changed number, or without a word, in one of its plans."""
     spots = list(re.finditer(r"(offset|over|scratch|arena) = (\d+)( : i64)?|within = true|(?<=\d), over = \d+", text))
     spot = chance.choice(spots)
     if not spot[1]:

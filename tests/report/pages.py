@@ -1,4 +1,4 @@
-"""Reading HTML as a browser would, to see what is in it."""
+"""HTML parsing, to check the contents of pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
 class Page(HTMLParser):
-    """A page or a piece of one. Reading fails where tags do not match.
+    """A page or a piece of one. Parsing fails if tags do not match.
 
     Attributes:
         tags: How often each element occurs.
@@ -49,7 +49,7 @@ class Page(HTMLParser):
             self.text += data
 
     def check(self) -> None:
-        """It asks for nothing from elsewhere, runs nothing but the page's own script, and its links lead somewhere."""
+        """Check that the page loads nothing from elsewhere, runs only its own script, and has no broken links."""
         assert len(set(self.ids)) == len(self.ids)
         addresses = [
             value for name, value in self.attributes if name in ("href", "src", "action", "data", "xlink:href")

@@ -1,4 +1,4 @@
-"""The page about a compilation, and what notebooks show: their structure, their numbers, and names that are markup."""
+"""The page about a compilation, and notebook views: their structure, their numbers, and names that are markup."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def hostile() -> Any:
 
 
 def profile_of(report: CompileReport) -> ProfileReport:
-    """Times that nobody measured: every op is a kernel."""
+    """Return invented times, with a kernel per op."""
     listing = inspect_graph(report.compilation.lir)
     events = [KernelEvent(f"k{HOSTILE}", (i,), False, 0, float(i), 1e-6 * (i + 1)) for i in range(len(listing.ops))]
     measured = Measurement("local-sync", 1, 1, 1.0, tuple(events))
@@ -87,7 +87,7 @@ def test_a_page_with_times() -> None:
 
 
 def test_costs_are_summed_by_line() -> None:
-    """A line for each of the user's lines, with the numbers of ops that stand in the table of ops."""
+    """The table has a row for each of the user's lines, with the numbers of the ops in the table of ops."""
     g: Any = rlx.Graph("g")
     x = g.input("x", (4, 8))
     y = g.relu(x @ g.param("w", (8, 8)) + x)
@@ -128,21 +128,21 @@ def test_names_are_text_everywhere() -> None:
         page.check()
     assert "alert(1)" in Page(pages[0]).text
     for svg in (drawing(inspect_graph(result.lir)), result.memory.svg()):
-        root = ElementTree.fromstring(svg)  # which refuses characters that XML has not
+        root = ElementTree.fromstring(svg)  # refuses characters that XML does not have
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
             *("svg", "g", "title", "rect", "text", "path", "line", "polygon", "polyline", "circle"),
         }
 
 
 def shown(result: Any, report: CompileReport) -> Iterator[Any]:
-    """All that shows itself in a notebook."""
+    """Yield all objects with a notebook view."""
     compiled = rlx.Session().compile(result.given)
     yield from (result.given, result, compiled, report.history, result.fusion, result.dispatch, result.memory)
     yield profile_of(report)
 
 
 def leaves(view: Overview) -> Iterator[str]:
-    """The ops that are drawn, by their results."""
+    """Yield the drawn ops by their results."""
     fixed = view.listing.fixed
     for op in view.listing.ops:
         if op.name == GROUP:

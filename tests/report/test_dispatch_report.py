@@ -1,4 +1,4 @@
-"""Which way ops go on a target."""
+"""How a target executes ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.targets.linalg import claimed_ops
 from tests.conformance.cases import cases, op_names
 
-# What a small target might claim.
+# The claims of a small target.
 CLAIMED = frozenset({"matmul", "binary", "activation", "constant", "reshape", "reduce", "cast"})
 
 
@@ -94,7 +94,7 @@ def test_the_report_does_not_change_the_graph() -> None:
 
 @pytest.mark.parametrize("name", op_names())
 def test_the_report_agrees_with_what_legalising_does(name: str) -> None:
-    """An op is called unsupported exactly when something of it is left that the lowering does not claim."""
+    """An op is reported as unsupported exactly if legalising leaves something that the lowering does not claim."""
     from rlx.passes.rewrite import collect
 
     graph = cases(name)[0].graph()
@@ -107,4 +107,4 @@ def test_the_report_agrees_with_what_legalising_does(name: str) -> None:
         assert row.path == "native"
     elif registry.card(name).composite and report.compile_ready:
         assert row.path == "decomposed"
-        assert left <= {*row.into, *(other.name for other in report.rows)}  # its regions hold ops of their own
+        assert left <= {*row.into, *(other.name for other in report.rows)}  # its regions have ops of their own

@@ -1,4 +1,4 @@
-"""What the fusion report says: what fused, what nearly did and why, from the patterns that fuse."""
+"""The fusion report: fusions, near misses and their reasons, from the patterns that fuse."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_no_miss() -> None:
 
 
 def test_layers_that_have_nothing_to_fuse_are_clean() -> None:
-    """A pre-norm layer without biases: the residual goes on, and the gate has none."""
+    """A pre-norm layer without biases: the residual is used again, and the gate has no bias."""
     g: Any = rlx.GraphModule.hir("llama")
     x = g.input("x", (1, 4, 8))
     weights = {name: g.param(name, dims) for name, dims in (("up", (8, 16)), ("gate", (8, 16)), ("down", (16, 8)))}
@@ -161,7 +161,7 @@ def test_a_pipeline_may_insist_on_its_fusions() -> None:
 
 
 def test_nothing_is_asked_when_nobody_listens() -> None:
-    """Reasons are looked for on behalf of a listener only; and a listener changes nothing of the result."""
+    """Reasons are computed only for a listener, and a listener does not change the result."""
     g = layers()
     quiet = str(rlx.passes.run(g, "rlx-lower-blocks,rlx-fuse"))
     with recorded() as record:

@@ -1,4 +1,4 @@
-"""Drawings of graphs, and the colours of all drawings."""
+"""Graph drawings, and the colours of all drawings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_every_op_has_a_colour() -> None:
-    """A family belongs to one group; a gradient to that of its forward op."""
+    """A family belongs to one group, and a gradient to the group of its forward op."""
     families = {spec.family for spec in registry.SPECS.values()} - {"backward"}
     listed = [family for group in palette.GROUPS for family in group.families]
     assert families | {"input", "param", "state", "output"} == set(listed) and len(listed) == len(set(listed))
@@ -30,7 +30,7 @@ def test_every_op_has_a_colour() -> None:
 
 
 def boxes(svg: str) -> dict[str, tuple[float, float, float, float]]:
-    """The rectangles of a drawing, by what hovering over them says: x, y, width, height."""
+    """Return the boxes of a drawing by their tooltips: x, y, width, height."""
     found = {}
     for group in ElementTree.fromstring(svg).iter(f"{SVG}g"):
         title, rectangle = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
@@ -70,7 +70,7 @@ def test_what_depends_on_no_input_is_written_where_it_is_read() -> None:
 
 
 def lines(svg: str) -> int:
-    """How many lines lead from box to box."""
+    """Count the lines between boxes."""
     return len(ElementTree.fromstring(svg).findall(f"{SVG}path"))
 
 
@@ -82,7 +82,7 @@ def test_what_regions_read_leads_to_the_box_that_holds_them() -> None:
     svg = drawing(inspect_graph(g))
     assert len(boxes(svg)) == 5 and lines(svg) == 4  # x → tanh → if, flag → if, if → output
     assert "w" in "".join(ElementTree.fromstring(svg).itertext()).split()
-    with (g := rlx.Graph("main")).checkpoint():  # takes nothing, and reads all from outside
+    with (g := rlx.Graph("main")).checkpoint():  # it has no operands and reads all values from outside
         y = g.tanh(g.input("x", (4,)))
     g.set_outputs([y])
     svg = drawing(inspect_graph(g))

@@ -72,7 +72,7 @@ def test_what_a_gradient_keeps_and_inputs_that_need_a_place() -> None:
     advice = "\n".join(analyse_memory(gradient).advice())
     assert "is kept for later, the most by" in advice and "g.checkpoint()" in advice
     assert "inputs take 4 KiB of it" in advice
-    skip = rlx.Graph("skip")  # which keeps values too, but is no gradient
+    skip = rlx.Graph("skip")  # keeps values too, but is no gradient
     values = [skip.input("x", (32, 32))]
     for _ in range(12):
         values.append(skip.exp(values[-1]))
@@ -82,7 +82,7 @@ def test_what_a_gradient_keeps_and_inputs_that_need_a_place() -> None:
 
 
 def test_a_drawing_of_many_values() -> None:
-    """Bands of bytes in use below the line of the arena; only steps are named that have room; thin boxes have no outline."""
+    """Bands of used bytes are below the arena line, only wide steps have names, and thin boxes have no outline."""
     report = analyse_memory(model("unet", differentiated=True))
     drawing = ElementTree.fromstring(report.svg())
     namespace = "{http://www.w3.org/2000/svg}"

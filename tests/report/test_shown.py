@@ -1,4 +1,4 @@
-"""What prompts and notebooks show of graphs, reports, sessions and programs: one short line, or HTML and a drawing."""
+"""Prompt and notebook views of graphs, reports, sessions and programs: a short line, or HTML and a drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that several tests run: each is compiled once."""
+"""Programs for several tests, each compiled once."""
 
 from __future__ import annotations
 

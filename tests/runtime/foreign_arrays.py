@@ -1,4 +1,4 @@
-"""What users hand over as arrays, good and bad: real ones, and stand-ins for libraries that may not be installed."""
+"""Arrays as users pass them, valid and invalid: real ones, and stand-ins for libraries that may not be installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Arrayed:
-    """Has `__array__`, as a pandas column has."""
+    """An object with `__array__`, like a pandas column."""
 
     def __init__(self, array: Any):
         self.array = array
@@ -22,7 +22,7 @@ class Arrayed:
 
 
 class ArrayedBefore2:
-    """`__array__` as it was before NumPy 2: without `copy`."""
+    """`__array__` from before NumPy 2, without `copy`."""
 
     def __init__(self, array: Any):
         self.array = array
@@ -32,7 +32,7 @@ class ArrayedBefore2:
 
 
 class Bare:
-    """`__array__` without any arguments."""
+    """`__array__` without arguments."""
 
     def __init__(self, array: Any):
         self.array = array
@@ -42,7 +42,7 @@ class Bare:
 
 
 class Raising:
-    """`__array__` raises, as that of a tensor that requires a gradient, or lies on a GPU."""
+    """`__array__` raises, as for a tensor on a GPU or one that requires a gradient."""
 
     def __init__(self, problem: BaseException):
         self.problem = problem
@@ -52,14 +52,14 @@ class Raising:
 
 
 class Endless:
-    """`__array__` calls itself, by way of NumPy."""
+    """`__array__` calls itself by way of NumPy."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(self)
 
 
 class Unlooked:
-    """Even to ask for `__array__` raises."""
+    """Even the access to `__array__` raises."""
 
     @property
     def __array__(self) -> Any:
@@ -67,7 +67,7 @@ class Unlooked:
 
 
 class Lent:
-    """Has `__dlpack__` only."""
+    """An object with `__dlpack__` only."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -80,21 +80,21 @@ class Lent:
 
 
 class LentBefore2023(Lent):
-    """`__dlpack__` of the first protocol, which takes no `max_version`."""
+    """`__dlpack__` of the first protocol, without `max_version`."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
         return self.array.__dlpack__()
 
 
 class LentByNobody(Lent):
-    """`__dlpack__` raises, as that of a tensor that requires a gradient."""
+    """`__dlpack__` raises, as for a tensor that requires a gradient."""
 
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
 
 
 class LentElsewhere(Lent):
-    """Lies on another device."""
+    """A tensor on another device."""
 
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError("cannot export to the CPU")
@@ -104,14 +104,14 @@ class LentElsewhere(Lent):
 
 
 class LentNonsense(Lent):
-    """`__dlpack__` gives no capsule."""
+    """`__dlpack__` returns no capsule."""
 
     def __dlpack__(self, **options: Any) -> Any:
         return 7
 
 
 class Garbled:
-    """An exception that cannot be printed."""
+    """An object whose exception cannot be printed."""
 
     class Problem(Exception):
         def __str__(self) -> str:
@@ -122,7 +122,7 @@ class Garbled:
 
 
 class Measured(np.ndarray):
-    """A subclass whose operators mean something else."""
+    """A subclass with redefined operators."""
 
     def __add__(self, other: Any) -> Any:
         return np.zeros(self.shape, self.dtype)
@@ -133,9 +133,9 @@ class Kind:
     """A kind of object.
 
     Attributes:
-        make: From a plain array to such an object of the same numbers.
-        right: Whether it is taken; else it is refused.
-        message: What the refusal says.
+        make: Makes such an object from a plain array of the same numbers.
+        right: Whether it is accepted.
+        message: The message if it is refused.
     """
 
     make: Callable[[np.ndarray], Any]
@@ -144,7 +144,7 @@ class Kind:
 
 
 def unaligned(array: np.ndarray) -> np.ndarray:
-    """The same array at an odd address."""
+    """Return the same array at an odd address."""
     block = np.zeros(array.nbytes + 1, np.uint8)
     view = block[1:].view(np.uint8)[: array.nbytes]
     ctypes.memmove(view.ctypes.data, np.ascontiguousarray(array).ctypes.data, array.nbytes)
@@ -152,7 +152,7 @@ def unaligned(array: np.ndarray) -> np.ndarray:
 
 
 def mapped(array: np.ndarray) -> np.ndarray:
-    """The same array in a file."""
+    """Return the same array in a file."""
     with tempfile.TemporaryFile() as file:
         found = np.memmap(file, array.dtype, "w+", shape=array.shape)
     found[...] = array
@@ -160,14 +160,14 @@ def mapped(array: np.ndarray) -> np.ndarray:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The same array, not to be written to."""
+    """Return the same array, read-only."""
     copy = array.copy()
     copy.flags.writeable = False
     return copy
 
 
 def embedded(array: np.ndarray) -> np.ndarray:
-    """The same array inside a larger one: with gaps, and not from its start."""
+    """Return the same array as a strided part of a larger one, with an offset."""
     block = np.full((array.shape[0] * 2 + 1, array.shape[1] * 3 + 2), 9, array.dtype)
     view = block[1::2, 2::3]
     view[...] = array
@@ -178,7 +178,7 @@ def _refused(make: Callable[[np.ndarray], Any], message: str = "") -> Kind:
     return Kind(make, False, message)
 
 
-# All are made of an array whose rows are equal, so that one row can stand for all.
+# The rows of the given arrays are equal, so that one row can represent all.
 KINDS: dict[str, Kind] = {
     "array": Kind(lambda a: a),
     "Fortran order": Kind(np.asfortranarray),

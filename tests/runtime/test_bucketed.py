@@ -1,4 +1,4 @@
-"""Sizes of symbols: bound, bucketed or dynamic, for an encoder and a decoder block."""
+"""Symbols that are bound, bucketed or dynamic, in an encoder and a decoder block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _param(g: rlx.Graph, name: str, *shape: int) -> Any:
 
 
 def encoder() -> rlx.Graph:
-    """Post-norm, with a mask over keys."""
+    """Build a post-norm block with a mask over keys."""
     g = rlx.Graph("encoder", stage="hir")
     x, mask = g.input("x", ("batch", "seq", WIDTH)), g.input("mask", ("batch", "seq"), "i32")
     square, vector = (WIDTH, WIDTH), (WIDTH,)
@@ -39,7 +39,7 @@ def encoder() -> rlx.Graph:
 
 
 def decoder() -> rlx.Graph:
-    """Pre-norm and causal: no position sees those behind it."""
+    """Build a causal pre-norm block: positions do not see later ones."""
     g = rlx.Graph("decoder", stage="hir")
     x = g.input("x", ("batch", "seq", WIDTH))
     cos, sin = (g.input(name, ("seq", HEAD_DIM // 2)) for name in ("cos", "sin"))

@@ -1,4 +1,4 @@
-"""What the cache keeps, and what it tells of: programs as good as can be, with the lines of the graph at hand."""
+"""The contents and messages of the cache: the best available programs, with the lines of the present graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Inject = Callable[..., None]
 
 @pytest.fixture
 def inject(monkeypatch: pytest.MonkeyPatch) -> Inject:
-    """Gives ends to the next requests to compile, instead of having them answered."""
+    """Return a function that sets the outcomes of the next compile requests."""
     pending: list[WorkerDied | Reply] = []
     really = compiler.default_pool.request
 
@@ -37,7 +37,7 @@ def inject(monkeypatch: pytest.MonkeyPatch) -> Inject:
 
 
 def failed(message: str) -> Reply:
-    """The compiler's answer that it failed."""
+    """Return a failure from the compiler."""
     return Reply({"outcome": "compile", "diagnostics": [["error", message]], "target": ""}, b"", "")
 
 
@@ -56,7 +56,7 @@ def graph() -> Any:
 
 
 def rung(compiled: Any) -> int:
-    """Which of the ladder's rungs a program is of."""
+    """Return which rung of the ladder a program is from."""
     return rlx.Session().target.attempts.index(tuple(compiled.artifact.info["flags"]))  # type: ignore[attr-defined]
 
 
@@ -124,11 +124,11 @@ def test_the_key_depends_on_the_options(tmp_path: Path) -> None:
             assert "cached" in session.compile(block(), cache=tmp_path, **given).phases, given
 
 
-# --- places -------------------------------------------------------------------------------------------
+# --- locations ------------------------------------------------------------------------------------------
 
 
 def built(file: str, line: int, call: str) -> Any:
-    """A graph of one call in somebody's file."""
+    """Return a graph with one call in a user's file."""
     g: Any = rlx.Graph("placed")
     names = {"g": g, "x": g.input("x", ("n", 4))}
     exec(compile("\n" * (line - 1) + f"y = {call}", file, "exec"), names)
@@ -136,7 +136,7 @@ def built(file: str, line: int, call: str) -> Any:
     return g
 
 
-# The last two are lowered as other ops, which need something of n themselves.
+# The last two are lowered to other ops, which have requirements on n themselves.
 CALLS = ["g.narrow(x, 0, 0, x.shape.dims[0] - 3)", "g.rfft(x, axis=0)", "g.sort(x, axis=0)"]
 
 

@@ -1,4 +1,4 @@
-"""`Pipeline`: the stages of a graph on its way to a target."""
+"""`Pipeline`: the stages from a graph to a target."""
 
 from __future__ import annotations
 

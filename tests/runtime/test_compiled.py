@@ -1,4 +1,4 @@
-"""What a user does with a compiled graph, and what can go wrong."""
+"""Use and misuse of compiled graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program(session: Any, linear_graph: Any) -> Any:
 
 @pytest.fixture
 def compiled(program: Any) -> Any:
-    """The program without weights: compiling is shared, state is not."""
+    """Return the program without weights. Compilation is shared, but state is not."""
     return rlx.CompiledGraph(program.artifact, threads=1)
 
 
@@ -35,7 +35,7 @@ def test_runs_as_the_evaluator(compiled: Any, linear_graph: Any, arrays: Any) ->
 
 
 def test_arguments_and_outputs_are_described(session: Any) -> None:
-    """In graphs, programs and programs with buckets alike."""
+    """Graphs, programs and bucketed programs behave alike."""
     g: Any = rlx.Graph("described")
     g.set_outputs({"best": g.argmax(g.input("x", ("n", 4), "f16"), axis=-1)})
     for holder in (g, session.compile(g), session.compile(g, buckets={"n": [2]})):
@@ -46,7 +46,7 @@ def test_arguments_and_outputs_are_described(session: Any) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "xla"])
 def test_names_may_be_longer_than_those_of_files(device: str, tmp_path: Path) -> None:
-    """IREE's files for the linker begin with the name of the graph; two graphs differ in what follows 255 characters."""
+    """IREE's linker files begin with the name of the graph. These two graphs differ after 255 characters."""
     x = np.ones(2, np.float32)
     for number in (1.0, 2.0):
         g: Any = rlx.Graph("g" * 300 + str(int(number)))
@@ -141,7 +141,7 @@ def test_params_from_safetensors(compiled: Any, arrays: Any, tmp_path: Path) -> 
     save_file({"w": np.full((3, 4), np.nan, np.float32)}, path)
     with pytest.raises(rlx.Error, match=r"tensor 'w'.*holds 12 NaN"):
         compiled.set_params(path)
-    # What was set before is still there.
+    # The earlier values are still set.
     np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
 
 
@@ -149,7 +149,7 @@ def test_weights_can_be_changed(compiled: Any, arrays: Any) -> None:
     for factor in (1.0, 2.0):
         weight = (arrays["w"] * factor).astype(np.float32)
         compiled.set_param("w", weight)
-        weight[:] = 0  # the caller's array is the caller's
+        weight[:] = 0  # does not affect the program
         np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"] * factor, rtol=1e-5)
 
 
@@ -257,7 +257,7 @@ def test_large_state_is_not_lent(session: Any) -> None:
 
 @drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 def test_states_are_set(device: Any) -> None:
-    """Before and after loading; large ones change places at each run, and the caller's array stays the caller's."""
+    """States before and after loading. Large ones alternate between buffers, and the caller's array is not changed."""
     shape = (300, 1024)
     g = rlx.Graph("setting")
     a, b = g.state("a", shape), g.state("b", shape, init=2)
@@ -281,7 +281,7 @@ def test_states_are_set(device: Any) -> None:
         again[...] = 0
         assert float(compiled.run()[0].mean()) == expected
     assert not again.any() and compiled.state("scalar") == 5
-    compiled.set_param("w", np.ones((), np.float32))  # which loads the program again
+    compiled.set_param("w", np.ones((), np.float32))  # reloads the program
     compiled.set_state("b", np.full(shape, 9, np.float32))
     assert float(compiled.run()[0].mean()) == 3 and float(compiled.state("a").mean()) == 9
     with pytest.raises(rlx.Error, match=r"there is no state 'scaler' .did you mean 'scalar'"):

@@ -1,4 +1,4 @@
-"""Outputs that stay on the device, runs that are under way while the caller goes on."""
+"""Outputs that stay on the device, and asynchronous runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx.targets.iree import transfer
 
-SIZE = 300 * 1024  # beyond what is copied because that is faster
+SIZE = 300 * 1024  # too large to be copied for speed
 DEVICES = [rlx.Device.CPU, rlx.Device.XLA]
 
 
@@ -24,7 +24,7 @@ def device(request: Any) -> Any:
 
 
 def compiled(device: Any, *, donate: bool = False, state: bool = False) -> Any:
-    """`2·x + 1`, and with a state the sum of all that came before."""
+    """Compile `2·x + 1`; with a state, add the sum of all earlier inputs."""
     g = rlx.Graph("line")
     x = g.input("x", (SIZE,), donate=donate)
     y = x * 2.0 + 1.0
@@ -69,13 +69,12 @@ def test_the_argument_may_be_changed_afterwards(program: Any) -> None:
 
 
 def test_no_copy_is_made_between_programs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    g = rlx.Graph(
-        "reader"
-    )  # IREE computes `2·x + 1` in the memory of `x` if it may, so that program gets copies for ever
+    # IREE computes `2·x + 1` in the memory of `x` if it can, so that program always gets copies.
+    g = rlx.Graph("reader")
     g.set_outputs([g.sum(g.input("x", (SIZE,)))])
     first, second = compiled("cpu"), rlx.Session("cpu", threads=1).compile(g)
     (y,) = first.run_device({"x": X})
-    for _ in range(2):  # in its first runs a program gets copies, to see whether it writes to them
+    for _ in range(2):  # the first runs of a program get copies, to detect writes
         second.run({"x": y})
     copies = []
     kept = transfer.Lender._copy
@@ -91,7 +90,7 @@ def test_xla_takes_its_own_buffers() -> None:
     (y,) = program.run_device({"x": X})
     (z,) = program.run_device({"x": y})
     assert type(y._buffer).__module__.startswith("jaxlib") and type(z._buffer) is type(y._buffer)
-    (other,) = compiled("cpu").run_device({"x": z})  # another device: through the host
+    (other,) = compiled("cpu").run_device({"x": z})  # another device, by way of the host
     np.testing.assert_array_equal(np.asarray(other), 8 * X + 7)
     (back,) = program.run_device({"x": other})
     np.testing.assert_array_equal(np.asarray(back), 16 * X + 15)
@@ -101,7 +100,7 @@ def test_what_is_donated_is_used_up(device: Any) -> None:
     program, donating = compiled(device), compiled(device, donate=True)
     (y,) = program.run_device({"x": X})
     (z,) = program.run_device({"x": X})
-    seen = np.asarray(z)  # shares the memory, or is a copy
+    seen = np.asarray(z)  # shared memory or a copy
     for array in (y, z):
         assert not array.is_donated
         np.testing.assert_array_equal(donating.run_device({"x": array})[0], 4 * X + 3)
@@ -118,7 +117,7 @@ def test_what_is_donated_is_used_up(device: Any) -> None:
     (y,) = program.run_device({"x": X})
     with pytest.raises(rlx.Error, match="there is no input 'z'"):
         donating.run({"x": y, "z": y})
-    np.testing.assert_array_equal(np.asarray(y), 2 * X + 1)  # a call that is refused takes nothing
+    np.testing.assert_array_equal(np.asarray(y), 2 * X + 1)  # a refused call takes no memory
 
 
 def test_device_arrays_are_checked_as_others_are(program: Any) -> None:
@@ -140,13 +139,13 @@ def test_several_runs_are_under_way_in_the_order_of_their_states(device: Any) ->
         x[...] = number
         futures.append(program.run_async({"x": x}))
     x[...] = -1  # the arrays were copied
-    assert (program.state("total") == 15).all()  # waits for all
+    assert (program.state("total") == 15).all()  # waits for all runs
     totals = np.cumsum([0, 0, 1, 2, 3, 4])
     for number, future in enumerate(futures):
         assert future.done() and future.exception() is None
         assert (future.result()[0] == 2 * number + 1 + totals[number]).all()
     first = program.run_async({"x": x})
-    assert (program.run({"x": x})[0] == -1 + 14).all()  # after the first
+    assert (program.run({"x": x})[0] == -1 + 14).all()  # runs after the first
     assert (first.result()[0] == -1 + 15).all()
     program.run_async({"x": x})
     program.reset_state()

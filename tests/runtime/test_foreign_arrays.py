@@ -1,4 +1,4 @@
-"""Every kind of object at every place that takes an array: the right result, or an error that names the argument."""
+"""Every kind of object for every argument that takes an array: a right result, or an error that names the argument."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.conformance.failures import Failures
 from tests.runtime.foreign_arrays import KINDS, Arrayed, Kind, Lent
 
 SHAPE = (2, 3)
-# In a graph of these roles the others are 0 where one is tried.
+# In graphs with these roles, the roles that are not tested are 0.
 ROLES = ("x", "w", "s")
 
 
 def graph(dtype: str = "f32") -> rlx.Graph:
-    """The sum of an input, a parameter and a state."""
+    """Return the sum of an input, a parameter and a state."""
     g = rlx.Graph("roles")
     x, w, s = g.input("x", SHAPE, dtype), g.param("w", SHAPE, dtype), g.state("s", SHAPE, dtype)
     g.set_outputs([x + w + s])
@@ -35,7 +35,7 @@ class Programs:
         self._programs: dict[tuple[str, str], rlx.CompiledGraph] = {}
 
     def shared(self, device: str, dtype: str) -> rlx.CompiledGraph:
-        """The program that every test uses that changes nothing about it."""
+        """Return the program shared by all tests that do not change it."""
         key = device, dtype
         if key not in self._programs:
             params = {"w": zeros(dtype)}
@@ -43,7 +43,7 @@ class Programs:
         return self._programs[key]
 
     def new(self, device: str, dtype: str) -> rlx.CompiledGraph:
-        """One that is loaded anew."""
+        """Return a newly loaded program."""
         program = rlx.CompiledGraph(self.shared(device, dtype).artifact, threads=1)
         program.set_param("w", zeros(dtype))
         return program
@@ -66,7 +66,7 @@ def _run(device: str) -> Entry:
 
 
 def _run_lent(programs: Programs, value: Any, dtype: str) -> np.ndarray:
-    """Large arrays are lent to the program, after two calls on copies. Here all count as large."""
+    """Large arrays are lent to the program after two calls with copies. Here all arrays count as large."""
     before, transfer.COPY_LIMIT = transfer.COPY_LIMIT, 0
     try:
         program = programs.new("cpu", dtype)
@@ -128,7 +128,7 @@ ENTRIES: dict[str, Entry] = {
 
 
 def base(dtype: str = "f32") -> np.ndarray:
-    """Two equal rows."""
+    """Return two equal rows."""
     return np.broadcast_to(np.array([0.5, -1.5, 2.0]), SHAPE).astype(rlx.dtype(dtype).numpy)
 
 
@@ -162,11 +162,11 @@ def test_every_kind_at_every_place(entry: str, programs: Programs) -> None:
     failures.check()
 
 
-# --- PyTorch and JAX, where they are installed ----------------------------------------------------------
+# --- PyTorch and JAX, if installed -----------------------------------------------------------------------
 
 
 def _torch_kinds(torch: Any) -> dict[str, tuple[str, Callable[[np.ndarray], Any], str]]:
-    """Dtype, what is made of an array of it, and what the refusal says: empty where it is taken."""
+    """Return by name a dtype, a function that converts an array, and the message of the refusal (empty if accepted)."""
 
     def tensor(array: np.ndarray) -> Any:
         if not rlx.dtype(array.dtype).is_numpys_own:
@@ -223,7 +223,7 @@ def test_torch(entry: str, programs: Programs) -> None:
 
 
 def test_torch_on_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for PyTorch with what the boundary asks of it."""
+    """Return a stand-in for PyTorch with the attributes that the boundary uses."""
 
     class Tensor:
         device = SimpleNamespace(type="cuda")
@@ -261,11 +261,11 @@ def _deleted(jax: Any, array: np.ndarray) -> Any:
     return found
 
 
-# --- the places that take more than one array --------------------------------------------------------------
+# --- functions of several arrays -----------------------------------------------------------------------------
 
 
 def test_every_way_in_names_its_argument(tmp_path: Any) -> None:
-    """The other ways in: what is refused is named, and a tensor of PyTorch's kind is taken."""
+    """The other entry points name refused objects, and take tensors like PyTorch's."""
     masked = np.ma.masked_array(np.zeros(SHAPE, np.float32))
     g = graph()
     with pytest.raises(rlx.Error, match="param 'w' must be a plain array"):

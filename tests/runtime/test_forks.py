@@ -1,7 +1,7 @@
-"""Forks while other threads build, transform, lower, compile, load and run: a child works, or raises an error, and never waits.
+"""Forks while other threads build, transform, lower, compile, load and run: a child works or raises, and never waits.
 
-A thread runs each stage and stops at calls of functions of rlx, which are drawn; there the process is forked. So a lock that is
-held at any of these calls is found without luck in timing.
+A thread runs each stage and stops at randomly chosen calls of rlx functions, where the process forks. This finds locks
+held at these calls without depending on timing.
 """
 
 from __future__ import annotations

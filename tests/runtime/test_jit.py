@@ -1,4 +1,4 @@
-"""`@rlx.jit`: signatures, containers, numbers, derivatives, misuse; compiled results against NumPy."""
+"""`@rlx.jit`: signatures, containers, numbers, derivatives, misuse; compiled results compared with NumPy."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_derivatives_against_jax() -> None:
     np.testing.assert_allclose(gradients[0]["b"][0], slopes[0]["b"][0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(gradients[1], slopes[1], rtol=1e-4)
 
-    g = rlx.Graph("outer")  # the derivative is called from a graph
+    g = rlx.Graph("outer")  # call the derivative from a graph
     slope = loss.grad("x")(PARAMS, g.input("x", (5, 4)), 0.5)
     g.set_outputs([slope])
     np.testing.assert_allclose(
@@ -152,7 +152,7 @@ def test_derivatives_of_derivatives_against_jax() -> None:
     def of_jax(x, y):
         return jax.grad(lambda x, y: x**3 * y**2)(x, y), x * y
 
-    # The first leaf of ((value, slope), slopes) is the value; that of (slope, product) is the slope.
+    # The value is the first leaf of ((value, slope), slopes), and the slope that of (slope, product).
     (value, slope), slopes = cubic.value_and_grad().value_and_grad(("x", "y"))(x, y)
     np.testing.assert_allclose([value, slope], [27 / 4, 27 / 4])
     np.testing.assert_allclose(slopes, [27 / 4, 27], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""A caller's arrays are the caller's: what happens to them afterwards changes nothing, unless they were lent."""
+"""Ownership of a caller's arrays: later changes have no effect, unless the arrays were lent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.targets.artifacts.artifact import Artifact
 from rlx.targets.iree.memory import empty_aligned
 from rlx.weights.arrays import keep
 
-SIZES = (4, 1 << 16)  # below and above what IREE is given as a copy in any case
+SIZES = (4, 1 << 16)  # below and above the size that IREE always gets as a copy
 
 
 def scaled(size: int) -> rlx.Graph:
@@ -34,7 +34,7 @@ def artifacts(request: pytest.FixtureRequest) -> dict[int, Artifact]:
 
 
 def aligned(size: int, value: float) -> np.ndarray:
-    """At an address at which back ends use an array as it is."""
+    """Return an array at an address that back ends can use without a copy."""
     array = empty_aligned((size,), np.float32)
     array[...] = value
     return array

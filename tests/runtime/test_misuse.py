@@ -1,4 +1,4 @@
-"""Values of every odd kind for every option, name, shape and function: an `rlx.Error`, if they are not taken."""
+"""Odd values for every option, name, shape and function: they are accepted, or an `rlx.Error` is raised."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def hashable(value: Any) -> bool:
 
 
 class NotCompiled(rlx.Error):
-    """The back end was reached: the options were taken."""
+    """Raised if the back end is reached, so the options were accepted."""
 
 
 X, W = np.ones((2, 3), np.float32), np.ones(3, np.float32)
@@ -150,7 +150,7 @@ def _compiling() -> dict[str, Given]:
         "symbol in bind": lambda v: compile_(bind={v: 2}) if hashable(v) else None,
         "sizes in buckets": lambda v: compile_(buckets={"n": v}),
         "size in buckets": lambda v: compile_(buckets={"n": [v]}),
-        "tune": check_seconds,  # the first thing that is done with them
+        "tune": check_seconds,  # the first function that uses it
         "tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs=v),
         "array in tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs={"x": v}),
         "target": lambda v: rlx.Pipeline(target=v),
@@ -240,7 +240,7 @@ def test_messages_have_the_line(call: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=rf"test_misuse\.py:\d+: [^\n]*{message}"):
         call(g)
     g.verify()
-    assert [o.name for o in g.outputs] == ["output0"]  # nothing has changed
+    assert [o.name for o in g.outputs] == ["output0"]  # unchanged
 
 
 def _of_a_region(g: rlx.Graph) -> Any:
@@ -301,7 +301,7 @@ except rlx.Error as error:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no paths of any bytes")
 def test_a_script_whose_path_is_no_text(tmp_path: Path) -> None:
-    """A path of bytes that the locale cannot decode, and one that has what MLIR escapes when it prints."""
+    """A path of bytes that the locale cannot decode, and one with characters that MLIR escapes when printing."""
     for name, shown in ((b"caf\xe9.py", "caf"), ('é"\\.py'.encode(), '\\xe9"')):
         path = os.fsencode(tmp_path) + b"/" + name
         with open(path, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Graphs, types and programs as pickles and copies, here and in another process."""
+"""Pickles and copies of graphs, types and programs, here and in another process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ print("right")
 
 
 def summed() -> rlx.Graph:
-    """`w·x + 1`, and a state that counts."""
+    """Return `w·x + 1`, with a state that counts."""
     g = rlx.Graph("summed")
     x, w = g.input("x", (2,)), g.param("w", (2,), value=np.array([3, 3], np.float32))
     s = g.state("s", (2,), init=0)
@@ -96,7 +96,7 @@ def test_copies_of_programs_have_their_own_states(copied: Any) -> None:
 
 
 def test_a_pickled_program_says_what_a_machine_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one of a file: it is refused when it is loaded, before it runs."""
+    """Such a program is refused when it is loaded, as from a file."""
     data = pickle.dumps(rlx.Session(threads=1).compile(summed()))
     from rlx.targets.iree import cpu
 
@@ -127,7 +127,7 @@ def plain(x: Any) -> Any:
 
 @pytest.mark.parametrize("copied", COPIES)
 def test_copies_of_functions_under_jit(copied: Any) -> None:
-    """As of Python's functions: a copy is the function itself, and a pickle its name; without one, what it is made of."""
+    """As for Python functions, a copy is the function itself and a pickle is its name; unnamed ones pickle their parts."""
     x = np.array([1, 2], np.float32)
     assert copied(jitted) is jitted
     unnamed = rlx.jit(plain, threads=1)

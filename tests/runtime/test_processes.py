@@ -1,4 +1,4 @@
-"""What only a fresh process shows: first uses by many threads at once, and forks."""
+"""Behaviour only visible in a fresh process: first uses by many threads at once, and forks."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_forked_child_runs_or_says_why_not(device: str, before: str) -> None:
 
 
 def test_importing_takes_no_context() -> None:
-    """A thread that imports holds a module's lock: with the context's as well, two could wait for each other."""
+    """An importing thread holds a module's lock. If it also held the context's lock, two threads could deadlock."""
     run(
         "import importlib, pkgutil, rlx\n"
         "from rlx import mlir\n"

@@ -1,4 +1,4 @@
-"""Times of kernels, and which ops each computes."""
+"""Kernel times, and the ops of each kernel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ PARAMS = {"w": np.ones((8, 8), np.float32)}
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No second is spent on measuring this machine."""
+    """Skip the measurement of this machine."""
     monkeypatch.setattr(profiling, "this_machine", lambda threads: ROOFLINE)
 
 
 def layers() -> Any:
-    """Two layers that are one kernel, a loop over a third one, and an output that is no float."""
+    """Return two layers that are one kernel, a loop over a third, and an output that is not a float."""
     g: Any = rlx.Graph("layers")
     h, w = g.input("x", ("b", 8)), g.param("w", (8, 8))
     for i in range(2):
@@ -81,7 +81,7 @@ def test_what_is_not_given_is_drawn_and_what_is_wrong_is_said() -> None:
 
 
 def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
-    for _ in range(2):  # the second comes from the cache, and has no LIR yet
+    for _ in range(2):  # the second comes from the cache without LIR
         graph = layers()
         compiled = rlx.Session("cpu", threads=1).compile(graph, params=PARAMS, cache=tmp_path)
     graph.set_outputs({"z": graph.input("late", (2,))})
@@ -98,7 +98,7 @@ def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
 
 
 def test_a_report_of_known_times() -> None:
-    """Numbers are those of the events, whatever they are."""
+    """The numbers are those of the events, whatever their values."""
     g: Any = rlx.Graph("g")
     x = g.input("x", (4, 8))
     g.set_outputs([g.exp(x @ g.param("w", (8, 2))) + 1.0])
@@ -113,7 +113,7 @@ def test_a_report_of_known_times() -> None:
         ]
     report = ProfileReport("g", "cpu", Measurement("local-sync", 1, 3, 1.0, tuple(events)), listing, ROOFLINE)
     by_name = {k.kernel: k for k in report.kernels}
-    # 2 * 4 * 8 * 2 for the product, and what exp costs; read are x and w, written is what the sum reads
+    # 2 * 4 * 8 * 2 for the product, plus the cost of exp. Reads x and w, and writes the operand of the sum.
     expected = OpWork(128 + report.listing.ops[1].cost.flops, 4 * (32 + 16 + 8))  # type: ignore[union-attr, arg-type]
     assert by_name["k"].work == expected and by_name["k"].seconds == 2e-6
     assert by_name["pack"].work == by_name["alloca"].work == OpWork(0, 0)
@@ -142,7 +142,7 @@ def test_the_cost_of_a_run_is_known_without_one() -> None:
 
 
 def test_a_product_counts_once() -> None:
-    """A kernel that unfolds images for a convolution computes nothing of it."""
+    """A kernel that unfolds images for a convolution has none of its work."""
     g: Any = rlx.Graph("convolution")
     g.set_outputs({"y": g.conv(g.input("x", (2, 4, 8, 8)), g.param("w", (4, 4, 3, 3)), padding=1)})
     (conv,) = [i for i, op in enumerate(inspect_graph(g).ops) if op.label == "conv"]

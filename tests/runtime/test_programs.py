@@ -26,13 +26,13 @@ from tests.interrupts import Interrupts
 from tests.models.references import arrays, reference, weights, write_model
 from tests.runtime.test_threads import at_once
 
-N = 600  # rows of the cache: large enough for the runtime to lend memory instead of copying it
+N = 600  # rows of the cache, enough for the runtime to lend memory instead of copying it
 PARAMS = {"w": np.array([1, 2, 3, 4], np.float32), "k": np.array(2, np.float32)}
 PREFILL, DECODE = {"x": np.ones((3, 4), np.float32), "at": 5}, {"t": np.full((1, 4), 7, np.float32)}
 
 
 def prefill() -> Any:
-    """Writes three rows at a place: a state that is updated where it lies."""
+    """Write three rows at a position: the state is updated in place."""
     g: Any = rlx.Graph("fill")
     x, at, w = g.input("x", (3, 4)), g.input("at", (), "i32"), g.param("w", (4,))
     cache, count = g.state("cache", (N, 4), init=1.0), g.state("count", (), "i32")
@@ -43,7 +43,7 @@ def prefill() -> Any:
 
 
 def decode() -> Any:
-    """Moves the rows by one."""
+    """Move the rows by one."""
     g: Any = rlx.Graph("step")
     t, w, k = g.input("t", (1, 4)), g.param("w", (4,)), g.param("k", ())
     cache, own = g.state("cache", (N, 4), init=1.0), g.state("own", (), init=0.5)
@@ -67,12 +67,12 @@ def made(request: pytest.FixtureRequest) -> rlx.Programs:
 
 @pytest.fixture
 def programs_(made: rlx.Programs) -> rlx.Programs:
-    """Programs of the test's own."""
+    """Return programs used by one test only."""
     return copy.deepcopy(made)
 
 
 class Meaning:
-    """What the evaluator says that entry points do, one call after the other."""
+    """The evaluator's results for a sequence of calls of entry points."""
 
     def __init__(self) -> None:
         self.graphs = {name: graph() for name, graph in GRAPHS.items()}
@@ -125,12 +125,12 @@ def test_any_order_of_calls_is_what_the_evaluator_gives(programs_: rlx.Programs,
             case 4:
                 same([programs_.state(s) for s in meaning.states], list(meaning.states.values()))
                 same([programs_["decode"].state("own")], [meaning.states["own"]])
-        for pair in held[-4:]:  # results are the caller's, whatever runs afterwards
+        for pair in held[-4:]:  # results belong to the caller, whatever runs afterwards
             same(*pair)
 
 
 def test_a_language_model_goes_on_from_its_cache(tmp_path: Path) -> None:
-    """A small Llama whose keys and values are states: both entry points give the logits of the whole text."""
+    """In a small Llama with keys and values as states, both entry points give the logits of the whole text."""
     from rlx.models import load
 
     content = reference("llama")
@@ -171,7 +171,7 @@ def test_as_a_mapping(made: rlx.Programs) -> None:
         made.state("cach")
     with pytest.raises(rlx.Error, match="there is no parameter 'v'"):
         made.set_param("v", 1.0)
-    assert made["prefill"].cost().flops  # what it was made of is known
+    assert made["prefill"].cost().flops  # its source graph is known
 
 
 def test_wrong_calls_change_nothing(programs_: rlx.Programs) -> None:
@@ -207,7 +207,7 @@ def test_nothing_keeps_programs_that_are_not_used(made: rlx.Programs) -> None:
     gc.disable()
     try:
         del p
-        assert [part() for part in parts] == [None] * 3  # so that memory of a device is free at once
+        assert [part() for part in parts] == [None] * 3  # so that device memory is free at once
     finally:
         gc.enable()
 
@@ -253,7 +253,7 @@ def test_calls_of_run_async_come_in_order(programs_: rlx.Programs) -> None:
 
 @drawn("share", range(4))
 def test_an_interrupt_at_any_step_leaves_states_that_belong_together(share: int, programs_: rlx.Programs) -> None:
-    """In particular while states are handed from one program to the other."""
+    """In particular while states move from one program to the other."""
     p = programs_
     interrupts = Interrupts([compiled, programs, shared_states, weight_arrays, locks, executable, xla])
 
@@ -273,18 +273,18 @@ def test_an_interrupt_at_any_step_leaves_states_that_belong_together(share: int,
     for step in interrupts.steps(work)[share::4]:
         meaning = prepare()
         interrupts.at(step, work)
-        if at_once(partial(p.state, "own"))[0] != 0.5:  # in another thread: no lock is left behind
+        if at_once(partial(p.state, "own"))[0] != 0.5:  # in another thread, to find locks still held
             meaning.run("decode", DECODE)
         same([p.state(n) for n in meaning.states], list(meaning.states.values()))
         for name, inputs in (("prefill", {**PREFILL, "at": 9}), ("decode", DECODE)):
             same(p[name].run(inputs), meaning.run(name, inputs))
 
 
-# --- what is refused ----------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------
 
 
 def small(name: str, kind: str = "", shape: tuple[int, ...] = (), dtype: str = "f32", init: float = 0.0) -> Any:
-    """A graph with an input of some size, and perhaps a parameter or state `a`."""
+    """Return a graph with an input of a given size, and optionally a parameter or state `a`."""
     g: Any = rlx.Graph(name)
     outputs = [g.input("x", ("n", 2)) * 2.0]
     if kind:

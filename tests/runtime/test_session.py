@@ -1,4 +1,4 @@
-"""Options and failures of compiling."""
+"""Options and failures of compilation."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_options_are_part_of_the_key(linear_graph: Any, tmp_path: Path) -> None:
 def test_other_targets_compile_here(device: str, tmp_path: Path) -> None:
     g: Any = rlx.Graph("layer", stage="hir")
     x = g.input("x", (1, 16, 32))
-    weights = [g.transpose(g.param(f"w{i}", (32, 32))) for i in range(3)]  # [out, in], as checkpoints have them
+    weights = [g.transpose(g.param(f"w{i}", (32, 32))) for i in range(3)]  # [out, in], as in checkpoints
     q, k, v = (g.linear(x, w, activation="gelu") for w in weights)
     g.set_outputs([g.layer_norm(g.attention(q, k, v, num_heads=2, head_dim=16), np.ones(32, "f4"), np.zeros(32, "f4"))])
     compiled = rlx.Session(device).compile(g, cache=False)

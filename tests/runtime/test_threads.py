@@ -1,4 +1,4 @@
-"""Many threads at the same place at the same time: barriers bring them there, and nothing waits for chance."""
+"""Many threads in the same place at the same time, arranged by barriers instead of chance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONES = np.ones(4, np.float32)
 
 @pytest.fixture(autouse=True)
 def _switching() -> Iterator[None]:
-    """Threads take turns at every chance."""
+    """Make threads switch as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -35,7 +35,7 @@ def _switching() -> Iterator[None]:
 
 
 def at_once(*functions: Callable[[], Any]) -> list[Any]:
-    """Call functions in threads that begin together; their results, or the first thing raised."""
+    """Call functions in threads that start together. Return their results, or raise the first exception."""
     barrier = threading.Barrier(len(functions))
     results: list[Any] = [None] * len(functions)
     raised: list[BaseException] = []
@@ -59,7 +59,7 @@ def at_once(*functions: Callable[[], Any]) -> list[Any]:
 
 
 def counter() -> rlx.Graph:
-    """A product with a weight, and a state that counts the runs."""
+    """Return a product with a weight, with a state that counts the runs."""
     g: Any = rlx.Graph("counter")
     x, w, n = g.input("x", (4,)), g.param("w", (4,)), g.state("n", ())
     g.set_outputs({"y": x * w})
@@ -85,7 +85,7 @@ def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.Monkey
         loads.append(1)
         if len(loads) > 1:
             second.set()
-        second.wait(0.1)  # whoever else would come here has come
+        second.wait(0.1)  # gives other threads time to arrive
         return load(*arguments)
 
     monkeypatch.setattr(backend, "load", slow_load)
@@ -129,7 +129,7 @@ def test_everything_at_once(artifact: Artifact, tmp_path: Path) -> None:
 
 
 def test_weights_and_states_change_in_turn(artifact: Artifact) -> None:
-    """New weights in the middle of many runs lose no state."""
+    """Setting weights during many runs does not lose a state."""
     program = CompiledGraph(artifact, threads=1)
     program.set_params({"w": ONES})
     done = threading.Event()
@@ -173,7 +173,7 @@ def test_an_interrupt_at_any_step_of_a_run_leaves_a_program_that_runs(artifact: 
     for step in interrupts.steps(partial(work, program)):
         program = made()
         interrupts.at(step, partial(work, program))
-        at_once(lambda program=program: program.run({"x": ONES}))  # in another thread: no lock is left behind
+        at_once(lambda program=program: program.run({"x": ONES}))  # in another thread, to find locks still held
         program.set_params({"w": ONES * 3})
         before = float(program.state("n"))
         assert program.run({"x": ONES})[0][0] == 3, step
@@ -287,7 +287,7 @@ def test_an_error_goes_to_the_thread_that_made_it() -> None:
 
 
 def test_a_switch_of_the_context_is_one_threads_own() -> None:
-    """While one thread may write ops of unknown dialects, another must not read them."""
+    """One thread allows ops of unknown dialects, while others must not read them."""
     inside, tried = threading.Event(), threading.Event()
 
     def allow() -> None:

@@ -1,4 +1,4 @@
-"""Tuning: what it keeps, under a clock and with times that the tests make up."""
+"""Tuning with a fake clock and invented times: the choices that it keeps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 class Machine:
-    """A clock, and programs whose calls take as long as is said of their choices; making one takes a second."""
+    """A clock, and programs whose calls take given times by choice. Making a program takes a second."""
 
     def __init__(self, seconds: Callable[[Choice], float]):
         self.seconds, self.now, self.noise = seconds, 0.0, np.random.default_rng(0)
@@ -71,7 +71,7 @@ def test_the_fastest_wins_and_all_are_told_of() -> None:
     machine = Machine(by_flag({"--fast": 0.8, "--slow": 2.0, "--faster": 0.5, "--wrong": 0.1, "--same": 0.1}))
     search = machine.search(["--slow", "--fast", "--wrong", "--fails", "--same", "--equal", "--faster"], 60)
     outcomes = {trial.name: trial.outcome for trial in search.results()}
-    assert search.chosen.flags == ("--faster", "--fast")  # what joins the best
+    assert search.chosen.flags == ("--faster", "--fast")  # combined with the best
     assert outcomes == {
         "as given": "outdone",
         **{"--slow": "slower", "--fast": "outdone", "--wrong": "other results", "--fails": "failed"},
@@ -96,8 +96,8 @@ def test_what_is_not_faster_than_by_chance_is_not_kept() -> None:
 def test_the_seconds_are_kept_to(budget: float) -> None:
     machine = Machine(by_flag({"--5": 0.5}))
     search = machine.search([f"--{i}" for i in range(30)], budget)
-    assert machine.now <= max(budget, 1.0) + 0.3  # the program as given is made whatever the seconds are
-    assert len(search.results()) >= 31  # and what joins the best
+    assert machine.now <= max(budget, 1.0) + 0.3  # the given program is made whatever the seconds are
+    assert len(search.results()) >= 31  # also one combined with the best
     left_out = [trial for trial in search.results() if trial.outcome == "no time left"]
     assert len(left_out) == len(search.results()) - len(machine.made)
     if len(machine.made) == 1:
@@ -161,7 +161,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> DiskCache:
 
 @pytest.fixture
 def cache(programs: DiskCache, monkeypatch: pytest.MonkeyPatch) -> DiskCache:
-    """A cache without choices; compiled programs may be in it. There is one alternative, another layout."""
+    """Return a cache without choices; compiled programs may be in it. There is one alternative, another layout."""
     choices = lambda request: [choices_of(request)[0], Choice("cpu", (TILING,), threads=1)]  # noqa: E731
     monkeypatch.setattr(tuning, "choices_of", choices)
     programs.put(record_key(programs), b"")
@@ -200,7 +200,7 @@ def test_a_choice_is_kept_and_used_without_measuring(cache: DiskCache, monkeypat
     assert second.phases.get("cached") and second.artifact.program == first.artifact.program
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
     untuned = rlx.Session(threads=1).compile(network(), params=request(None).params, cache=cache)
-    for _ in range(2):  # states begin as always
+    for _ in range(2):  # states begin as usual
         np.testing.assert_allclose(second.run({"x": x})[0], untuned.run({"x": x})[0], rtol=1e-5)
     assert untuned.artifact.program != first.artifact.program
     again = tuned(request(cache), 1000, again=True, measure=lambda *_: 1.0)
@@ -250,8 +250,8 @@ def test_an_interrupt_is_passed_on_and_what_was_found_is_kept(cache: DiskCache) 
 
 
 def test_what_few_seconds_found_does_not_decide_for_more(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that came to its end by itself counts, whatever seconds it had; one that was cut short, for as few."""
-    both = [*tuning.choices_of(request(cache)), GIVEN]  # which may use all threads
+    """A finished search satisfies any number of seconds; an interrupted one only its own or fewer."""
+    both = [*tuning.choices_of(request(cache)), GIVEN]  # GIVEN may use all threads
     monkeypatch.setattr(tuning, "choices_of", lambda _: both)
 
     def tune(seconds: float, interrupt_at: float = math.inf) -> TuningReport:
@@ -267,7 +267,7 @@ def test_what_few_seconds_found_does_not_decide_for_more(cache: DiskCache, monke
         return report
 
     ticks = count()
-    short = tune(3.5)  # each look at the clock takes a second
+    short = tune(3.5)  # each reading of the clock takes a second
     assert short.measured == 1 and short.enough_for == 3.5 and not short.kept_before
     assert tune(2).kept_before and tune(3.5).kept_before
     with pytest.raises(KeyboardInterrupt):
@@ -308,7 +308,7 @@ def test_wrong_results_do_not_win(cache: DiskCache, monkeypatch: pytest.MonkeyPa
 def test_the_two_compilers_for_the_cpu_are_alternatives() -> None:
     static = request(None, rlx.passes.run(network(), "rlx-bind{n=3}"))
     assert "xla" in {choice.device for choice in choices_of(static)}
-    assert "xla" not in {choice.device for choice in choices_of(request(None))}  # which compiles for each set of sizes
+    assert "xla" not in {choice.device for choice in choices_of(request(None))}  # XLA compiles for each set of sizes
     assert len({choice.named(GIVEN) for choice in choices_of(static)}) == len(choices_of(static))
 
 
@@ -328,5 +328,5 @@ def test_a_wrong_use_says_what_is_wrong(tmp_path: Path) -> None:
         session.compile(network(), tune=1, tune_inputs={"x": x[0]})
     with pytest.raises(rlx.Error, match="a mapping of names"):
         session.compile(network(), tune=1, tune_inputs=[x])  # type: ignore[call-overload]
-    with pytest.raises(rlx.Error, match="aarch64"):  # compiled, but not run here
+    with pytest.raises(rlx.Error, match="aarch64"):  # compiled, but cannot run here
         rlx.Session(arch="aarch64").compile(network(), tune=1, cache=False)

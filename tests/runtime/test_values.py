@@ -1,4 +1,4 @@
-"""Python numbers, lists and values of rank 0 for arguments, and checkpoints of other dtypes for parameters."""
+"""Python numbers, lists and values of rank 0 as arguments, and checkpoints of other dtypes as parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import rlx
 
 
 def sums() -> rlx.Graph:
-    """`{"f": x + w, "i": 2·n, "p": ¬p}`: inputs of three dtypes and a parameter."""
+    """Return `{"f": x + w, "i": 2·n, "p": ¬p}`: inputs of three dtypes and a parameter."""
     g = rlx.Graph("sums")
     x, n, p, w = g.input("x", (2,)), g.input("n", (), "i32"), g.input("p", (), rlx.bool_), g.param("w", (2,))
     g.set_outputs({"f": x + w, "i": n + n, "p": g.logical_not(p) if hasattr(g, "logical_not") else p})
@@ -110,7 +110,7 @@ def test_a_cast_loses_no_magnitude_and_no_shape(compiled: Any) -> None:
     [("float8_e4m3fn", "u1"), ("float8_e5m2", "u1"), ("float4_e2m1fn", "u1"), ("bfloat16", "u2")],
 )
 def test_bytes_of_a_float_are_viewed_and_numbers_cast(name: str, stored: str) -> None:
-    """For unsigned integers of the same size the hint has both: a cast of bytes would destroy them."""
+    """For unsigned integers of the same size the hint mentions both ways: a cast of raw bytes would destroy them."""
     kind = getattr(ml_dtypes, name)
     g: Any = rlx.Graph("stored")
     g.set_outputs([g.param("w", (2,), kind) + 0.0])

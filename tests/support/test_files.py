@@ -1,4 +1,4 @@
-"""Files are replaced whole or not at all, whatever happens to the process that writes."""
+"""Atomic file replacement, even if the writing process dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="needs permissions, locks and
 
 
 def started(code: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """A process that runs code; it says when it has come to its `input()`."""
+    """Start a process that runs code and reports when it reaches its `input()`."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
@@ -61,7 +61,7 @@ def test_what_a_killed_save_left_is_removed_by_the_next_and_nothing_else_is(tmp_
     assert len(left) == len(dead) + 1
     for name in names:
         write_atomically(tmp_path / name, b"new")
-    (partial,) = set(os.listdir(tmp_path)) - {*bystanders, *names}  # of the process that lives
+    (partial,) = set(os.listdir(tmp_path)) - {*bystanders, *names}  # of the live process
     assert (tmp_path / partial).read_bytes() == b"half"
     alive.communicate(b"\n")
     assert alive.returncode == 0 and (tmp_path / "model.rlxa").read_bytes() == b"whole"
@@ -70,7 +70,7 @@ def test_what_a_killed_save_left_is_removed_by_the_next_and_nothing_else_is(tmp_
 
 @posix
 def test_many_write_the_same_file_at_once(tmp_path: Path) -> None:
-    """Each cleans up before it writes, and none takes away what another is about to move into place."""
+    """Each writer cleans up first, and none removes a file that another is about to move into place."""
     path, failed = tmp_path / "shared", []
     barrier = threading.Barrier(6)
 
@@ -119,7 +119,7 @@ def test_a_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     link = tmp_path / "latest"
-    link.symlink_to("folder/first")  # which is not there yet
+    link.symlink_to("folder/first")  # does not exist yet
     for content in (b"1", b"2"):
         write_atomically(link, content)
         assert link.is_symlink() and (tmp_path / "folder" / "first").read_bytes() == content

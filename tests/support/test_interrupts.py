@@ -1,4 +1,4 @@
-"""An interrupt stays one, wherever in verifiers, passes and walks it comes."""
+"""Interrupts in verifiers, passes and walks: they are not converted to other exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of a graph beside JAX's of the same function."""
+"""Derivatives of a graph compared with JAX's of the same function."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Dims = Sequence[Sequence[Any]] | None
 
 
 def graph_of(build: Callable[..., Any], arrays: Arrays, dims: Dims = None) -> Graph:
-    """A graph with the inputs `x0`, `x1`, …, from a function of it and them that gives its result.
+    """Return a graph with the inputs `x0`, `x1`, … of a function of the graph and the inputs.
 
     Args:
-        build: The function.
-        arrays: What the inputs are like.
-        dims: Their sizes where some are symbols.
+        build: The function, which returns the result.
+        arrays: Arrays like the inputs.
+        dims: Sizes of the inputs, if some are symbols.
     """
     graph = Graph()
     sizes = dims or [a.shape for a in arrays]
@@ -37,20 +37,20 @@ def graph_of(build: Callable[..., Any], arrays: Arrays, dims: Dims = None) -> Gr
 def check(
     build: Callable[..., Any], formula: Formula, *arrays: np.ndarray, tolerance: float = 1e-12, dims: Dims = None
 ) -> None:
-    """Tangents and cotangents are JAX's, for random directions.
+    """Check tangents and cotangents along random directions against JAX.
 
     Args:
-        build: Of a graph and its inputs.
-        formula: The same in JAX.
-        arrays: The inputs. For f16 and bf16 JAX computes in f32. Integers have no tangents.
+        build: A function of a graph and its inputs.
+        formula: The same function in JAX.
+        arrays: The inputs. For f16 and bf16, JAX computes in f32. Integers have no tangents.
         tolerance: Relative to the largest number.
-        dims: Sizes of the inputs of the graph where some are symbols.
+        dims: Sizes of the graph's inputs, if some are symbols.
     """
     _check(graph_of(build, arrays, dims), lambda *given: [formula(*given)], arrays, tolerance)
 
 
 def check_second(build: Callable[..., Any], formula: Formula, *arrays: np.ndarray, tolerance: float = 1e-11) -> None:
-    """The same of the gradient, which is a function of the inputs and a cotangent: real inputs only."""
+    """Check the gradient in the same way, as a function of the inputs and a cotangent. Only for real inputs."""
     graph = graph_of(build, arrays)
     shape = graph.outputs[0].shape
     cotangent = np.random.default_rng(6).standard_normal(shape.static).astype(shape.dtype.numpy)
@@ -83,7 +83,7 @@ def _check(graph: Graph, formula: Formula, arrays: Arrays, tolerance: float) -> 
 def _derivatives(
     graph: Graph, values: Mapping[str, np.ndarray], tangents: Arrays, cotangents: Arrays
 ) -> list[np.ndarray]:
-    """The tangents of the results of a graph, then the cotangents of its inputs."""
+    """Return the tangents of the results of a graph, then the cotangents of its inputs."""
     names, found = [a.name for a in graph.arguments if a.shape.dtype.is_inexact], []
     for transformed, directions in ((rlx.jvp(graph, names), tangents), (rlx.vjp(graph, names), cotangents)):
         added = [a.name for a in transformed.arguments[len(values) :]]
@@ -93,7 +93,7 @@ def _derivatives(
 
 
 def _in_jax(formula: Formula, given: Arrays, moving: Sequence[int], count: int) -> list[np.ndarray]:
-    """The same from JAX, whose cotangents are for `Re(sum(a·b))`: ours are their conjugates."""
+    """Return the same from JAX, conjugated: its cotangents are for `Re(sum(a·b))`."""
 
     def both(*values: Any) -> Any:
         rest = iter(values[count:])

@@ -1,4 +1,4 @@
-"""Cases of derivatives and batching: every sample of every card, in f64 where it takes that, and c64."""
+"""Cases for derivatives and batching: every sample of every card, in c64 and (if possible) f64."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from rlx.support.errors import ShapeError
 from tests.conformance.cases import Case, cases
 from tests.conformance.values import random_values
 
-# What no derivative goes through: whole numbers and truths.
+# Types without derivatives: integers and booleans.
 _PREFERRED = ("f64", "c64")
 
 
 def smooth_cases(op: str) -> Iterator[Case]:
-    """One case for each sample that holds floats, in the widest dtype that it takes.
+    """Return a case for each sample with floats, in the widest dtype that the op takes.
 
-    A sample may name f32 alone only to save time; its operands take f64 all the same.
+    A sample may name only f32 to save time, although its operands take f64.
     """
     for case in one_of_each(op):
         graph = case.graph(case.bindings()[0])
         inputs = [a.shape.dtype.is_inexact for a in graph.arguments]
         outputs = [o.shape.dtype.is_inexact for o in graph.outputs]
-        # A storage dtype rounds so coarsely that a difference quotient says nothing.
+        # A storage dtype is too coarse for difference quotients.
         coarse = any(entry.shape.dtype.storage for entry in (*graph.arguments, *graph.outputs))
         if any(inputs) and any(outputs) and not coarse:
             yield case
 
 
 def one_of_each(op: str) -> Iterator[Case]:
-    """One case for each sample."""
+    """Return one case for each sample."""
     seen: dict[int, list[Case]] = {}
     for case in cases(op):
         seen.setdefault(case.index, []).append(case)
@@ -47,7 +47,7 @@ def one_of_each(op: str) -> Iterator[Case]:
 
 
 def takes(case: Case) -> bool:
-    """Whether an op takes the dtype of a case."""
+    """Return whether an op takes the dtype of a case."""
     try:
         case.graph(case.bindings()[0])
     except ShapeError:
@@ -56,36 +56,36 @@ def takes(case: Case) -> bool:
 
 
 def reversible(case: Case) -> bool:
-    """Whether it is known how far to go back: a while loop without a bound has forward mode only."""
+    """Return whether reverse mode exists: a while loop without a bound has forward mode only."""
     return case.op != "while" or case.sample.attributes.get("max_iterations") is not None
 
 
 def graph_and_values(case: Case) -> tuple[Graph, dict[str, np.ndarray]]:
-    """The op alone at its first sizes, and random values for it."""
+    """Return a graph of the op at its first sizes, and random values for it."""
     bindings = case.bindings()[0]
     return case.graph(bindings), random_values(case, bindings).by_name()
 
 
 def floats(graph: Graph) -> list[str]:
-    """Names of the inputs that derivatives go through."""
+    """Return the names of the differentiable inputs."""
     return [a.name for a in graph.arguments if a.shape.dtype.is_inexact]
 
 
 def direction(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Random numbers shaped as an array."""
+    """Return random numbers with the shape of an array."""
     if array.dtype.kind == "c":
         return (rng.standard_normal(array.shape) + 1j * rng.standard_normal(array.shape)).astype(array.dtype)
     return rng.standard_normal(array.shape).astype(array.dtype)
 
 
 def inner(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """`Re(sum(conj(a)·b))`, and the sum of the sizes of its terms."""
+    """Return `Re(sum(conj(a)·b))`, and the sum of the sizes of its terms."""
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     terms = np.real(np.conj(a.astype(wide)) * b.astype(wide))
     return float(terms.sum()), float(np.abs(terms).sum())
 
 
 def precision(graph: Graph) -> float:
-    """The gap between 1 and the next number, in the coarsest dtype that a graph takes or gives."""
+    """Return the gap between 1 and the next number in the coarsest dtype of a graph's boundary."""
     shapes = [entry.shape for entry in (*graph.arguments, *graph.outputs)]
     return max((s.dtype.eps for s in shapes if s.dtype.is_inexact), default=0.0)

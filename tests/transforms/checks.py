@@ -1,4 +1,4 @@
-"""What has to hold of derivatives and of batched graphs, whatever the function is."""
+"""Checks of derivatives and batched graphs, for any function."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def generator(*key: Any) -> np.random.Generator:
-    """Random numbers that depend on the key alone."""
+    """Return random numbers that depend only on the key."""
     from tests.conformance.values import generator as made
 
     return made("transforms", *key)
 
 
 def tangents_of(values: Arrays, names: Sequence[str], rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A random tangent of each argument."""
+    """Return a random tangent of each argument."""
     return {f"tangent_{name}": direction(values[name], rng) for name in names}
 
 
 def check_jvp(
     graph: Graph, values: Arrays, *, step: float = 1e-6, tolerance: float = 1e-6, forward: Graph | None = None
 ) -> None:
-    """Tangents are central differences along a random direction, of outputs that a NumPy evaluator gives.
+    """Check tangents against central differences of NumPy's outputs along a random direction.
 
     Args:
         graph: The graph.
         values: Its arguments.
-        step: Of the differences.
+        step: The step of the differences.
         tolerance: Relative to the largest number.
-        forward: Its jvp, where it is there already.
+        forward: Its jvp, if already known.
     """
     names, rng = floats(graph), generator("jvp", str(graph))
     tangents = tangents_of(values, names, rng)
@@ -46,7 +46,8 @@ def check_jvp(
     outputs = rlx.evaluate(pushed, {**values, **dict(zip(given, tangents.values(), strict=True))})
     primal = rlx.evaluate(graph, values)
     for got, expected in zip(outputs, primal, strict=False):
-        # What is differentiated by its decomposition is computed by that: it may round otherwise than the evaluator.
+        # Ops differentiated by their decomposition are also computed by it, so rounding may differ from the
+        # evaluator's.
         room = 64 * dtype(got.dtype).eps if dtype(got.dtype).is_inexact else 0.0
         size = np.abs(np.where(np.isfinite(expected), expected, 0)).max(initial=0).astype(np.float64)
         np.testing.assert_allclose(got, expected, rtol=room, atol=room * float(size), err_msg="the outputs of the jvp")
@@ -67,7 +68,7 @@ def check_jvp(
 
 
 def check_vjp(graph: Graph, values: Arrays, *, tolerance: float = 1e-10, forward: Graph | None = None) -> None:
-    """`<cotangent, jvp(tangent)> = <vjp(cotangent), tangent>`; `forward` is the jvp, where it is there already."""
+    """Check `<cotangent, jvp(tangent)> = <vjp(cotangent), tangent>`; `forward` is the jvp, if already known."""
     names, rng = floats(graph), generator("vjp", str(graph))
     tangents = tangents_of(values, names, rng)
     primal = rlx.evaluate(graph, values)
@@ -87,7 +88,7 @@ def check_vjp(graph: Graph, values: Arrays, *, tolerance: float = 1e-10, forward
 
 
 def check_second(graph: Graph, values: Arrays, *, step: float = 1e-6, tolerance: float = 1e-5) -> None:
-    """The vjp is a function like others: its own jvp is its central difference, and its own vjp the adjoint of that."""
+    """Check the jvp of the vjp by central differences, and the vjp of the vjp as the adjoint of that."""
     pulled = rlx.vjp(graph, floats(graph))
     rng = generator("second", str(graph))
     cotangents = {
@@ -110,16 +111,16 @@ def check_vmap(
     tolerance: float = 1e-12,
     fresh: Mapping[str, Sequence[np.ndarray]] | None = None,
 ) -> None:
-    """A batched graph gives what the graph gives for each entry of the batch.
+    """Check that a batched graph gives the graph's results for each entry of the batch.
 
     Args:
         graph: The graph.
         values: Its arguments.
-        axes: Which are batched, and where.
-        size: Of the batch.
-        out_axis: Where the outputs have it.
+        axes: The batch axes of arguments.
+        size: The size of the batch.
+        out_axis: The batch axis of outputs.
         tolerance: Relative to the largest number.
-        fresh: Values of the entries, for arguments of which any permutation will not do.
+        fresh: Values of the entries, for arguments of which not every permutation is valid.
     """
     rng = generator("vmap", str(graph), sorted(axes.items()))
     rows: dict[str, list[np.ndarray]] = {}
@@ -144,5 +145,5 @@ def check_vmap(
 
 
 def _shuffled(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same numbers in another order, so that they stay what the op takes."""
+    """Return the same numbers in another order, which the op also accepts."""
     return rng.permutation(array.reshape(-1)).reshape(array.shape)

@@ -1,6 +1,6 @@
-"""Random programs with regions in regions: loops and branches whose bodies read what is around them.
+"""Random programs with nested regions: loops and branches whose bodies read outer values.
 
-All numbers are f64 and stay small, so that central differences tell the derivative.
+All numbers are f64 and stay small, so that central differences are accurate.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Program:
     """A graph, and values for its arguments.
 
     Args:
-        seed: Of all choices.
-        bounded: Give every while loop a bound, without which it cannot be gone back over.
+        seed: The seed of all choices.
+        bounded: Give every while loop a bound, which reverse mode needs.
     """
 
     def __init__(self, seed: int, *, bounded: bool = True):
@@ -52,7 +52,7 @@ class Program:
     def _inside(
         self, depth: int, own: Sequence[Any], shapes: Sequence[tuple[int, ...]], count: Any = None
     ) -> list[Any]:
-        """What a region gives: tensors of some shapes, out of its own and of what is around it."""
+        """Return the results of a region: tensors of given shapes, from its own values and outer ones."""
         before, counts = self.known, self.counts
         self.known = [*before, *own]
         self.counts = [*counts, count] if count is not None else counts
@@ -62,12 +62,12 @@ class Program:
         return made
 
     def _any(self, shape: tuple[int, ...] | None = None) -> Any:
-        """A tensor; the last ones are likelier."""
+        """Return a tensor, preferring later ones."""
         fitting = [t for t in self.known if shape is None or t.shape.dims == shape]
         return self.random.choice([*fitting, *fitting[-2:]])
 
     def _of_shape(self, shape: tuple[int, ...]) -> Any:
-        """A tensor of a shape that may depend on any other."""
+        """Return a tensor of a shape, which may depend on any other."""
         g, other = self.graph, self._any()
         base = self._any(shape)
         return self.random.choice(

@@ -1,4 +1,4 @@
-"""Derivatives of attention and of rotary embedding beside JAX's, and attention over batches of some operands."""
+"""Derivatives of attention and of rotary embedding compared with JAX, and attention over batches of some operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Build = Callable[..., Any]
 
 
 def _operands(keys: int = 5, kv_heads: int = 2, packed: bool = False, name: str = "f64") -> list[np.ndarray]:
-    """q, k and v in either layout; the values have another width than the keys."""
+    """Return q, k and v in either layout; the values have another width than the keys."""
     shapes = ((B, H, S, D), (B, kv_heads, keys, D), (B, kv_heads, keys, V))
     arrays = [random(name, shape, low=-2, high=2, seed=i) for i, shape in enumerate(shapes)]
     if packed:
@@ -31,7 +31,7 @@ def _operands(keys: int = 5, kv_heads: int = 2, packed: bool = False, name: str 
 
 
 def _attention(kv_heads: int = 2, keep: np.ndarray | None = None, **attributes: Any) -> tuple[Build, Build]:
-    """The op as a function of a graph, q, k, v and a bias, and its formula; `keep` is a custom mask."""
+    """Return the op as a function of a graph, q, k, v and a bias, and its formula. `keep` is a custom mask."""
 
     def build(g: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         mask = mask if keep is None else g.constant(keep)
@@ -42,7 +42,7 @@ def _attention(kv_heads: int = 2, keep: np.ndarray | None = None, **attributes: 
 
 
 def _keep(shape: tuple[int, ...], name: str) -> np.ndarray:
-    """Some keys for every query but the first, which sees none (or those of the first batch)."""
+    """Return a mask with some keys for every query but the first, which sees none (or for the queries of the first batch)."""
     keep = random("bool", shape, seed=5)
     keep[..., 0] = True
     if len(shape) == 2:
@@ -60,7 +60,7 @@ def test_grouped_heads_in_both_layouts(packed: bool, kv_heads: int) -> None:
 @pytest.mark.parametrize("keys", [4, 6, 2])
 @pytest.mark.parametrize("window", [None, 1])
 def test_queries_see_what_is_before_them(window: int | None, keys: int) -> None:
-    """With fewer keys than queries, the first queries see nothing: they have no part in any derivative."""
+    """With fewer keys than queries, the first queries see nothing and contribute to no derivative."""
     kind = "causal" if window is None else "sliding_window"
     check(*_attention(mask_kind=kind, window=window), *_operands(keys))
 
@@ -84,7 +84,7 @@ def test_a_bias_of_minus_infinity_hides_keys() -> None:
 
 
 def test_what_hides_keys_has_no_derivative() -> None:
-    """A mask of floats is compared with 0.5: only a bias is added."""
+    """A float mask is compared with 0.5; only a bias is added."""
     q, k, v = _operands()
     keep = random("f64", (B, 5), low=0, high=1)
     values = {"x0": q, "x1": k, "x2": v, "x3": keep}
@@ -102,7 +102,7 @@ def test_scale_and_softcap(softcap: float | None, score_scale: float) -> None:
 
 
 def test_saturated_softcap() -> None:
-    """Scores far beyond the cap: the slope of tanh is small there."""
+    """Scores are far beyond the cap, where the slope of tanh is small."""
     q, k, v = _operands()
     check(*_attention(softcap=1.0), q * 10, k, v, tolerance=1e-11)
 
@@ -111,7 +111,7 @@ def test_saturated_softcap() -> None:
     "attributes", [{}, {"mask_kind": "causal", "softcap": 1.5}, {"mask_kind": "sliding_window", "window": 1}]
 )
 def test_gradients_of_gradients(attributes: dict[str, Any]) -> None:
-    """With fewer keys than queries: in rows that see nothing, too."""
+    """With fewer keys than queries, also in rows that see nothing."""
     check_second(*_attention(**attributes), *_operands(3))
 
 
@@ -121,7 +121,7 @@ def test_narrow_floats(name: str) -> None:
 
 
 def test_the_weights_are_computed_once() -> None:
-    """Two products forward; back one for each of the weights, q, k and v, and none twice."""
+    """Two products forward; backward one each for the weights, q, k and v, and none twice."""
     arrays = [*(a.astype(np.float32) for a in _operands()), random("f32", (S, 5))]
     pulled = rlx.vjp(graph_of(_attention(mask_kind="bias")[0], arrays), ["x0", "x1", "x2", "x3"])
     decomposed = str(rlx.passes.run(pulled, "builtin.module(rlx-decompose,canonicalize,cse)"))
@@ -150,7 +150,7 @@ def test_any_operands_may_be_batched(kind: str, shape: tuple[int, ...] | None, p
 
 
 def test_queries_that_share_keys_are_one_call() -> None:
-    """Nothing is repeated for them."""
+    """Nothing is repeated for unbatched operands."""
     graph = graph_of(_attention()[0], _operands())
     assert "rlx.expand" not in str(rlx.vmap(graph, {"x0": 0}, 3))
 
@@ -159,7 +159,7 @@ def test_queries_that_share_keys_are_one_call() -> None:
 
 
 def _packed(formula: Build) -> Build:
-    """A formula of `[B, H, S, D]` for heads of 8 in `[B, S, H·D]`."""
+    """Return a formula of `[B, H, S, D]` for heads of 8 in `[B, S, H·D]`."""
 
     def function(x: Any, cos: Any, sin: Any) -> Any:
         heads = x.reshape(*x.shape[:2], -1, 8).transpose(0, 2, 1, 3)
@@ -171,7 +171,7 @@ def _packed(formula: Build) -> Build:
 @pytest.mark.parametrize("style", ["neox", "gptj"])
 @pytest.mark.parametrize("n_rot", [8, 4, 0])
 def test_rope(n_rot: int, style: str) -> None:
-    tables = [random("f64", (5, n_rot // 2), seed=s) for s in (2, 3)]  # of no angle: the transpose, not the inverse
+    tables = [random("f64", (5, n_rot // 2), seed=s) for s in (2, 3)]  # no rotations: the transpose is not the inverse
 
     def build(g: Any, *operands: Any) -> Any:
         return g.rope(*operands, head_dim=8, n_rot=n_rot, style=style)

@@ -1,4 +1,4 @@
-"""`rlx.call`: a graph called from another, by its evaluation."""
+"""`rlx.call`: a graph called from another, compared with its evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ W = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
 
 
 def layer(**values: Any) -> rlx.Graph:
-    """`tanh(x @ w)` and its sum along each row, for any number of rows."""
+    """Return `tanh(x @ w)` and its sum along each row, for any number of rows."""
     g = rlx.Graph("layer")
     y = g.tanh(g.input("x", ("rows", 4)) @ g.param("w", (4, 2), **values))
     g.set_outputs({"y": y, "sums": g.sum(y, axis=1)})

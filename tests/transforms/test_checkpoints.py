@@ -1,4 +1,4 @@
-"""Checkpoints: they change no gradient, and what lives at once is less."""
+"""Checkpoints: the gradients are the same, and less is live at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Derivatives and batched graphs of every op, compiled: what IREE and XLA compute is what the evaluator computes.
+"""Compiled derivatives and batched graphs of every op: IREE and XLA give the evaluator's results.
 
-Most of the time goes into compiling, so that each kind of an op is there once, in f32, static: its rules are tried in
-every shape and dtype by the evaluator. What becomes other ops before it is differentiated is left to those ops.
+Compilation takes most of the time, so each kind of an op occurs once, static and in f32; the evaluator tests its rules
+in every shape and dtype. Ops that are decomposed before differentiation are tested by the ops of their decompositions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.conformance.values import random_values
 from tests.drawing import drawn, shares
 from tests.transforms.cases import direction, floats, reversible, takes
 
-# As for random graphs: an error may pass through several ops, and noise is to find the places where a result jumps.
+# As for random graphs: errors may propagate through several ops, and noise locates discontinuities.
 _FACTOR, _AMPLITUDE = 4.0, 8.0
 _PART, _SHARES = 48, 30
 SECOND_ORDER = (
@@ -41,11 +41,11 @@ SECOND_ORDER = (
 
 @dataclass
 class Derived:
-    """A graph that a transform has made, and arrays for it.
+    """A graph made by a transform, and arrays for it.
 
     Attributes:
-        case: What it was made of.
-        what: By which transform.
+        case: The original case.
+        what: The transform.
         graph: The graph.
         values: Its arguments.
     """
@@ -64,7 +64,7 @@ class Derived:
 
 
 def _chosen(op: str) -> Iterator[Case]:
-    """One case for each kind of an op, in f32 where it takes that."""
+    """Return one case for each kind of an op, in f32 if possible."""
     seen: set[Any] = set()
     for case in cases(op):
         attributes = case.sample.attributes
@@ -153,7 +153,7 @@ def _check_xla(entries: Iterator[Derived]) -> None:
 
 
 def _ops() -> list[str]:
-    """Ops of which a rule of their own is used, for derivatives or for batches; the others become these."""
+    """Return the ops whose own rule is used for derivatives or batches; others are decomposed into these."""
     return [op for op in op_names() if _has_rules(op)]
 
 

@@ -1,4 +1,4 @@
-"""Derivatives of elementary functions of c64 against JAX's, and on branch cuts against quotients of differences along them."""
+"""Derivatives of elementary c64 functions compared with JAX, and on branch cuts with difference quotients along the cuts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _numbers(count: int = 40) -> np.ndarray:
 @pytest.mark.parametrize("kind", COMPOSED)
 def test_tangents_and_cotangents_are_those_of_jax(kind: str) -> None:
     z = _numbers()
-    if kind == "acosh":  # JAX has the other sign left of the imaginary axis
+    if kind == "acosh":  # JAX has the opposite sign left of the imaginary axis
         z = np.abs(np.real(z)).astype(np.float32) + 1j * np.imag(z)
     check(lambda g, v: g.activation(kind, v), ACTIVATIONS_IN_JAX[kind], z, tolerance=_CLOSE)
 
@@ -53,7 +53,7 @@ def test_the_derivative_of_acosh_left_of_the_imaginary_axis() -> None:
 
 
 def _slope(kind: str, z: np.ndarray, direction: complex) -> np.ndarray:
-    """The derivative along a direction."""
+    """Return the derivative along a direction."""
     tangent = rlx.jvp(graph_of(lambda g, v: g.activation(kind, v), (z,)), "x0")
     given = {"x0": z, "tangent_x0": np.full(z.shape, direction, np.complex64)}
     return rlx.evaluate(tangent, given)[1]
@@ -80,7 +80,7 @@ def test_the_derivative_of_a_tangent_keeps_its_digits_far_from_the_axis() -> Non
 
 
 def test_signs_have_no_derivative() -> None:
-    """As in JAX."""
+    """JAX does the same."""
     z = _numbers(5)
     given = {"x0": z, "tangent_x0": z}
     tangent = rlx.evaluate(rlx.jvp(graph_of(lambda g, v: g.sign(v), (z,)), "x0"), given)[1]

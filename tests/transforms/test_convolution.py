@@ -1,4 +1,4 @@
-"""Derivatives and batches of convolutions, and of their gradients, against JAX."""
+"""Derivatives and batches of convolutions and their gradients compared with JAX."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCHWD", 
 # x, w, stride, padding, dilation, groups
 _CASES: list[tuple[Any, ...]] = [
     ((2, 3, 6, 5), (4, 3, 3, 2), (1, 1), (0, 0, 0, 0), (1, 1), 1),
-    ((2, 3, 7, 8), (4, 3, 3, 3), (2, 3), (1, 1, 2, 0), (1, 1), 1),  # positions at the end that no window reads
+    ((2, 3, 7, 8), (4, 3, 3, 3), (2, 3), (1, 1, 2, 0), (1, 1), 1),  # no window reads the last positions
     ((1, 4, 9, 7), (6, 2, 2, 3), (3, 2), (0, 2, 1, 1), (2, 1), 2),
     ((2, 4, 7, 7), (4, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 4),
     ((2, 4, 8, 9), (8, 1, 2, 2), (2, 2), (3, 0, 0, 3), (3, 2), 4),
@@ -95,7 +95,7 @@ def test_narrow_floats_are_rounded_once(name: str) -> None:
 
 
 def _transposed(case: Any) -> Any:
-    """`conv_transpose` as JAX's gradient of a convolution, some windows of which are without effect."""
+    """Return `conv_transpose` as JAX's gradient of a convolution. Some of its windows have no effect."""
     attributes, extra = _attributes(case), case[4]
 
     def formula(x: Any, w: Any) -> Any:

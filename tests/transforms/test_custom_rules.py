@@ -1,4 +1,4 @@
-"""Rules of ops that a user registers: every transform uses them, and a wrong one is an error that names it."""
+"""Transform rules of user ops: every transform uses them, and a wrong one is an error that names it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X, Y = RNG.standard_normal(3), RNG.standard_normal(3)
 
 
 class Product(rlx.CustomOp, name="tests.product"):
-    """x·y, of which the tests set the rules."""
+    """x·y, with rules set by the tests."""
 
     dtypes = ("f64",)
 
@@ -40,13 +40,13 @@ def _no_rules_stay() -> Iterator[None]:
 
 
 def _give(**given: Any) -> None:
-    """Have the product these rules."""
+    """Set the rules of the product."""
     for name, rule in given.items():
         setattr(Product, name, rule)
 
 
 def _product(op: type[rlx.CustomOp] = Product) -> tuple[rlx.Graph, int]:
-    """A graph of one product, and the line where it is made."""
+    """Return a graph of one product, and the line where it is made."""
     import sys
 
     g = rlx.Graph("product")
@@ -112,7 +112,7 @@ def test_rules_inside_loops() -> None:
 
 
 class ElementwiseProduct(Product, name="tests.elementwise_product"):
-    """A product that says how it is batched."""
+    """A product with a batching rule."""
 
     elementwise = True
 
@@ -120,7 +120,7 @@ class ElementwiseProduct(Product, name="tests.elementwise_product"):
 def test_elementwise_alone_gives_a_batch() -> None:
     g, line = _product(ElementwiseProduct)
     check_vmap(g, {"x": X, "y": Y}, {"x": 0, "y": 1})
-    # One operand is batched, and this op takes no two shapes.
+    # One operand is batched, and this op requires equal shapes.
     with pytest.raises(
         rlx.Error, match=rf"test_custom_rules.py:{line}: vmap of rlx.tests.elementwise_product: .*one shape"
     ):
@@ -298,7 +298,7 @@ WRONG_DECOMPOSITIONS = {
 
 
 class Composite(rlx.CustomOp, name="tests.composite"):
-    """An op of which the tests set the decomposition."""
+    """An op with a decomposition set by the tests."""
 
     dtypes = ("f64",)
 
@@ -353,7 +353,7 @@ def test_a_function_without_a_derivative_says_why() -> None:
 
 
 class Total(rlx.CustomOp, name="tests.total"):
-    """The sum of any number of tensors, of which the tests set the vjp."""
+    """The sum of any number of tensors, with a vjp set by the tests."""
 
     dtypes = ("f64",)
 

@@ -1,4 +1,4 @@
-"""Derivatives of a chain of ops take work in proportion to its length."""
+"""Derivatives of a chain of ops: the work is proportional to its length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL, LARGE = 3, 12
 
 
 def link(g: Any, x: Any) -> Any:
-    """Ops of one operand and of two, a choice, a product, a reduction, and ops that move elements."""
+    """Build a chain of unary and binary ops, a choice, a product, a reduction, and ops that move elements."""
     y = g.transpose(g.matmul(g.sin(x), x), (1, 0))
     return g.softmax(g.where(g.gt(y, 0.0), y * x, g.concat([y[1:], y[:1]], 0)))
 

@@ -1,4 +1,4 @@
-"""Derivatives of resizing and of axial rotations, against JAX."""
+"""Derivatives of resizing and axial rotations compared with JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives and batches of gathers and scatters: indices that are repeated or out of range, and what has no elements."""
+"""Derivatives and batches of gathers and scatters: repeated and out-of-range indices, and empty tensors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.transforms.against_jax import check, graph_of
 from tests.transforms.checks import check_second, check_vmap
 
 RNG = np.random.default_rng(5)
-# Relative to the largest number, for each dtype.
+# Tolerances by dtype, relative to the largest number.
 ROOM = {"f64": 1e-14, "f16": 4e-3, "c64": 1e-6}
 
 
 def numbers(*shape: int, kind: str = "f64") -> np.ndarray:
-    """Random numbers."""
+    """Return random numbers."""
     values = RNG.standard_normal(shape)
     if kind == "c64":
         values = values + 1j * RNG.standard_normal(shape)
@@ -27,7 +27,7 @@ def numbers(*shape: int, kind: str = "f64") -> np.ndarray:
 
 
 def indices(*shape: int, low: int = -3, high: int = 9, kind: Any = np.int32) -> np.ndarray:
-    """Random indices, of which some are out of range and some occur twice."""
+    """Return random indices, some of them out of range and some repeated."""
     return RNG.integers(low, high, shape).astype(kind)
 
 
@@ -51,7 +51,7 @@ def test_gather(kind: str, shape: tuple[int, ...], places: tuple[int, ...], axis
 
 
 def take(x: Any, i: Any) -> Any:
-    """`gather` along the first axis, in JAX."""
+    """Return `gather` along the first axis, in JAX."""
     return jnp.take(x, i, 0, mode="clip")
 
 
@@ -106,7 +106,7 @@ def test_vmap_of_gathers(axes: dict[str, int]) -> None:
 
 
 def test_vmap_of_gradients() -> None:
-    """A batch of gradients of lookups, as jax.vmap has it."""
+    """A batch of lookup gradients equals that of jax.vmap."""
     x, many = numbers(5, 3), {"x1": indices(6, 4), "cotangent_output0": numbers(6, 4, 3)}
     graph = rlx.vjp(graph_of(lambda b, x, i: b.gather(x, i) * 2.0, [x, many["x1"][0]]), "x0")
     got = rlx.evaluate(rlx.vmap(graph, tuple(many), 6), {"x0": x, **many})[1]
@@ -123,7 +123,7 @@ def test_vmap_of_gradients() -> None:
 
 
 def scattered(reduction: str) -> Any:
-    """`scatter_nd` in JAX. Negative indices would count from the end there."""
+    """Return `scatter_nd` in JAX, where negative indices would otherwise count from the end."""
 
     def formula(x: Any, i: Any, u: Any) -> Any:
         count = i.shape[-1]
@@ -136,12 +136,12 @@ def scattered(reduction: str) -> Any:
 
 
 def build_scatter(reduction: str) -> Any:
-    """`scatter_nd` as a graph."""
+    """Return `scatter_nd` as a graph."""
     return lambda b, x, i, u: b.scatter_nd(x, i, u, reduction=reduction)
 
 
 def scatter_values(shape: tuple[int, ...], places: tuple[int, ...], kind: str = "f64") -> list[np.ndarray]:
-    """Operands of a `scatter_nd`."""
+    """Return operands of a `scatter_nd`."""
     i = indices(*places, low=-1, high=5)
     return [numbers(*shape, kind=kind), i, numbers(*places[:-1], *shape[places[-1] :], kind=kind)]
 
@@ -156,14 +156,14 @@ def test_scatter(reduction: str) -> None:
 
 @pytest.mark.parametrize("reduction", ["max", "min"])
 def test_ties_of_a_scatter_share_evenly(reduction: str) -> None:
-    """Among updates, and with what was there; an update that is dropped has no share, though it is equal to a row."""
+    """Ties among updates and with the old values. A dropped update gets no share, even if equal to a row."""
     x, i = np.array([1.0, 2.0, 2.0, 5.0]), np.array([[0], [0], [0], [1], [2], [2], [7], [-2], [9]])
     u = np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 1.0, 5.0])
     check(build_scatter(reduction), scattered(reduction), x, i, u)
 
 
 def _check_products(x: np.ndarray, i: np.ndarray, u: np.ndarray, tolerance: float = 1e-12, dims: Any = None) -> None:
-    """Against products with one update after the other, each at a place of its own: those JAX can differentiate."""
+    """Compared with products with one update at a time, each at a distinct position, which JAX can differentiate."""
 
     def formula(x: Any, _: Any, u: Any) -> Any:
         for index, update in zip(i, u, strict=True):
@@ -179,7 +179,7 @@ def _check_products(x: np.ndarray, i: np.ndarray, u: np.ndarray, tolerance: floa
     ("f64", (3,), (4, 0)),
 ])  # fmt: skip
 def test_products_of_a_scatter(kind: str, shape: tuple[int, ...], places: tuple[int, ...]) -> None:
-    """With zeros among the updates, one at a place and several: derivatives of every order are a polynomial's."""
+    """With zeros among the updates, one or several per position, derivatives of every order are those of a polynomial."""
     x, i, u = scatter_values(shape, places, kind)
     u[::3] = x[0] = 0
     _check_products(x, i, u, tolerance=ROOM[kind])
@@ -190,12 +190,12 @@ def test_products_of_a_scatter(kind: str, shape: tuple[int, ...], places: tuple[
 @pytest.mark.parametrize("reduction", ["set", "max", "mul"])
 @pytest.mark.parametrize(("n", "m"), [(4, 6), (3, 0), (0, 2)])
 def test_scatter_with_symbols(reduction: str, n: int, m: int) -> None:
-    """What is scattered into nothing is dropped: the cotangents are zeros."""
+    """Updates of an empty tensor are dropped, and their cotangents are zeros."""
     x, i, u = scatter_values((n, 2), (m, 1))
     dims = [("n", 2), ("m", 1), ("m", 2)]
     if reduction == "mul":
         _check_products(x, i, u, dims=dims)
-    else:  # JAX cannot gather from nothing
+    else:  # JAX cannot gather from an empty tensor
         formula = scattered(reduction) if n else lambda x, *_: x
         check(build_scatter(reduction), formula, x, i, u, dims=dims)
 
@@ -222,7 +222,7 @@ def test_vmap_of_scatters(reduction: str, axes: dict[str, int]) -> None:
 
 
 def test_vmap_of_a_batch_that_the_indices_cannot_count() -> None:
-    """Indices of 8 bits, and more entries in the batch than they have numbers."""
+    """Indices have 8 bits, and the batch has more entries than they can count."""
     x, i, u = numbers(3), indices(2, 1, low=-1, high=5, kind=np.int8), numbers(2)
     check_vmap(graph_of(build_scatter("add"), [x, i, u]), {"x0": x, "x1": i, "x2": u}, {"x1": 0, "x2": 0}, size=300)
     i = indices(2, low=0, high=5, kind=np.uint8)

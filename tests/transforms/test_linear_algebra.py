@@ -1,4 +1,4 @@
-"""Derivatives and batches of systems of equations and of products by group, against JAX."""
+"""Derivatives and batches of linear solves and grouped products compared with JAX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.transforms.checks import check_vmap
 
 
 def _matrix(*shape: int, name: str = "f64") -> np.ndarray:
-    """Well-conditioned matrices that need pivots."""
+    """Return well-conditioned matrices that need pivots."""
     found = random("f64", shape, low=-1, high=1) + 3 * np.eye(shape[-1])
     return found[..., ::-1, :].astype(random(name, ()).dtype)
 
@@ -49,17 +49,17 @@ def test_batches_of_systems(rhs: tuple[int, ...], axes: dict[str, int]) -> None:
     values = {"x0": _matrix(3, 3), "x1": random("f64", rhs)}
     graph = graph_of(lambda g, a, b: g.dense_solve(a, b), list(values.values()))
     check_vmap(graph, values, axes, fresh={"x0": [_matrix(3, 3) * (i + 1) for i in range(3)]})
-    # Of right-hand sides alone, one matrix is eliminated once.
+    # If only the right-hand sides are batched, the one matrix is eliminated once.
     assert ("batched_dense_solve" in str(rlx.vmap(graph, axes, 3))) == ("x0" in axes)
 
 
-# --- products by group ------------------------------------------------------------------------------
+# --- grouped products ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rows", "groups"), [(7, 3), (2, 5), (40, 2), (1, 1), (0, 3)])
 def test_grouped_matmul(rows: int, groups: int) -> None:
     x, w = random("f64", (rows, 4)), random("f64", (groups, 4, 5))
-    indices = np.random.default_rng(2).integers(-2, groups + 2, rows)  # out of range on both sides: clamped
+    indices = np.random.default_rng(2).integers(-2, groups + 2, rows)  # out of range on both sides, and clamped
     own = np.clip(indices, 0, groups - 1)
 
     def formula(a: Any, b: Any) -> Any:
@@ -73,7 +73,7 @@ def test_grouped_matmul(rows: int, groups: int) -> None:
 
 
 def test_rows_count_for_their_own_group_alone() -> None:
-    """Places of a block that stand for no row are filled with some row; infinite ones stay out of other groups."""
+    """Block positions without a row are filled with some row; infinite rows do not affect other groups."""
     x, w, dy = np.full((3, 2), np.inf), np.ones((2, 2, 1)), np.ones((3, 1))
     x[1:] = 1.0
     graph = graph_of(lambda g, a, b: g.grouped_matmul(a, b, np.array([0, 1, 1])), (x, w))

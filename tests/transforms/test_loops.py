@@ -1,4 +1,4 @@
-"""Loops in reverse mode: what is the same in every step is differentiated once."""
+"""Reverse mode of loops: loop invariants are differentiated once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS, SIZE = 8, 16
 
 
 def _recurrent(inside: bool, loop: str) -> rlx.Graph:
-    """A loss of a recurrence whose weight is normalised: in each step, or before the loop."""
+    """Return a loss of a recurrence whose weight is normalised in each step or before the loop."""
     g: Any = rlx.Graph("recurrent")
     x, w = g.input("x", (STEPS, SIZE), "f64"), g.param("w", (SIZE, SIZE), "f64")
 
@@ -52,11 +52,11 @@ def test_what_is_the_same_in_every_step_is_differentiated_once(loop: str) -> Non
     graph = _recurrent(True, loop)
     text = str(graph)
     rlx.grad(graph)
-    assert str(graph) == text  # which is not changed
+    assert str(graph) == text  # unchanged
 
 
 def _halved(x: Any, start: Any = 1.0) -> Any:
-    """A number that is halved until it is small beside what does not change, and the number of steps."""
+    """Return a number halved until it is small compared with an invariant, and the number of steps."""
     until = lambda c: c[0] * jnp.sum(c[1] ** 2) > 0.1  # noqa: E731
     value, _, _, steps = lax.while_loop(until, lambda c: (c[0] * 0.5, c[1], c[2], c[3] + 1), (start, x, jnp.sin(x), 0))
     return value, steps
@@ -130,7 +130,7 @@ WITHOUT_A_BOUND = (
 
 @pytest.mark.parametrize("function", WITHOUT_A_BOUND)
 def test_what_a_loop_without_a_bound_does_not_change_has_a_gradient(function: Any) -> None:
-    """As JAX has it: where no cotangent comes to what the steps change, no number of steps has to be known."""
+    """As in JAX: if the carries get no cotangent, the number of steps need not be known."""
     x = np.array([1.0, 2, 3], np.float32)
     gradient = rlx.grad(rlx.from_jax(function, x), "arg0")
     np.testing.assert_allclose(rlx.evaluate(gradient, {"arg0": x})[0], jax.grad(function)(x), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Derivatives of the losses beside JAX's, and where formulas have kinks or overflow."""
+"""Derivatives of the losses compared with JAX, and at kinks and overflows of the formulas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {"none": lambda x: x, "mean": jnp.
 
 
 def _gradient(graph: rlx.Graph, *arrays: np.ndarray, dy: Any = 1.0) -> list[np.ndarray]:
-    """The cotangents of the inputs that hold floats."""
+    """Return the cotangents of the float inputs."""
     values = {f"x{i}": a for i, a in enumerate(arrays)}
     floats = [n for n, a in values.items() if a.dtype.kind == "f"]
     pulled = rlx.vjp(graph, floats)
@@ -30,7 +30,7 @@ def _gradient(graph: rlx.Graph, *arrays: np.ndarray, dy: Any = 1.0) -> list[np.n
     return rlx.evaluate(pulled, {**values, name: cotangent})[1:]
 
 
-# --- cross entropy of classes -------------------------------------------------------------------------
+# --- cross entropy with class indices -----------------------------------------------------------------
 
 
 def _classes(labels: np.ndarray) -> Callable[..., Any]:
@@ -53,7 +53,7 @@ def test_narrow_logits(name: str) -> None:
 
 @pytest.mark.parametrize(("index", "ignored"), [("i8", -1), ("u8", 255), ("i64", 2**32 + 1), ("u32", 2**32 - 1)])
 def test_ignored_labels_have_no_gradient(index: str, ignored: int) -> None:
-    """Whatever stands in their row."""
+    """The logits of ignored rows may have any values."""
     logits = np.array([[np.nan, np.inf, 0], [1, 2, 3]], np.float32)
     labels = np.array([ignored, 1], rlx.dtype(index).numpy)
     graph = graph_of(lambda g, x, y: g.softmax_cross_entropy_with_logits(x, y), [logits, labels])
@@ -70,7 +70,7 @@ def test_large_logits() -> None:
 
 
 def test_labels_of_many_entries_share_the_logits() -> None:
-    """And the derivative of that is the sum over the entries."""
+    """A batch of labels shares the logits, whose derivative is the sum over the batch."""
     logits, labels = random("f64", (4, 5)), np.random.default_rng(0).integers(-1, 6, (4,))
     graph = graph_of(lambda g, x, y: g.softmax_cross_entropy_with_logits(x, y), [logits, labels])
     for axes in ({"x0": 0}, {"x1": 0}, {"x0": 1, "x1": 1}):
@@ -81,7 +81,7 @@ def test_labels_of_many_entries_share_the_logits() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-14)
 
 
-# --- losses of elements -------------------------------------------------------------------------------
+# --- elementwise losses ---------------------------------------------------------------------------------
 
 
 def _huber(x: Any, y: Any, delta: float) -> Any:
@@ -137,14 +137,14 @@ def test_the_mean_of_nothing_has_no_gradient(op: str, attributes: Any, formula: 
 
 
 def test_at_kinks() -> None:
-    """Both sides meet there: the derivative is that of either."""
+    """Both branches agree at this point, so the derivative is that of either."""
     zero, x = np.zeros(5), np.array([0.0, 1.0, -1.0, 3.0, -3.0])
     graph = graph_of(lambda g, x, y: g.huber_loss(x, y, reduction="none"), [x, zero])
     assert _gradient(graph, x, zero)[0].tolist() == [0, 1, -1, 1, -1]
     half = np.full(1, 0.0), np.full(1, 0.25)
     graph = graph_of(lambda g, x, y: g.binary_cross_entropy_with_logits(x, y, reduction="none"), half)
     assert [g.item() for g in _gradient(graph, *half)] == [0.25, 0]
-    # The same in a batch, where a loss of each entry is left.
+    # The same in a batch with one loss per entry.
     batched = rlx.vmap(graph, {"x0": 0, "x1": 0}, 2)
     found = _gradient(batched, *(np.stack([h, h]) for h in half))
     assert [g.ravel().tolist() for g in found] == [[0.25, 0.25], [0, 0]]
@@ -159,7 +159,7 @@ def test_saturated_logits_keep_their_digits() -> None:
 
 
 def test_a_batch_of_narrow_losses_does_not_overflow() -> None:
-    """Each mean is computed in f32, as that of one entry is."""
+    """Each mean is computed in f32, as for one entry."""
     x = np.full((2, 300), 300, np.float16)
     graph = graph_of(lambda g, x, y: g.mse_loss(x, y), [x[0], x[0]])
     batched = rlx.vmap(graph, {"x0": 0}, 2)

@@ -1,4 +1,4 @@
-"""Wrong uses of every transform end in an error that says what is wrong: calls in Python, and passes on files."""
+"""Wrong uses of every transform: calls in Python, and passes on files, give errors that explain the mistake."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_files_that_hold_no_graph(name: str, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_file_with_two_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first public one is transformed; others stay as they are."""
+    """The first public function is transformed; others are unchanged."""
     function = (
         'func.func @{0}(%arg0: tensor<f32> {{rlx.name = "x", rlx.kind = "param"}}) -> tensor<f32> {{\n'
         '  %0 = rlx.activation(%arg0) {{kind = "{0}"}} : tensor<f32>\n'

@@ -1,4 +1,4 @@
-"""Transforms of transforms of programs, beside JAX's."""
+"""Nested transforms of programs compared with JAX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _close(got: Any, expected: Any, tolerance: float = 1e-10) -> None:
 
 
 def _recurrent(scan: Any, tanh: Any, total: Any) -> Any:
-    """A loss of one example: `x: [T, 2]`, `w: [2, 2]`."""
+    """Return the loss of one example: `x: [T, 2]`, `w: [2, 2]`."""
 
     def loss(x: Any, w: Any) -> Any:
         last, _ = scan(lambda h, row: (tanh(h @ w + row), None), x[0], x)
@@ -69,7 +69,7 @@ def test_gradient_of_a_penalty_on_the_gradient() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(rlx.jacfwd, jax.jacfwd), (rlx.jacrev, jax.jacrev)])
 def test_jacobian_of_a_batched_function(ours: Any, theirs: Any) -> None:
-    """Of each example's results only its own inputs matter: the blocks beside the diagonal are zero."""
+    """Each example's results depend only on its own inputs: blocks beside the diagonal are zero."""
     x, w = _array(3, 2), _array(2, 2)
     single = graph_of(lambda g, x, w: g.tanh(x @ w) * g.sum(x), [x[0], w])
     made = ours(rlx.vmap(single, {"x0": 0}, 3), "x0")

@@ -1,4 +1,4 @@
-"""Derivatives of the normalisations beside JAX's."""
+"""Derivatives of normalisations compared with JAX."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _operands(name: str, shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
 
 
 def _norm(norm: str, axis: int, groups: int) -> tuple[Any, Any]:
-    """The op as a function of a graph, and its formula."""
+    """Return the op as a function of a graph, and its formula."""
     if norm == "group":
         return lambda g, *x: g.group_norm(*x, num_groups=groups, eps=EPS), group_norm(groups, EPS)
     formula = layer_norm(axis, EPS) if norm == "layer" else rms_norm(axis, EPS)

@@ -1,4 +1,4 @@
-"""Derivatives and batches of what orders, runs along an axis, pads and draws."""
+"""Derivatives and batches of ops that sort, scan along an axis, pad and draw."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.transforms.against_jax import check, graph_of
 from tests.transforms.checks import check_second, check_vmap
 
 RNG = np.random.default_rng(6)
-# Relative to the largest number, for each dtype.
+# Tolerances by dtype, relative to the largest number.
 ROOM: dict[Any, float] = {np.float64: 1e-14, np.float16: 4e-3, np.complex64: 1e-6}
 FLOATS = (np.float64, np.float16)
 
 
 def numbers(*shape: int, kind: Any = np.float64) -> np.ndarray:
-    """Random numbers."""
+    """Return random numbers."""
     return RNG.standard_normal(shape).astype(kind)
 
 
 def few(*shape: int, kind: Any = np.float64) -> np.ndarray:
-    """Random numbers of which many are equal."""
+    """Return random numbers, many of them equal."""
     return RNG.integers(0, 4, shape).astype(kind)
 
 
@@ -37,7 +37,7 @@ def few(*shape: int, kind: Any = np.float64) -> np.ndarray:
 @drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize(("axis", "descending"), [(0, False), (1, True), (2, False)])
 def test_sort(axis: int, descending: bool, kind: Any) -> None:
-    """Ties keep their order, so a tangent goes where its number goes."""
+    """Sorting is stable, so tangents move with their numbers."""
 
     def formula(x: Any) -> Any:
         return jnp.take_along_axis(x, jnp.argsort(x, axis, stable=True, descending=descending), axis)
@@ -60,7 +60,7 @@ def test_order_with_symbols() -> None:
 
 
 def test_positions_hang_on_nothing() -> None:
-    """What is taken at the position of the largest number moves as that number does."""
+    """A value taken at the position of the maximum has the tangent of that element."""
 
     def build(b: Any, x: Any) -> Any:
         chosen = (b.argmax(x, -1, keep_dims=True), b.argmin(x, -1, keep_dims=True), b.argsort(x, -1))
@@ -76,7 +76,7 @@ def test_positions_hang_on_nothing() -> None:
 
 
 def running(op: str, exclusive: bool = False) -> Callable[[Any, int], Any]:
-    """A running sum or product in JAX."""
+    """Return a running sum or product in JAX."""
     function, neutral = {"cumsum": (jnp.cumsum, 0.0), "cumprod": (jnp.cumprod, 1.0)}[op]
     if not exclusive:
         return function
@@ -104,7 +104,7 @@ def test_running_sums_and_products(op: str, axis: int, exclusive: bool, kind: An
 
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_products_with_zeros(exclusive: bool) -> None:
-    """No zero, one, two, one at either end: derivatives of every order are those of a polynomial."""
+    """With no zeros, one, two, or one at either end, derivatives of every order are those of a polynomial."""
     x = numbers(5, 5)
     x[1, 2] = x[2, 1] = x[2, 3] = x[3, 0] = x[4, 4] = 0
     build = lambda b, x: b.cumprod(x, axis=1, exclusive=exclusive)  # noqa: E731
@@ -113,7 +113,7 @@ def test_products_with_zeros(exclusive: bool) -> None:
 
 
 def maxima(x: Any) -> Any:
-    """Running maxima of rows as so many reductions, of which ties share evenly."""
+    """Running maxima equal separate reductions, in which ties share evenly."""
     return jnp.stack([jnp.max(x[:, : i + 1], 1) for i in range(x.shape[1])], 1)
 
 
@@ -128,7 +128,7 @@ def test_running_maxima(kind: Any) -> None:
 
 
 def test_a_tangent_of_a_running_maximum_is_not_rounded() -> None:
-    """Without ties it is one of those that came in, whatever came before."""
+    """Without ties, each tangent is one of the inputs, whatever preceded it."""
     x, tangent = np.array([3.0, 1.0, 4.0, 2.0, 5.0]), np.array([1e30, 1.0, 1e-30, 7.0, 2.0])
     graph = rlx.jvp(graph_of(lambda b, x: b.cummax(x, axis=0), [x]), "x0")
     got = rlx.evaluate(graph, {"x0": x, "tangent_x0": tangent})[1]
@@ -202,7 +202,7 @@ def test_random_numbers_hang_on_nothing() -> None:
 
 @pytest.mark.parametrize("axes", [{"x1": 0}, {"x0": 1}, {"x0": 0, "x1": 0}])
 def test_vmap_of_draws(axes: dict[str, int]) -> None:
-    """Every seed has its own numbers, and one seed for all the same for each."""
+    """Each seed of a batch gives its own numbers; one seed for all entries gives each the same."""
     values = {"x0": numbers(4, 6), "x1": np.array(3)}
     fresh = {"x0": [numbers(4, 6) for _ in range(3)], "x1": [np.array(s) for s in (11, -(2**62), 0)]}
     builds: list[Callable[..., Any]] = [

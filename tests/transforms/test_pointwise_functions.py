@@ -1,4 +1,4 @@
-"""Derivatives of functions of elementwise ops without rules: of the branch that is chosen, in both modes and to any order."""
+"""Derivatives of elementwise functions without rules: those of the chosen branch, in both modes and to any order."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_by_two_arguments() -> None:
 
 
 def test_results_that_are_not_used_have_no_cotangent() -> None:
-    """Not the cotangent zero: it would be multiplied by a derivative that is infinite."""
+    """Unused results have no cotangent; a zero one would be multiplied by an infinite derivative."""
     g = rlx.Graph("two")
     x = g.input("x", X.shape, "f64")
     slope: Any = lambda args, tangents: (tangents[0] * 2.0, tangents[0] / args[0])  # noqa: E731

@@ -1,4 +1,4 @@
-"""Derivatives of pooling against JAX's `reduce_window`."""
+"""Derivatives of pooling compared with JAX's `reduce_window`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _reduced(x: Any, start: float, join: Any, kernel: Any, stride: Any, padding:
 
 
 def _pool(kind: str, case: Any, *, include: bool = True) -> tuple[Any, Any]:
-    """In a graph and in JAX."""
+    """Return the function in a graph and in JAX."""
     window = _window(case)
 
     def build(g: rlx.Graph, x: Any) -> Any:

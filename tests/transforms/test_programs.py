@@ -1,4 +1,4 @@
-"""Programs as users write them, and their derivatives beside JAX's: models, losses, loops, points where formulas break."""
+"""User programs and their derivatives compared with JAX: models, losses, loops, singular points of formulas."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Program:
     """A function in rlx and in JAX, and arrays for it.
 
     Attributes:
-        build: Of a graph and its inputs.
-        formula: The same in JAX.
+        build: A function of a graph and its inputs.
+        formula: The same function in JAX.
         arrays: The inputs.
-        second: Whether second derivatives are compared as well.
+        second: Whether second derivatives are also compared.
         tolerance: Relative to the largest number.
     """
 
@@ -144,7 +144,7 @@ program(
 
 
 def _lstm(g: Any, scan: Any, tanh: Any, sigmoid: Any, total: Any) -> Any:
-    """The same in both: they differ in names alone."""
+    """Return the same function for both, which differ only in names."""
 
     def loss(h: Any, c: Any, xs: Any, w: Any, u: Any) -> Any:
         def step(carry: Any, x: Any) -> Any:
@@ -305,7 +305,7 @@ program(
     *(_array(5, 3), _array(2, 3)),
 )
 
-# --- points where formulas break --------------------------------------------------------------------
+# --- singular points of formulas ----------------------------------------------------------------------
 
 _ZEROS = np.array([[1.0, 0, 2, 0, 3], [0, 0, 1, 2, 3], [1, 2, 3, 4, 0], [-1, -2, 3, 0.5, 2]])
 _TIES = np.array([[1.0, 1, 2, 2], [0, 0, 0, 0], [3, 1, 3, 3]])

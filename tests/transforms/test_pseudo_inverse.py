@@ -1,4 +1,4 @@
-"""Derivatives of the pseudo-inverse where singular values are equal, or zero, against JAX's."""
+"""Derivatives of the pseudo-inverse with equal or zero singular values compared with JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives of quantisation: straight-through by convention, beside formulas in JAX that say the convention."""
+"""Derivatives of quantisation: straight-through by convention, compared with JAX formulas of the convention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _spread(scale: Any, axis: int | None, rank: int) -> Any:
 
 
 def _through(ste: str, bits: int, axis: int | None, scale: Any) -> Callable[..., Any]:
-    """`factor·x`, where the factor counts as a constant: its derivative is what the estimator says."""
+    """Return `factor·x` with a constant factor, so that its derivative is that of the estimator."""
     most = 2 ** (bits - 1) - 1
 
     def formula(x: Any) -> Any:
@@ -38,7 +38,7 @@ def _through(ste: str, bits: int, axis: int | None, scale: Any) -> Callable[...,
 
 
 def _fake(g: Any, x: Any, scale: Any, mode: str, **attributes: Any) -> Any:
-    """The rounded values alone."""
+    """Return only the rounded values."""
     state = None if scale is None else g.constant(scale)
     return g.emit("fake_quantize", (x, state), scale_mode=mode, decay=0.75, **attributes)[0]
 
@@ -47,7 +47,7 @@ def _fake(g: Any, x: Any, scale: Any, mode: str, **attributes: Any) -> Any:
 @pytest.mark.parametrize("mode", ["per_batch", "ema", "fixed"])
 @pytest.mark.parametrize(("bits", "axis"), [(4, None), (2, 1)])
 def test_fake_quantize(bits: int, axis: int | None, mode: str, ste: str) -> None:
-    """The range is that of the scale which was used; with one that is carried or fixed, some lies outside."""
+    """The range is that of the scale in use; with a carried or fixed scale, some values are outside."""
     x = random("f64", (4, 3, 5))
     most, others = 2 ** (bits - 1) - 1, tuple(i for i in range(3) if i != axis)
     state = None if mode == "per_batch" else random("f64", () if axis is None else (3,), low=0.3, high=0.6, seed=2)
@@ -77,7 +77,7 @@ def test_narrow_floats(ste: str, name: str) -> None:
 
 
 def test_the_scale_counts_as_a_constant() -> None:
-    """It has no derivative itself, and that of the result does not go through it."""
+    """The scale has no derivative, and the derivative of the result does not pass through it."""
     x, state = random("f64", (3, 4)), np.array(0.5)
     graph = rlx.Graph()
     tensors = graph.input("x", (3, 4), "f64"), graph.input("state", (), "f64")
@@ -116,7 +116,7 @@ def test_fake_quantize_lsq(bits: int, axis: int | None) -> None:
 
 
 def test_halves_and_the_edge_of_the_range() -> None:
-    """Halves round to even; the largest number that is represented counts as inside."""
+    """Halves round to even, and the largest representable number counts as inside."""
     x = np.array([7.0, 7.25, -7.0, -7.25, 0.5, 1.5])
     graph = graph_of(_learned(4, 0), [x, np.ones(6)])
     pulled = rlx.vjp(graph, ["x0", "x1"])
@@ -126,7 +126,7 @@ def test_halves_and_the_edge_of_the_range() -> None:
 
 
 def test_a_scale_of_zero_has_a_gradient_all_the_same() -> None:
-    """All that is not 0 lies beyond the range, and what is 0 stays there."""
+    """Nonzero values are out of range, and zeros remain zero."""
     x, scale = np.array([0.0, 2.0, -3.0]), np.array(0.0)
     graph = graph_of(_learned(4, None), [x, scale])
     pulled = rlx.vjp(graph, ["x0", "x1"])
@@ -167,7 +167,7 @@ def test_integers_have_no_gradient() -> None:
 @pytest.mark.parametrize("axis", [None, 0, 2])
 @pytest.mark.parametrize("mode", ["per_batch", "ema", "fixed", "lsq"])
 def test_every_entry_has_scales_of_its_own(mode: str, axis: int | None) -> None:
-    """Straight through all the same: the derivative of a batch is the batch of the derivatives."""
+    """Batches are straight-through too: the derivative of a batch is the batch of derivatives."""
     x = random("f64", (4, 3, 5))
     scale = random("f64", () if axis is None else (x.shape[axis],), low=0.3, high=0.6, seed=2)
 

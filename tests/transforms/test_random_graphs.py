@@ -1,4 +1,4 @@
-"""Random graphs under the transforms: of the whole vocabulary, and programs with regions in regions."""
+"""Random graphs under the transforms: of the whole vocabulary, and programs with nested regions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.transforms.checks import check_jvp, check_second, check_vjp, check_vm
 from tests.transforms.random_programs import Program
 
 _LEAST_OPS, _MORE_OPS = 5, 20
-# Of so many a run has.
+# The number of graphs per run.
 _GRAPHS = 8
 
 
 @cache
 def _cases() -> dict[str, list[Case]]:
-    """The samples of every op, in f64 where it takes that: rounding is to hide nothing."""
+    """A grower with the samples of every op, in f64 if possible, so that rounding hides nothing."""
     usable = {op: [c for c in one_of_each(op) if not c.symbols and reversible(c)] for op in op_names()}
     return {op: found for op, found in usable.items() if found}
 
@@ -36,7 +36,7 @@ class _Wide(Grower):
 
 
 def _grown(seed: int) -> tuple[Graph, dict[str, np.ndarray], float]:
-    """A graph, values for it, and the coarsest precision in it."""
+    """Return a graph, values for it, and its coarsest precision."""
     choose = seeded(seed)
     grower = _Wide(choose)
     made = grower.grow(_LEAST_OPS + choose(_MORE_OPS))
@@ -67,7 +67,7 @@ def _check_graph(seed: int) -> None:
 
 
 def _check_clean_up(graph: Graph, values: dict[str, np.ndarray], tolerance: float) -> None:
-    """The clean-up behind a transform changes no result (products may add up in another order)."""
+    """The simplification after a transform changes no result, except for the order of sums in products."""
     transform = Vjp(wrt=tuple(floats(graph)))
     raw, clean = transform.apply(tensor_graph(graph)), transform(graph)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What the transforms refuse, and what they say of it."""
+"""Refusals of the transforms and their messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_loop_without_a_bound() -> None:
 
 
 class Opaque(rlx.CustomOp, name="tests.opaque"):
-    """An op that nobody can differentiate."""
+    """An op without derivatives."""
 
     def infer(self, x: rlx.Shape) -> rlx.Shape:
         return x

@@ -1,4 +1,4 @@
-"""The rules of every op: derivatives against differences and against each other, batching against a loop."""
+"""The rules of every op: derivatives compared with differences and each other, batching with a loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.drawing import drawn, of_which
 from tests.transforms.cases import graph_and_values, one_of_each, precision, reversible, smooth_cases
 from tests.transforms.checks import check_jvp, check_second, check_vjp, check_vmap
 
-# By convention the gradient of these is another one than that of their values: rounding is straight-through.
+# By convention, the gradient of these differs from that of their values: rounding is straight-through.
 STRAIGHT_THROUGH = (
     "fake_quantize", "fake_quantize_lsq", "fake_quantize_backward", "fake_quantize_lsq_backward_x",
     "fake_quantize_lsq_backward_scale", "stop_gradient", "custom_fn",
@@ -23,14 +23,14 @@ STRAIGHT_THROUGH = (
 
 
 def conventional(case: Case) -> bool:
-    """Whether the derivative is one by convention, that differences do not show."""
+    """Return whether the derivative is conventional, so that differences do not show it."""
     attributes = case.sample.attributes
-    if case.op == "cast":  # to a narrower dtype is rounding
+    if case.op == "cast":  # a narrowing cast is rounding
         return attributes["dtype"].name in ("f16", "bf16")
     return case.op in STRAIGHT_THROUGH or attributes.get("kind") == "round"
 
 
-# What takes longest runs for a fifth of an op's cases; where there are fewer, some fifths have the same.
+# Each run of the slowest tests takes a fifth of an op's cases. Ops with fewer cases repeat some.
 _FIFTHS = 5
 one_fifth = drawn("fifth", range(_FIFTHS), ids="fifth{}".format)
 one_composite = of_which("op", groups=composite_groups())

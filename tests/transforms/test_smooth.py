@@ -1,8 +1,8 @@
-"""Derivatives where formulas change branches: at 0, on axes, at ties and at grid points, functions that are smooth there.
+"""Derivatives of smooth functions at branch points of their formulas: at 0, on axes, at ties and at grid points.
 
-A formula of `|x|`, of a maximum or of a choice may have the right value and the wrong derivative at such a point, and the wrong
-second derivative where the first is right. The judge is the central difference: of values for first derivatives, of these for
-second ones.
+A formula with `|x|`, a maximum or a choice may have the right value and the wrong derivative at a branch point, or the
+right first derivative and the wrong second one. The reference is the central difference: of values for first
+derivatives, and of first derivatives for second ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _rows(g: Any, x: Any, y: Any) -> Any:
     return g.stack([x, y, x * 0.5])
 
 
-# A function of two numbers, and where its first and its second derivatives exist.
+# A function of two numbers, and where its first and second derivatives exist.
 SMOOTH: dict[str, tuple[Call, Call, Call]] = {
     "softplus": (lambda g, x, y: g.softplus(x) * g.softplus(y, 2.0), _everywhere, _everywhere),
     "log_sigmoid": (lambda g, x, y: g.log_sigmoid(x) * y, _everywhere, _everywhere),
@@ -93,12 +93,12 @@ SMOOTH: dict[str, tuple[Call, Call, Call]] = {
 
 
 def _derivatives(call: Call, lowered: bool) -> Callable[[np.ndarray, np.ndarray], list[np.ndarray]]:
-    """Values, first derivatives by both numbers, and the derivatives of their weighted sum, which has all second ones."""
+    """Return a graph of values, first derivatives by both numbers, and those of their weighted sum (all second ones)."""
     g: Any = rlx.Graph()
     x, y = (g.input(name, _X.shape, "f64") for name in "xy")
     values = call(g, x, y)
     g.set_outputs({"loss": g.sum(values), "values": values})
-    if lowered:  # to what losses and others are made of
+    if lowered:  # into the ops that losses and others consist of
         g = rlx.passes.run(g, "builtin.module(rlx-decompose)")
     first: Any = rlx.grad(g, ["x", "y"])
     slopes = first.output_tensors
@@ -130,7 +130,7 @@ def test_derivatives_are_those_of_the_function(name: str, lowered: bool) -> None
 
 
 def test_scaled_exponentials_take_the_slope_from_below_at_0() -> None:
-    # As JAX and PyTorch: where x is 0 the formula is that of negative numbers.
+    # As JAX and PyTorch: at x = 0 the formula for negative numbers applies.
     g: Any = rlx.Graph()
     x = g.input("x", (1,), "f64")
     g.set_outputs({"loss": g.sum(g.selu(x) + g.elu(x, 3.0))})
@@ -148,7 +148,7 @@ def test_a_power_has_finite_derivatives_where_its_base_is_0_or_no_number() -> No
 
 @pytest.mark.parametrize("order", [0.5, 1, 1.5, 2, 3, "std"])
 def test_norms_and_deviations_have_the_derivative_0_where_they_are_0(order: Any) -> None:
-    # As PyTorch's; in f16 too, where a sum of squares is beyond the greatest number.
+    # As PyTorch; also in f16 where a sum of squares exceeds the largest number.
     for x in (np.zeros(3), np.zeros(3, np.float16)):
         g: Any = rlx.Graph()
         given = g.input("x", (3,), rlx.dtype(x.dtype))

@@ -1,4 +1,4 @@
-"""Derivatives of Fourier transforms and of complex numbers against JAX, whose gradients are the conjugates of ours."""
+"""Derivatives of Fourier transforms and complex numbers compared with JAX, whose gradients are the conjugates of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ops.references import random
 from tests.transforms.against_jax import check, graph_of
 
 NORMS = ("backward", "ortho", "forward")
-# Of f32, where sums of up to 20 terms are taken both here and in JAX.
+# For f32, where RLX and JAX both sum up to 20 terms.
 CLOSE = 2e-6
 
 
@@ -87,7 +87,7 @@ def test_parts_broadcast() -> None:
 
 
 def test_the_gradient_of_a_modulus_points_along_the_number() -> None:
-    """And against its conjugate in JAX: steps against the gradient lead to 0."""
+    """Also compared with JAX's conjugated gradient: steps against the gradient lead to 0."""
     z = random("c64", (5,))
     pulled = rlx.vjp(graph_of(lambda g, v: g.complex_norm_sq(v), (z,)), ["x0"])
     got = rlx.evaluate(pulled, {"x0": z, pulled.arguments[-1].name: np.ones(5, np.float32)})[1]

@@ -1,4 +1,4 @@
-"""Graphs with symbols: their derivatives and batches, at every size, are those of the graph of that size."""
+"""Graphs with symbols: derivatives and batches equal those of the graph at every concrete size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPS = [op for op in op_names() if any(case.symbols for case in cases(op))]
 
 
 def _transform(name: str, case: Case, graph: Graph) -> Any:
-    """A function of the graph and of the size of a batch; None where the graph has no such transform."""
+    """Return a function of the graph and a batch size; None if the graph has no such transform."""
     names = floats(graph)
     if name == "vmap":
         return (lambda g, size: rlx.vmap(g, [a.name for a in g.arguments], size)) if graph.arguments else None
@@ -62,7 +62,7 @@ def test_symbolic(op: str, name: str) -> None:
 
 
 def _values(case: Case, sizes: dict[str, int], batched: bool) -> dict[str, np.ndarray]:
-    """Values; of a batch the second entry is the first backwards, which is as good for every op."""
+    """Return values. The second entry of a batch is the reversed first, which is equally valid for every op."""
     values = random_values(case, sizes).by_name()
     return {name: np.stack([v, np.flip(v)]) for name, v in values.items()} if batched else values
 

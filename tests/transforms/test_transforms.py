@@ -1,4 +1,4 @@
-"""The transforms as users call them: what they give, how they compose, and what they refuse."""
+"""Transforms as users call them: results, composition, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _array(*shape: int) -> np.ndarray:
 
 
 def _mlp() -> tuple[rlx.Graph, dict[str, np.ndarray], Any]:
-    """A graph with a loss and another output, arrays for it, and the loss in JAX as a function of w and b."""
+    """Return a graph with a loss and another output, arrays for it, and the JAX loss as a function of w and b."""
     g = rlx.Graph("mlp")
     x, w, b = g.input("x", (4, 3), "f64"), g.param("w", (3, 5), "f64"), g.param("b", (5,), "f64")
     h = g.tanh(x @ w + b)
@@ -45,7 +45,7 @@ def _close(got: Any, expected: Any, tolerance: float = 1e-10) -> None:
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
 
 
-# --- what they give ---------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------
 
 
 def test_grad() -> None:
@@ -158,7 +158,7 @@ def test_linearize() -> None:
     expected = rlx.evaluate(rlx.jvp(g, ["w"]), {**values, "tangent_w": tangent})
     for got, wanted in zip(rlx.evaluate(split.linear, {**residuals, "tangent_w": tangent}), expected[2:], strict=True):
         _close(got, wanted)
-    # It is linear: no function of the point is computed there.
+    # It is linear: it has no nonlinear ops.
     assert "tanh" not in str(split.linear) and "rlx.activation_backward" not in str(split.linear)
 
 
@@ -252,7 +252,7 @@ def _jax_recurrence(reverse: bool) -> Any:
 @pytest.mark.parametrize("reverse", [False, True])
 @drawn("num_checkpoints", [None, 1, 2, 3, 7, 9], of_each=2)
 def test_grad_of_scan(num_checkpoints: int | None, reverse: bool) -> None:
-    """Whatever is kept of the forward pass, the gradient is the same."""
+    """The gradient does not depend on which forward values are kept."""
     g, values = _recurrence(num_checkpoints, reverse)
     expected = jax.grad(_jax_recurrence(reverse), (0, 1, 2))(*values.values())
     for got, wanted in zip(rlx.evaluate(rlx.grad(g, list(values)), values), expected, strict=True):
@@ -298,7 +298,7 @@ def test_bounded_while_in_reverse() -> None:
     (y,) = (g.while_(lambda y: y < 50.0, lambda y: y * x, x, max_iterations=20),)
     g.set_outputs([y])
     made = rlx.grad(g, ["x"])
-    for start in (1.1, 2.0, 60.0):  # x to the power of as many as it takes
+    for start in (1.1, 2.0, 60.0):  # x to the power of the number of steps
         value = np.float64(start)
         steps, y_ = 1, value
         while y_ < 50 and steps <= 20:
@@ -338,7 +338,7 @@ def test_states_are_still_updated() -> None:
 
 
 def test_custom_rules_hold_under_every_transform() -> None:
-    """A rule that is wrong on purpose shows that it is used: twice the gradient."""
+    """A rule with twice the gradient shows that the rule is used."""
     g = rlx.Graph()
     x = g.input("x", (3,), "f64")
     double = lambda args, results, cotangents: cotangents[0] * g.cos(args[0]) * 2.0  # noqa: E731
@@ -359,7 +359,7 @@ def _summed(graph: rlx.Graph) -> rlx.Graph:
 
 
 def test_one_tensor_in_several_places_counts_once_for_each() -> None:
-    """As two arguments, as argument and capture, and as a result that is an argument or a capture itself."""
+    """As two arguments, as an argument and a capture, and as a result that is itself an argument or a capture."""
     values = {"x": _array(3), "w": _array(3)}
 
     def both(g: Any, x: Any, w: Any) -> Any:
@@ -374,7 +374,7 @@ def test_one_tensor_in_several_places_counts_once_for_each() -> None:
 
 
 def test_a_loop_over_values_of_many_types() -> None:
-    """A group of values may change its type 15 times; carries with their tangents would do so more often."""
+    """A group of values may change its type 15 times; carries with their tangents would exceed that."""
     g = rlx.Graph()
     sizes = range(1, 8)
     carries = tuple(g.input(f"c{i}", (i,), "f64") for i in sizes)
@@ -386,7 +386,7 @@ def test_a_loop_over_values_of_many_types() -> None:
 
 
 def test_a_checkpointed_scan_that_passes_values_through() -> None:
-    """What its body yields is an outer tensor, seen from a loop around it."""
+    """The body yields a tensor of the loop around it."""
     g = rlx.Graph()
     x, w = g.input("x", (4,), "f64"), g.input("w", (), "f64")
 
@@ -408,7 +408,7 @@ def test_stop_gradient() -> None:
     _close(rlx.evaluate(rlx.grad(g, "x"), values)[0], values["x"])
 
 
-# --- what they cost ---------------------------------------------------------------------------------
+# --- costs --------------------------------------------------------------------------------------------
 
 
 def test_a_gradient_has_at_most_three_times_the_ops() -> None:
@@ -422,7 +422,7 @@ def test_a_gradient_has_at_most_three_times_the_ops() -> None:
 
 
 def test_no_cotangent_that_nobody_needs() -> None:
-    """Of two products one has only one factor that is asked for."""
+    """The gradient of only one of the two operands is requested."""
     g = rlx.Graph()
     x, w = g.input("x", (8, 4)), g.param("w", (4, 2))
     g.set_outputs([g.sum(x @ w)])

@@ -1,7 +1,7 @@
-"""Runs compiled programs where there is no compiler.
+"""Execution of compiled programs without a compiler.
 
-`load` needs NumPy and IREE's runtime, and imports neither MLIR's bindings nor a compiler nor JAX: it is what a machine needs on
-which programs run that were compiled elsewhere. The distribution `rlx-deploy` has this part of RLX alone.
+`load` needs NumPy and IREE's runtime, and imports neither MLIR's bindings nor a compiler nor JAX. It is the part of RLX
+for machines that only run programs compiled elsewhere. The distribution `rlx-deploy` contains only this part.
 """
 
 from rlx.deploy.loading import load as load

@@ -1,4 +1,4 @@
-"""Files of compiled programs, loaded."""
+"""Loading of files with compiled programs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def load(
     threads: int | None = None,
     expected_sha256: str | None = None,
 ) -> Any:
-    """Load a compiled program. It is code: load those that you trust, or say which file you mean by its SHA-256.
+    """Load a compiled program. Programs are code: load only trusted files, or check the file by its SHA-256.
 
-    A file of several entry points gives `Programs`, every other one a `CompiledGraph`. Of a file with programs for several
-    targets it is the one for this machine: see `Archive.choose`. Parameters that are in the file, or in one beside it that it
-    refers to, are mapped into memory: these files must not be written to as long as the program is used.
+    A file with several entry points gives `Programs`, every other one a `CompiledGraph`. From a file with programs for
+    several targets, the one for this machine is chosen: see `Archive.choose`. Parameters in the file, or in a separate
+    file that it refers to, are mapped into memory: these files must not be written to while the program is used.
 
     Args:
-        path: What `CompiledGraph.save`, `Programs.save` or `rlx compile` wrote.
+        path: A file written by `CompiledGraph.save`, `Programs.save` or `rlx compile`.
         params: Weights, by name or as the path of a file, instead of those of the file; arrays are copied.
         cast: True converts weights of other dtypes: see `CompiledGraph.set_params`.
-        target: The name of the only target to choose among, such as `"cpu"`.
+        target: The name of the only target to choose from, such as `"cpu"`.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 
@@ -40,8 +40,8 @@ def load(
         A `CompiledGraph`, or `Programs`.
 
     Raises:
-        Error: The file is missing or damaged, or is another one than expected; it has no program that this machine can run; or
-            a parameter does not fit.
+        Error: The file is missing, damaged, or not the expected one; it has no program that this machine can run; or a
+            parameter does not fit.
     """
     if target is not None:
         check_string(target, "target")

@@ -1,8 +1,8 @@
-"""Arrays that users pass (of NumPy, PyTorch, JAX, anything with `__array__` or `__dlpack__`), converted to NumPy arrays.
+"""Conversion of users' arrays (NumPy, PyTorch, JAX, anything with `__array__` or `__dlpack__`) to NumPy arrays.
 
-This is the only place where objects of other libraries are read. Any problem with one becomes an `rlx.Error` that says which
-argument it was passed for. Nothing is cast. An array that holds more than numbers (a mask, a unit of time) is an error:
-that information is never dropped silently.
+Only this module reads objects of other libraries. Every problem becomes an `rlx.Error` that names the argument. Nothing
+is cast. An array that holds more than numbers (a mask, a time unit) is an error, so that the information is never
+dropped silently.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _WORTH_SHOWING = 200
 
 
 def as_array(value: object, what: str) -> np.ndarray:
-    """Anything with `__array__` or `__dlpack__` as a plain array, without a copy where possible.
+    """Return an object with `__array__` or `__dlpack__` as a plain array, without a copy where possible.
 
-    A PyTorch tensor on the CPU is read as `.detach()` gives it, with pending conjugation and negation done, bf16 and f8 too.
+    A PyTorch tensor on the CPU is detached, and pending conjugation and negation are applied. bf16 and f8 are
+    supported.
 
     Args:
         value: The array.
         what: What the array is for, such as `input 'x'`: messages start with this.
 
     Raises:
-        Error: The value is none of these, cannot be read on the CPU, or is a masked array.
+        Error: The value is not an array, cannot be read on the CPU, or is a masked array.
     """
     if type(value) is np.ndarray:
         return value
@@ -42,35 +43,34 @@ def as_array(value: object, what: str) -> np.ndarray:
         if problem.message.startswith(what):
             raise
         raise Error(f"{what}: {problem.message}", location=problem.location, hint=problem.hint) from None
-    except Exception as problem:  # the object's own code may raise anything
+    except Exception as problem:  # the object's code may raise anything
         raise Error(f"{what}: the {_kind(value)} cannot be read as an array: {_in_one_line(problem)}") from problem
 
 
 def as_numbers(value: object, what: str) -> np.ndarray:
-    """The same; Python numbers and nested lists of them are accepted too, with the dtype that NumPy gives them.
+    """Return an array as `as_array` does. Python numbers and nested lists get the dtype that NumPy infers.
 
     Raises:
-        Error: As for `as_array`, or the lists are ragged or hold something else than numbers and arrays.
+        Error: As for `as_array`, or the lists are ragged or contain something other than numbers and arrays.
     """
     if not is_written(value):
         return as_array(value, what)
     try:
         numbers = _without_tensors(value, what)
         array = np.array(numbers)
-        if array.dtype.kind == "f" and is_sequence(
-            numbers
-        ):  # NumPy makes floats of integers that none of its dtypes holds
+        # NumPy makes floats of integers that none of its dtypes can hold.
+        if array.dtype.kind == "f" and is_sequence(numbers):
             exact = np.array(numbers, object)
             array = exact if all(isinstance(entry, int) for entry in exact.flat) and exact.size else array
         return array
     except Error:
         raise
-    except Exception as problem:  # ragged lists, or an exception of the entries' own code
+    except Exception as problem:  # ragged lists, or an exception raised by the entries' code
         raise Error(f"{what}: the {_kind(value)} is no array of numbers: {_in_one_line(problem)}") from problem
 
 
 def is_written(value: object) -> bool:
-    """Whether this is a Python number or a list, which has no dtype yet."""
+    """Whether the value is a Python number or a list, which has no dtype yet."""
     return (_is_number(value) or is_sequence(value)) and not isinstance(value, np.generic)
 
 
@@ -89,14 +89,14 @@ def _read(value: Any, what: str) -> np.ndarray:
     if isinstance(value, type):
         raise Error(f"{what} must be an array, got the class {value.__qualname__}")
     if hasattr(value, "__array__"):
-        return np.asanyarray(value)  # keeps the class of the array, so that a masked one is recognised
+        return np.asanyarray(value)  # keeps the array's class, so that a masked array is recognised
     if hasattr(value, "__dlpack__"):
         return dlpack.read(value, what)
     raise Error(f"{what} must be an array (or have __array__ or __dlpack__), got {_kind(value)}")
 
 
 def _plain(array: object, what: str) -> np.ndarray:
-    """An array of a subclass of `np.ndarray` as a plain one: operators of the subclass may have other meanings."""
+    """Return an array of a subclass of `np.ndarray` as a plain one. Operators of a subclass may have other meanings."""
     if not is_array(array):
         raise Error(f"{what} must be an array, got {_kind(array)}")
     if isinstance(array, np.ma.MaskedArray):
@@ -108,8 +108,9 @@ def _plain(array: object, what: str) -> np.ndarray:
 
 
 def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
-    """The array of a PyTorch tensor. PyTorch itself does not convert tensors that need gradients, and lazily conjugated or
-    negated views.
+    """Return the array of a PyTorch tensor.
+
+    PyTorch itself does not convert tensors that need gradients, nor lazily conjugated or negated views.
     """
     device = tensor.device.type
     if device == "meta":
@@ -125,7 +126,7 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
     return elements_of_torch(plain, torch, what)
 
 
-# What to do about dtypes of PyTorch, by how their names begin; the first entry that matches applies.
+# Hints for dtypes of PyTorch, by the prefix of their name. The first match applies.
 _TORCH_HINTS = (
     ("complex32", "cast it: tensor.to(torch.complex64)"),
     (
@@ -138,20 +139,21 @@ _TORCH_HINTS = (
 
 
 def torch_hint(name: str) -> str:
-    """What to do about a dtype of PyTorch that RLX lacks."""
+    """Return the hint for a dtype of PyTorch that RLX lacks."""
     return next(hint for start, hint in _TORCH_HINTS if name.startswith(start))
 
 
 def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
-    """The elements of a dense PyTorch tensor on the CPU, without a copy. PyTorch's `numpy()` lacks bf16 and f8.
+    """Return the elements of a dense PyTorch tensor on the CPU, without a copy. PyTorch's `numpy()` lacks bf16 and f8.
 
     Args:
         tensor: The tensor, without a gradient, pending conjugation or negation.
         torch: The package.
-        what: What it is, for messages.
+        what: What the tensor is, for messages.
 
     Raises:
-        UnsupportedError: RLX does not have the dtype, or PyTorch does not say how it stores its elements, as for `torch.int4`.
+        UnsupportedError: RLX lacks the dtype, or PyTorch does not define how it stores the elements, as for
+            `torch.int4`.
     """
     name = str(tensor.dtype).removeprefix("torch.")
     kind = BY_NUMPY_NAME.get(name)
@@ -165,7 +167,7 @@ def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
 
 
 def _without_tensors(value: object, what: str) -> Any:
-    """Nested lists in which every array has been replaced by what `as_array` gives for it."""
+    """Return nested lists with every array replaced by the result of `as_array`."""
     if is_sequence(value):
         return [_without_tensors(entry, what) for entry in value]
     return value if _is_number(value) else as_array(value, what)
@@ -178,7 +180,7 @@ def _kind(value: object) -> str:
 
 
 def _in_one_line(problem: Exception) -> str:
-    """The class and the message of an exception, in one line."""
+    """Return the class and the message of an exception on one line."""
     try:
         lines = str(problem).strip().splitlines()
     except Exception:

@@ -1,4 +1,4 @@
-"""Checks of values that users pass and that are not arrays: names, options."""
+"""Checks of users' names and options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rlx.support.short import shown
 
 
 def check_name(name: object, what: str) -> None:
-    """Check that a name is text that MLIR and files can hold.
+    """Check that a name is text that MLIR and files can store.
 
     Raises:
         Error: It is not a string, it is empty, or it contains a NUL or half of a surrogate pair.
@@ -19,14 +19,14 @@ def check_name(name: object, what: str) -> None:
 
 
 def _place() -> str | None:
-    """The line of the user's code, as `file:line`."""
+    """Return the line of the user's code, as `file:line`."""
     from rlx.ir.location import caller_location, describe  # imports MLIR
 
     return describe(caller_location())
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text can be written as UTF-8: it does not contain half of a surrogate pair."""
+    """Whether the text can be encoded as UTF-8, that is, contains no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -38,7 +38,7 @@ def check_string(value: object, what: str) -> None:
     """Check that an option is text.
 
     Raises:
-        Error: It is not.
+        Error: It is not text.
     """
     if not isinstance(value, str):
         raise Error(f"{what} must be a string, got {shown(value)}")

@@ -1,7 +1,4 @@
-"""Arrays of other libraries through DLPack, also of the dtypes that NumPy's `from_dlpack` and `__dlpack__` refuse: bf16, f8.
-
-Source: https://github.com/dmlc/dlpack/blob/main/include/dlpack/dlpack.h (version 1.1), and the Python specification of DLPack.
-"""
+"""Exchange of arrays through DLPack, including the dtypes that NumPy's `from_dlpack` and `__dlpack__` refuse: bf16, f8."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from rlx.support.errors import Error
 from rlx.support.short import shown
 
 _VERSION = (1, 1)
-_READ_ONLY = 1  # the flag of a versioned tensor that must not be written to
-_MOST_AXES = 64  # of an array of NumPy's
+_READ_ONLY = 1  # flag of a versioned tensor that must not be written to
+_MOST_AXES = 64  # maximum axes of a NumPy array
 _LONGEST = (1 << 63) - 1
-# Devices whose memory the CPU reads: itself, pinned memory of CUDA and ROCm, and managed memory.
+# Devices whose memory the CPU can read: CPU, pinned memory of CUDA and ROCm, and managed memory.
 _READABLE = (1, 3, 11, 13)
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
-_FAMILIES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # of floats, those of IEEE 754
-# Names of codes for messages, also of those that no dtype has.
+_FAMILIES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # for floats, the IEEE 754 formats
+# Names of codes for messages, including codes that no dtype has.
 _CODE_NAMES = {0: "int", 1: "uint", 2: "float", 3: "opaque handle", 4: "bfloat", 5: "complex", 6: "bool"} | {
     15: "f6e2m3fn",
     16: "f6e3m2fn",
@@ -31,7 +28,7 @@ _CODE_NAMES = {0: "int", 1: "uint", 2: "float", 3: "opaque handle", 4: "bfloat",
 
 
 def code_of(kind: DType) -> tuple[int, int]:
-    """DLPack's code of a dtype, and its bits."""
+    """Return DLPack's code and bits of a dtype."""
     return _FAMILIES[kind.kind] if kind.dlpack is None else kind.dlpack, kind.bits
 
 
@@ -79,7 +76,7 @@ _CONSUMED = {name: b"used_" + name for name in _STRUCTURES}
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Python's C interface, in a private handle: types set on functions of `ctypes.pythonapi` are shared."""
+    """Return a function of Python's C API with its own types; types set on functions of `ctypes.pythonapi` are shared."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -93,7 +90,7 @@ for _name in _CONSUMED.values():  # a capsule refers to its name, and may outliv
 
 
 class _BorrowedMemory:
-    """Memory of another library, which is given back when no array is left that uses it."""
+    """Memory of another library, released when no array uses it any more."""
 
     def __init__(self, address: int, deleter: int | None, interface: dict[str, Any]):
         self.__array_interface__ = interface
@@ -107,19 +104,20 @@ class _BorrowedMemory:
 
 
 def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
-    """An array over the memory of an object with `__dlpack__`, without a copy.
+    """Return an array over the memory of an object with `__dlpack__`, without a copy.
 
     Args:
-        value: The object. A tensor that it lends without a version of the protocol is read-only, as in NumPy.
-        what: What it is for: messages start with this.
-        copy: What the object is asked for: None leaves it to copy where it has to, False has it raise a `BufferError` there.
+        value: The object. A tensor lent without a protocol version is read-only, as in NumPy.
+        what: What the object is for; messages start with this.
+        copy: The `copy` argument of `__dlpack__`: None lets the object copy where necessary; with False it raises a
+            `BufferError` instead.
 
     Raises:
-        Error: It is not in memory that the CPU reads, RLX does not have its dtype, or it is not a valid tensor of DLPack.
+        Error: The CPU cannot read the memory, RLX lacks the dtype, or the tensor is not valid.
     """
     try:
         capsule = value.__dlpack__(max_version=_VERSION, **({} if copy is None else {"copy": copy}))
-    except TypeError:  # before the array API of 2023
+    except TypeError:  # older than the array API of 2023
         capsule = value.__dlpack__()
     name = next((n for n in _STRUCTURES if _is_valid(capsule, n)), None)
     if name is None:
@@ -131,16 +129,16 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
         raise Error(f"{what} is of version {managed.major}.{managed.minor} of DLPack; expected version {_VERSION[0]}")
     kind, interface = _described(managed.tensor, what)
     interface["data"] = (interface["data"], not (is_versioned and not managed.flags & _READ_ONLY))
-    # Errors above leave the tensor with the capsule, which gives it back. From here on it is ours.
+    # After the errors above, the capsule still owns the tensor and releases it. From here on, it is ours.
     _set_name(capsule, _CONSUMED[name])
     memory = _BorrowedMemory(address, managed.deleter, interface)
     source: Any = memory if prod(interface["shape"]) else np.empty(interface["shape"], interface["typestr"])
-    array: np.ndarray = np.asarray(source)  # without elements there may be no address
+    array: np.ndarray = np.asarray(source)  # the address may be null if there are no elements
     return array.view(kind.numpy)
 
 
 def _described(tensor: _DLTensor, what: str) -> tuple[DType, dict[str, Any]]:
-    """The dtype of a tensor, and NumPy's description of its memory, in which elements that NumPy lacks are integers.
+    """Return the dtype of a tensor, and NumPy's description of its memory with elements that NumPy lacks as integers.
 
     Raises:
         Error: As for `read`.
@@ -185,14 +183,14 @@ def _kind_of(element: _DLDataType, what: str) -> DType:
 
 
 def lent(array: np.ndarray, **options: Any) -> Any:
-    """The capsule of DLPack for an array, also of bf16 and f8, without a copy.
+    """Return the DLPack capsule of an array, also for bf16 and f8, without a copy.
 
     Args:
         array: The array.
-        options: Those of `__dlpack__`.
+        options: The options of `__dlpack__`.
 
     Raises:
-        BufferError: The dtype is packed in DLPack, or `options` ask for something that NumPy does not do.
+        BufferError: The dtype is packed in DLPack, or NumPy does not support the options.
     """
     kind = dtype(array.dtype)
     if kind.packed:
@@ -201,7 +199,7 @@ def lent(array: np.ndarray, **options: Any) -> Any:
         return array.__dlpack__(**options)
     capsule: Any = array.view(f"u{kind.itemsize}").__dlpack__(**options)
     name = next(n for n in _STRUCTURES if _is_valid(capsule, n))
-    # NumPy has made the structure for this capsule alone, and frees it whatever the dtype in it is.
+    # NumPy has allocated the structure for this capsule alone, and frees it for any dtype in it.
     element = _STRUCTURES[name].from_address(_pointer(capsule, name)).tensor.element
     element.code, element.bits = code_of(kind)
     return capsule

@@ -1,4 +1,4 @@
-"""`DType`, made from the table of dtypes: NumPy and MLIR forms, limits, names."""
+"""`DType`, built from the table of dtypes: NumPy and MLIR forms, limits, names."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from rlx.support.suggestions import suggestion
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DType:
-    """An element type. There is one instance for each row of the table, compared by identity: ``a is b``, ``a == b``.
+    """An element type. Each row of the table has one instance, so dtypes may be compared by identity.
 
-    As NumPy's it is also equal to what means the same to NumPy, ``np.float32`` or ``np.dtype("f4")``, and to its names,
-    ``"f32"`` and ``"float32"``; and NumPy takes it for a dtype: ``np.zeros(x.shape, x.dtype)``.
+    It also equals the corresponding NumPy types, ``np.float32`` or ``np.dtype("f4")``, and its names, ``"f32"`` and
+    ``"float32"``. NumPy accepts it as a dtype: ``np.zeros(x.shape, x.dtype)``.
 
     Attributes:
         name: The name in RLX: ``"f32"``, ``"bool"``.
-        kind: The family that it belongs to.
+        kind: The family of the dtype.
         bits: Bits of one element. Dtypes of less than 8 bits are packed in files and parameters.
-        itemsize: Bytes per element in an array of NumPy's; at least 1.
+        itemsize: Bytes per element in a NumPy array; at least 1.
         mlir: Text of the MLIR element type. ``c64`` is a pair of f32.
         numpy_name: The name in NumPy (or ml_dtypes).
-        storage: Whether it only stores numbers: arithmetic is done in `compute`, between casts.
+        storage: Whether the dtype is used for storage only: arithmetic is done in `compute`, between casts.
         float_format: The bits of a float; None for other kinds.
-        safetensors: The name in files of safetensors; empty if that format lacks the dtype.
-        dlpack: DLPack's code of a float that is none of IEEE 754's.
+        safetensors: The name in safetensors files; empty if the format lacks the dtype.
+        dlpack: DLPack's code of a float that is not an IEEE 754 format.
     """
 
     name: str
@@ -49,20 +49,20 @@ class DType:
 
     @classmethod
     def of(cls, row: DTypeRow) -> DType:
-        """The dtype that a row of the table describes."""
+        """Return the dtype that a row of the table describes."""
         own = {field.name: getattr(row, field.name) for field in fields(cls) if field.name != "itemsize"}
         return cls(itemsize=max(1, row.bits // 8), **own)
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:
-        """The NumPy dtype; those that NumPy lacks come from ml_dtypes."""
+        """The NumPy dtype. Dtypes that NumPy lacks come from ml_dtypes."""
         if self.is_numpys_own:
             return np.dtype(self.numpy_name)
         return np.dtype(getattr(required("ml_dtypes", self.name), self.numpy_name))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype, under the name by which NumPy asks for it."""
+        """The NumPy dtype, under the attribute name that NumPy looks up."""
         return self.numpy
 
     def __eq__(self, other: object) -> bool:
@@ -82,7 +82,7 @@ class DType:
 
     @property
     def compute(self) -> DType:
-        """The dtype in which arithmetic on it is done: f32 for narrower floats, i8 or u8 for narrower integers, else itself."""
+        """The dtype of arithmetic: f32 for narrower floats, i8 or u8 for narrower integers, else the dtype itself."""
         return _BY_NAME[_COMPUTE[self.name] or self.name]
 
     @property
@@ -91,22 +91,22 @@ class DType:
         return self.bits < 8
 
     def nbytes(self, count: int) -> int:
-        """The bytes that `count` elements take in files and parameters."""
+        """Return the bytes of `count` elements in files and parameters."""
         return -(-count * self.bits // 8)
 
     @property
     def has_zero(self) -> bool:
-        """Whether 0 is one of its values: it is in all dtypes but floats that are powers of two."""
+        """Whether 0 is one of its values. Only floats that are powers of two lack it."""
         return self.float_format is None or self.float_format.has_zero
 
     @property
     def signed_word(self) -> DType:
-        """The signed integer of as many bits: i32 for f32 and u32, i4 for f4e2m1fn. Raises `Error` if there is none."""
+        """The signed integer of the same width: i32 for f32 and u32, i4 for f4e2m1fn. Raises `Error` if there is none."""
         return self._word("signed")
 
     @property
     def unsigned_word(self) -> DType:
-        """The unsigned integer of as many bits: u32 for f32 and i32. Raises `Error` if there is none."""
+        """The unsigned integer of the same width: u32 for f32 and i32. Raises `Error` if there is none."""
         return self._word("unsigned")
 
     def _word(self, kind: Kind) -> DType:
@@ -117,19 +117,21 @@ class DType:
 
     @property
     def element(self) -> DType:
-        """The dtype of its elements in compiled programs: the signed integer of as many bytes for unsigned integers and for
-        storage dtypes, whose codes take at least a byte; else itself.
+        """The dtype of its elements in compiled programs.
+
+        For unsigned integers and for storage dtypes, whose codes take at least a byte, this is the signed integer of
+        the same number of bytes. Other dtypes are unchanged.
         """
         return _BY_NAME[f"i{8 * self.itemsize}"] if self.storage or self.kind == "unsigned" else self
 
     @property
     def part(self) -> DType:
-        """The dtype of the real and the imaginary part of a complex dtype; other dtypes are their own part."""
+        """The dtype of the real and imaginary parts of a complex dtype; other dtypes are unchanged."""
         return _BY_MLIR[self.mlir.removeprefix("complex<").removesuffix(">")]
 
     @property
     def complex(self) -> DType:
-        """The complex dtype that holds this one's numbers: c128 for f64, i64, u64 and c128, else c64."""
+        """The complex dtype that holds the values of this dtype: c128 for f64, i64, u64 and c128, else c64."""
         return c128 if self in WIDE else c64
 
     @property
@@ -138,7 +140,7 @@ class DType:
 
     @property
     def is_integer(self) -> bool:
-        """Whether signed or unsigned; bool is neither."""
+        """Whether it is a signed or unsigned integer; bool is neither."""
         return self.kind in ("signed", "unsigned")
 
     @property
@@ -156,7 +158,7 @@ class DType:
 
     @property
     def is_inexact(self) -> bool:
-        """Whether float or complex: values that can be differentiated."""
+        """Whether it is float or complex, so that values can be differentiated."""
         return self.kind in ("float", "complex")
 
     @cached_property
@@ -171,7 +173,7 @@ class DType:
 
     @cached_property
     def eps(self) -> float:
-        """The gap between 1 and the next value; complex dtypes have that of their parts. Raises `Error` if not inexact."""
+        """The gap between 1 and the next value, of the parts for complex dtypes. Raises `Error` for other dtypes."""
         if not self.is_inexact:
             raise Error(f"{self.name} has no eps: it is not a float or complex dtype")
         return float(_finfo(self).eps)
@@ -211,7 +213,7 @@ _BY_NAME["bool_"] = _BY_NAME["bool"]
 _BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
 assert len(_BY_MLIR) == len(BY_NUMPY_NAME) == len(DTYPES), "two dtypes have the same name"
 
-# Those that the code names. `__getattr__` gives all others by their names.
+# Dtypes that the code names. `__getattr__` returns the others by name.
 f32, f16, bf16, f64 = (_BY_NAME[name] for name in ("f32", "f16", "bf16", "f64"))
 i8, i16, i32, i64 = (_BY_NAME[name] for name in ("i8", "i16", "i32", "i64"))
 u8, u16, u32, u64 = (_BY_NAME[name] for name in ("u8", "u16", "u32", "u64"))
@@ -224,7 +226,7 @@ def __getattr__(name: str) -> DType:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
-# Names of dtypes by group, for samples of ops.
+# Names of dtypes by group, for op samples.
 FLOATS, INTEGERS, COMPLEXES, STORAGE = (GROUPS[group] for group in ("floats", "integers", "complexes", "storage"))
 REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEXES)
@@ -232,7 +234,7 @@ ARITHMETIC = (*NUMBERS, "bool")
 EVERY = (*ARITHMETIC, *STORAGE)
 WITH_ZERO = tuple(name for name in EVERY if _BY_NAME[name].has_zero)
 
-WIDE = frozenset({f64, i64, u64, c128})  # their numbers need more digits than f32 has
+WIDE = frozenset({f64, i64, u64, c128})  # their values need more digits than f32 has
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 _ABSTRACT: tuple[type, ...] = (
     np.generic,
@@ -249,15 +251,15 @@ _ABSTRACT: tuple[type, ...] = (
 
 
 def dtype(x: object) -> DType:
-    """The `DType` that `x` names.
+    """Return the `DType` that `x` names.
 
     Args:
         x: A `DType`; a name such as ``"f32"``, ``"float32"`` or ``"bool"``; an `np.dtype` in native byte
-            order; a dtype of PyTorch; a scalar class of NumPy, ml_dtypes or JAX; or Python's ``bool``, ``int``, ``float`` or
-            ``complex``, which are ``bool``, ``i32``, ``f32`` and ``c64``.
+            order; a dtype of PyTorch; a scalar class of NumPy, ml_dtypes or JAX; or Python's ``bool``, ``int``,
+            ``float`` or ``complex``, which are ``bool``, ``i32``, ``f32`` and ``c64``.
 
     Raises:
-        Error: `x` is none of these; the hint says what to cast to.
+        Error: `x` does not name a dtype; the hint suggests a cast.
     """
     if isinstance(x, DType):
         return x
@@ -271,7 +273,7 @@ def dtype(x: object) -> DType:
 
 
 def family(array_dtype: np.dtype[Any]) -> str:
-    """The `DType.kind` of a dtype of an array, empty for strings, objects and records.
+    """Return the `DType.kind` of an array's dtype; empty for strings, objects and records.
 
     NumPy's own `kind` is "V" for nearly all dtypes of ml_dtypes, and "f" for one.
     """
@@ -280,7 +282,7 @@ def family(array_dtype: np.dtype[Any]) -> str:
 
 
 def _name_of(x: object) -> str | None:
-    """The name of a dtype, as in NumPy, that a user gives in any form; None if it is nothing of that kind."""
+    """Return the NumPy name of a dtype that a user passes in any form; None for other objects."""
     if isinstance(x, str):
         return x
     if isinstance(x, np.dtype):
@@ -297,11 +299,11 @@ def _name_of(x: object) -> str | None:
 
 
 def _is_concrete(kind: type) -> bool:
-    """Whether a class is a dtype. np.dtype gives `object` for other classes, and some default for abstract ones."""
+    """Whether a class is a dtype. `np.dtype` returns `object` for other classes, and a default for abstract ones."""
     return kind not in _ABSTRACT and (issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes")
 
 
-# By prefixes of the name in NumPy; the first entry with a matching prefix applies.
+# By prefixes of the NumPy name. The first entry with a matching prefix applies.
 _HINTS = (
     (("int128", "uint128"), "cast it to i64 or f64"),
     (("int1",), "cast it to i2 or bool"),
@@ -318,7 +320,7 @@ _HINTS = (
 
 
 def from_mlir(text: str) -> DType:
-    """The dtype whose MLIR element type is `text`, such as ``"ui8"``, ``"i1"`` or ``"complex<f32>"``.
+    """Return the dtype whose MLIR element type is `text`, such as ``"ui8"``, ``"i1"`` or ``"complex<f32>"``.
 
     Raises `Error` for any other type.
     """
@@ -332,7 +334,7 @@ def from_mlir(text: str) -> DType:
 
 
 def shown_number(value: object) -> str:
-    """A number for messages, shortened where it has many digits."""
+    """Return a number as text for messages, shortened if it has many digits."""
     if isinstance(value, int) and abs(value) >= 10**1000:  # Python refuses to print integers of some thousand digits
         return "an integer of more than 1000 digits"
     text = str(value)

@@ -1,4 +1,4 @@
-"""Numbers as arrays of a dtype, where the dtype holds them."""
+"""Conversion of numbers to arrays of a dtype, if the dtype can represent them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rlx.support.short import shown
 
 
 def fitted(value: object, kind: DType) -> np.ndarray:
-    """A number, or numbers in lists or an array, as an array of a dtype.
+    """Return a number, or numbers in lists or an array, as an array of a dtype.
 
-    Floats are rounded to nearest; infinities and NaN stay. All other values must be exact: an integer may be given as a
-    float and a truth value as 0 or 1, but only a complex dtype takes complex numbers.
+    Floats are rounded to nearest; infinities and NaN stay. All other values must be exact: an integer may be passed as
+    a float and a bool as 0 or 1, but only a complex dtype accepts complex numbers.
 
     Raises:
         Error: A value does not fit the dtype, or is not a number.
@@ -45,16 +45,16 @@ def holds_number(value: object, kind: DType) -> bool:
 
 
 def _is_plain_number_in_range(value: object, kind: DType) -> bool:
-    """Whether this is a Python number within the range of the dtype: a quick test that most constants pass."""
+    """Whether a Python number is within the range of the dtype: a quick test that most constants pass."""
     if type(value) is float:
         return kind.kind == "float" and kind.min <= value <= kind.max
     if type(value) is not int or kind.is_bool or kind.is_complex:
         return False
-    return kind.min <= value <= kind.max and i64.min <= value <= i64.max  # beyond, NumPy has no integer for it
+    return kind.min <= value <= kind.max and i64.min <= value <= i64.max  # NumPy has no wider integer
 
 
 def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
-    """Which values the dtype can hold, apart from rounding."""
+    """Return a mask of the values that the dtype can hold, apart from rounding."""
     if kind.is_inexact:
         if array.dtype.kind == "c" and not kind.is_complex:
             return np.zeros(array.shape, bool)
@@ -96,7 +96,7 @@ def _fitting_hint(value: Any, kind: DType) -> str:
 
 
 def _for_a_mask(value: Any, kind: DType) -> str:
-    """The numbers of a float dtype that mask as a number does which is too large for it."""
+    """Suggest a large finite value or infinity of a float dtype, for masks filled with a number that is too large."""
     if kind.float_format is None:
         return ""
     sign = "-" if value < 0 else ""

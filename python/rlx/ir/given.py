@@ -1,7 +1,7 @@
-"""Values without a dtype of their own for arguments that have one: Python numbers, nested lists, scalars of NumPy.
+"""Conversion of values without a dtype: Python numbers, nested lists, NumPy scalars.
 
-An array has a dtype, which must be the declared one. What is written in Python has none: it takes that of the argument, if
-nothing is lost.
+An array has a dtype, which must match the declared one. Python values have none and take the dtype of the argument, if
+the conversion is exact.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from rlx.ir.fitting import fitted
 from rlx.support.errors import Error
 from rlx.support.guards import is_sequence
 
-# Families in an order in which a value of rank 0 may be given for an argument of a later one, if that has the value.
+# Families in promotion order. A value of rank 0 may be passed for an argument of a later family that can represent it.
 _ORDER = {"bool": 0, "signed": 1, "unsigned": 1, "float": 2, "complex": 3}
 
 
 def given_array(value: object, kind: DType, what: str) -> np.ndarray:
-    """What a user gives for an argument, as an array: see `as_array` for objects that are arrays, which keep their dtype.
+    """Return the value of an argument as an array. Arrays keep their dtype, see `as_array`.
 
-    Python numbers and nested lists of them get the dtype of the argument. Floats are rounded to nearest; all else must be
-    exact: an integer may be given for a float that holds it. A scalar of NumPy, or an array of rank 0, of another dtype is
-    taken where the argument's dtype has its value; a float is no integer.
+    Python numbers and nested lists get the dtype of the argument. Floats are rounded to nearest; all other values must
+    be exact: an integer may be passed for a float that can hold it. A NumPy scalar, or an array of rank 0, of another
+    dtype is accepted if the argument's dtype can hold its value; a float is not accepted for an integer.
 
     Args:
         value: The value.
         kind: The dtype of the argument.
-        what: What the value is for, such as `input 'x'`: messages start with this.
+        what: What the value is for, such as `input 'x'`; messages start with this.
 
     Raises:
-        Error: It is no array and no number, a number does not fit the dtype, or lists are ragged.
+        Error: The value is neither an array nor a number, a number does not fit the dtype, or lists are ragged.
     """
     if is_written(value):
         return _written(value, kind, what)
@@ -45,16 +45,16 @@ def given_array(value: object, kind: DType, what: str) -> np.ndarray:
 
 
 def with_dtype(value: object, kind: DType) -> object:
-    """A tensor whose file does not name its dtype with that of an argument (`rlx.weights.Weight.of_dtype`); others as given."""
+    """Give a tensor whose file does not name its dtype the dtype of an argument (`rlx.weights.Weight.of_dtype`)."""
     of_dtype: Any = getattr(type(value), "of_dtype", None)
     return value if of_dtype is None else of_dtype(value, kind)
 
 
 def cast_array(array: np.ndarray, kind: DType, what: str) -> np.ndarray:
-    """An array of numbers in another dtype: floats are rounded to nearest, all else must be exact.
+    """Cast an array of numbers to another dtype. Floats are rounded to nearest, all other values must be exact.
 
     Raises:
-        Error: A value does not fit, such as 1e300 in f32 or 1.5 in i32; it says which.
+        Error: A value does not fit, such as 1e300 in f32 or 1.5 in i32; the message quotes it.
     """
     if array.dtype == kind.numpy:
         return array
@@ -65,7 +65,7 @@ def cast_array(array: np.ndarray, kind: DType, what: str) -> np.ndarray:
 
 
 def _exact(array: np.ndarray, kind: DType) -> np.ndarray:
-    """A value of rank 0 in another dtype if that has it, else as it is, which the check of dtypes then refuses."""
+    """Cast a value of rank 0 if the cast is exact. Otherwise return it unchanged; the dtype check then rejects it."""
     try:
         converted = fitted(array, kind)
     except Error:
@@ -75,7 +75,7 @@ def _exact(array: np.ndarray, kind: DType) -> np.ndarray:
 
 
 def _number(array: np.ndarray) -> int | float | complex:
-    """A value of rank 0 in Python, which compares numbers of all kinds exactly."""
+    """Return a value of rank 0 as a Python number, since Python compares numbers of all kinds exactly."""
     number = {"float": float, "complex": complex}.get(family(array.dtype), int)
     return number(array[()])
 
@@ -106,11 +106,11 @@ def _written(value: object, kind: DType, what: str) -> np.ndarray:
 
 
 def _hint(hint: str | None) -> str | None:
-    """What to do about a number that does not fit an argument, whose dtype is declared in the graph."""
+    """Adapt the hint for a number that does not fit: an argument's dtype is declared in the graph."""
     return hint and hint.replace("give a float dtype", "declare the argument with a float dtype")
 
 
-_DEEPEST = 64  # the most axes that NumPy has
+_DEEPEST = 64  # maximum number of axes in NumPy
 
 
 def _leaves(value: object, what: str, depth: int = 0) -> Iterator[Any]:
@@ -124,13 +124,13 @@ def _leaves(value: object, what: str, depth: int = 0) -> Iterator[Any]:
 
 
 def described(value: object) -> str:
-    """The type of a value that is no tensor, for a message."""
+    """Return the type of a value that is not a tensor, for a message."""
     kind = type(value).__name__
     return f"a {kind} of {len(value)}" if is_sequence(value) else kind
 
 
 def tensor_hint(value: object) -> str | None:
-    """What to do with a list where one tensor is expected."""
+    """Return a hint for a list that was passed where one tensor is expected."""
     if not is_sequence(value):
         return None
     if all(is_written(entry) for entry in value):

@@ -1,6 +1,6 @@
-"""What callers see of a compiled function: its arguments and outputs, and what arrays and sizes it takes.
+"""The interface of a compiled function: its arguments and outputs, and the arrays and sizes that it accepts.
 
-Programs are called where there is no compiler, so nothing here needs MLIR.
+Programs are also called without a compiler, so this module does not need MLIR.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KINDS = ("input", "param", "state")
 
 
 class OfShape:
-    """The parts of the shape of an argument or an output."""
+    """Mixin of the shape properties of an argument or an output."""
 
     shape: Shape
 
@@ -40,7 +40,7 @@ class OfShape:
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the elements; `dtype.numpy` is that of the array."""
+        """The dtype of the elements; `dtype.numpy` is the dtype of the array."""
         return self.shape.dtype
 
 
@@ -48,11 +48,11 @@ class OfShape:
 class Argument(OfShape):
     """An argument of the graph's function: an input, a parameter (weight) or a state.
 
-    A parameter that is not `trainable` is trained only where it is named.
+    A parameter that is not `trainable` is trained only if it is named.
 
-    `sharding` says for each dimension which axes of the graph's mesh it is spread over: `rlx.ir.sharding`.
+    `sharding` has for each dimension the mesh axes that it is sharded over: `rlx.ir.sharding`.
 
-    `bounds` are those of its symbols, which are checked where sizes are known: `rlx.ir.dims.bounds`.
+    `bounds` are the bounds of its symbols, checked when sizes are known: `rlx.ir.dims.bounds`.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Argument(OfShape):
 
 @dataclass(frozen=True)
 class Output(OfShape):
-    """A result of the graph's function; `updates` names the state that it is written back to."""
+    """A result of the graph's function; `updates` names the state that receives it."""
 
     name: str
     shape: Shape
@@ -81,7 +81,7 @@ class Requirement:
     Attributes:
         expression: An expression in symbols.
         meaning: What is wrong if it is negative.
-        location: The line of the user's code.
+        location: The line in the user's code.
     """
 
     expression: DimExpr
@@ -103,7 +103,7 @@ class Requirement:
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Requirement:
-        """The requirement that `to_json` was called on.
+        """Return the requirement serialised by `to_json`.
 
         Raises:
             Error: The expression has no symbols.
@@ -115,7 +115,7 @@ class Requirement:
 
 
 def initial_value(init: Any, kind: DType) -> float:
-    """The number with which every element of a state starts.
+    """Return the initial number of every element of a state.
 
     Raises:
         ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
@@ -135,7 +135,7 @@ def initial_value(init: Any, kind: DType) -> float:
 
 
 def argument_array(argument: Argument, value: object, *, cast: bool = False) -> np.ndarray:
-    """The array that a user gives for an argument: see `given_array` for what that may be.
+    """Return the value of an argument as an array. See `given_array` for accepted values.
 
     Args:
         argument: The argument.
@@ -163,7 +163,7 @@ class Described(Protocol):
 
 
 def check_argument(argument: Argument, array: Described) -> None:
-    """Check that an array fits an argument; a symbol fits any size.
+    """Check that an array fits an argument. A symbol fits any size.
 
     Raises:
         ShapeError: Rank, a static size or the dtype differs.
@@ -187,12 +187,12 @@ def check_argument(argument: Argument, array: Described) -> None:
 
 
 def conversion_hint(actual: np.dtype, expected: np.dtype, option: str = "") -> str:
-    """What to do with an array of another dtype than the expected one.
+    """Return the hint for an array with an unexpected dtype.
 
     Args:
         actual: The dtype of the array.
-        expected: The other one.
-        option: An option that converts as well.
+        expected: The expected dtype.
+        option: The name of an option that also converts.
     """
     if not actual.isnative:
         return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
@@ -207,10 +207,10 @@ def conversion_hint(actual: np.dtype, expected: np.dtype, option: str = "") -> s
 
 
 def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
-    """The sizes of all symbols, from the shapes of the arrays.
+    """Return the sizes of all symbols, from the shapes of the arrays.
 
     Raises:
-        ShapeError: A symbol has two sizes; the message names both places.
+        ShapeError: A symbol has two sizes; the message names both sources.
     """
     if all(argument.shape.is_static for argument, _ in pairs):
         return {}

@@ -1,4 +1,4 @@
-"""Locations: where in the user's own files an op comes from."""
+"""Locations of ops in the user's files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _locations: dict[tuple[str, int, str], mlir.Location] = {}
 
 
 def caller() -> tuple[str, int]:
-    """File, or cell of a notebook, and line of the innermost frame outside this package."""
+    """Return file (or notebook cell) and line of the innermost frame outside this package."""
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_filename
@@ -38,8 +38,10 @@ def caller() -> tuple[str, int]:
 
 
 def asked_after(name: str) -> list[str]:
-    """What the caller's code asks of an attribute that it reads now: of `g.scipy.special.erf(x)`, `["special", "erf"]` after
-    `scipy`; nothing where the attribute is read in another way, as by `getattr`.
+    """Return the attributes that the caller's code reads after the attribute that is being read now.
+
+    For `scipy` in `g.scipy.special.erf(x)`, this is `["special", "erf"]`. The list is empty if the attribute is read in
+    another way, such as `getattr`.
     """
     code = _code_of_caller()
     if not code or code[0].argval != name:
@@ -48,12 +50,12 @@ def asked_after(name: str) -> list[str]:
 
 
 def is_imported() -> bool:
-    """Whether the caller's code reads a name by `from … import …`."""
+    """Whether the caller's code imports a name by `from … import …`."""
     return any(i.opname == "IMPORT_FROM" for i in _code_of_caller()[:1])
 
 
 def _code_of_caller() -> list[dis.Instruction]:
-    """The caller's code from the instruction on that is carried out now."""
+    """Return the caller's instructions, starting at the current one."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -63,7 +65,7 @@ def _code_of_caller() -> list[dis.Instruction]:
 
 
 def _shown(name: str) -> str:
-    """A cell by the name that tracebacks of IPython give it, as `In[6]`; it has a file with a number for a name."""
+    """Return the name of a notebook cell as in IPython's tracebacks, such as `In[6]`. Its file name is a number."""
     if "ipykernel_" not in name and not name.startswith("<ipython-input"):
         return name
     ipython: Any = sys.modules.get("IPython")
@@ -73,13 +75,13 @@ def _shown(name: str) -> str:
 
 
 def caller_location(scope: str = "") -> mlir.Location:
-    """The caller's place as an MLIR location, wrapped in the name of the scope when there is one."""
+    """Return the caller's line as an MLIR location, wrapped in the name of the scope if there is one."""
     name, line = caller()
     key = (name, line, scope)
     location = _locations.get(key)
     if location is None:
         context = mlir.context()
-        # A path that the locale cannot decode holds lone surrogates, which cannot be written as UTF-8.
+        # A path that the locale cannot decode contains lone surrogates, which cannot be encoded as UTF-8.
         location = mlir.ir.Location.file(name.encode(errors="backslashreplace").decode(), line, 0, context=context)
         if scope:
             location = mlir.ir.Location.name(scope, location, context=context)
@@ -88,7 +90,7 @@ def caller_location(scope: str = "") -> mlir.Location:
 
 
 def describe(location: mlir.Location) -> str | None:
-    """`file:line` (or `file:line:col`) of a location, None when it has no place in a file."""
+    """Return `file:line` (or `file:line:col`) of a location; None if it is not in a file."""
     places = _PLACE.findall(str(location))
     if not places:
         return None
@@ -98,32 +100,33 @@ def describe(location: mlir.Location) -> str | None:
 
 
 def location_at(place: str) -> mlir.Location:
-    """The MLIR location of `file:line:col`, `file:line`, or of any other text that says where something is."""
+    """Return the MLIR location of `file:line:col`, `file:line`, or any other text that describes a location."""
     match = re.fullmatch(r"(.*?):(\d+)(?::(\d+))?", place, re.DOTALL)
     name, line, column = (match[1], int(match[2]), int(match[3] or 0)) if match else (place, 0, 0)
     return mlir.ir.Location.file(name, line, column, context=mlir.context())
 
 
 def unescaped(text: str) -> str:
-    """The string that MLIR printed. In what it prints, a backslash and two hexadecimal digits stand for most bytes."""
+    """Return the string that MLIR printed. MLIR escapes most bytes as a backslash and two hexadecimal digits."""
     data = _ESCAPE.sub(lambda m: b"\\" if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode())
     return data.decode(errors="backslashreplace")
 
 
 def scope_of(location: mlir.Location) -> str:
-    """Where an op belongs, outermost first, joined by `/`: the scopes of the builder in which it was made, then what passes
-    took apart to make it. Empty when there is none.
+    """Return the scope of an op, outermost first, joined by `/`; empty if there is none.
+
+    It consists of the builder's scopes, then the ops that passes decomposed to create it.
     """
     names = [unescaped(name) for name in re.findall(r'"([^"]*)"\(', str(location))]
     return "/".join(name for name in reversed(names) if not name.startswith("rlx-"))
 
 
 def name_of(location: mlir.Location) -> str:
-    """The name that a location gives to a value, empty when it gives none."""
+    """Return the name that a location gives to a value; empty if there is none."""
     match = re.fullmatch(r'loc\("([^"]*)"(?:\(.*\))?\)', str(location), re.DOTALL)
     return unescaped(match[1]) if match else ""
 
 
 def within(location: mlir.Location, note: str) -> mlir.Location:
-    """The same place, with a note that says what made the op: a block, a pass."""
+    """Return the same location with a note that names the origin of the op: a block, a pass."""
     return mlir.ir.Location.name(note, location, context=mlir.context())

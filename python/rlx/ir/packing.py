@@ -1,4 +1,4 @@
-"""Arrays of dtypes of less than 8 bits in files and parameters: several elements in a byte, the first in its low bits."""
+"""Packing of dtypes of less than 8 bits in files and parameters: several elements per byte, the first in the low bits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rlx.ir.dtype import DType, dtype
 
 
 def packed(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array, `DType.nbytes` of them; where elements take a byte or more, those of the array.
+    """Return the packed bytes of an array, `DType.nbytes` of them. Dtypes of at least 8 bits are not changed.
 
-    The last byte is filled up with zero bits.
+    The last byte is padded with zero bits.
     """
     kind, content = dtype(array.dtype), np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     if not kind.packed:
@@ -26,7 +26,7 @@ def packed(array: np.ndarray) -> np.ndarray:
 
 
 def unpacked(content: Any, kind: DType, shape: Sequence[int]) -> np.ndarray:
-    """The array whose bytes `packed` gives: a view of them where elements take a byte or more.
+    """Return the array of packed bytes. For dtypes of at least 8 bits, it is a view.
 
     Args:
         content: An array of u8 with `kind.nbytes(prod(shape))` elements.

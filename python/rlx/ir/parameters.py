@@ -1,4 +1,4 @@
-"""The values of parameters that users give by name, as dictionaries and PyTorch's state dicts."""
+"""Values of parameters that users pass by name, as dictionaries or PyTorch state dicts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rlx.support.errors import Error
 from rlx.support.short import listed
 from rlx.support.suggestions import suggestion
 
-_COUNT = "num_batches_tracked"  # the number of batches that a batch norm of PyTorch has seen
+_COUNT = "num_batches_tracked"  # the number of batches that a PyTorch batch norm has seen
 
 
 def named_values(values: Mapping[Any, Any], known: Collection[str], what: str = "") -> dict[str, Any]:
-    """Values by name, after a check that the graph has each name.
+    """Return values by name, after checking that the graph has each name.
 
-    The counts in the state dict of a PyTorch model with batch norms are left out: nothing computes with them.
+    The batch counts of batch norms in a PyTorch state dict are dropped, because no computation uses them.
 
     Args:
         values: Arrays by name.
-        known: The names that there are.
-        what: What stands before the message.
+        known: The known names.
+        what: Prefix of the message.
 
     Raises:
         Error: A name is unknown.
@@ -32,12 +32,12 @@ def named_values(values: Mapping[Any, Any], known: Collection[str], what: str = 
 
 
 def is_count(name: object) -> bool:
-    """Whether a name in a state dict is that of a batch norm's count."""
+    """Whether a name in a state dict is the batch count of a batch norm."""
     return isinstance(name, str) and name.rpartition(".")[2] == _COUNT
 
 
 def unknown_parameter(name: object, known: Collection[str], what: str = "") -> Error:
-    """The error for a name that no parameter has."""
+    """Return the error for a name that is not a parameter."""
     return Error(
         f"{what}there is no parameter '{name!s:.60}'{suggestion(str(name), known)}; there are {listed(known) or 'none'}",
         hint="to take from a mapping what there is and leave the rest: rlx.weights.Weights.of(mapping)",

@@ -1,4 +1,4 @@
-"""The dtype of a result of operands of several dtypes: promotion, and what scalars and arrays count as beside tensors."""
+"""Dtype promotion: common dtypes of operands, and the weak dtypes of scalars and arrays next to tensors."""
 
 # Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
@@ -13,7 +13,7 @@ from rlx.support.short import shown
 
 
 def promote(a: object, b: object) -> DType:
-    """The common dtype of operands of dtypes `a` and `b`, which may be anything that `dtype` accepts.
+    """Return the common dtype of operands of dtypes `a` and `b`, which may be anything that `dtype` accepts.
 
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
     ..    bool  u8    i8    u16   i16   u32   i32   u64   i64   f16   bf16  f32   f64   c64   c128
@@ -35,12 +35,12 @@ def promote(a: object, b: object) -> DType:
     c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128  c128
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
 
-    Commutative and idempotent. Two integers give the narrowest integer that holds both ranges; where none does, u64 with a
-    signed one, f64. Two floats give the one that holds all numbers of the other, else f32; two floats that are storage
-    dtypes give f32. An integer with a float gives f32, or f64 if one of the two is i64, u64 or f64; complex dtypes follow
-    the same rule. Of the dtypes with arithmetic, associative except for u32 with a signed integer narrower than i64 and a
-    float narrower than f64 or c64: the two integers give i64, which with a float gives f64, but either integer with the
-    float gives f32.
+    Commutative and idempotent. Two integers give the narrowest integer that holds both ranges; u64 with a signed
+    integer, which no integer holds, gives f64. Two floats give the one that holds all values of the other, else f32;
+    two storage floats give f32. An integer with a float gives f32, or f64 if one of the two is i64, u64 or f64. Complex
+    dtypes follow the same rule. For dtypes with arithmetic, promotion is associative with one exception: u32, a signed
+    integer narrower than i64, and a float narrower than f64 or c64. The two integers give i64, which with a float gives
+    f64, but either integer with the float gives f32.
     """
     result = _PROMOTIONS.get((a, b)) if isinstance(a, DType) and isinstance(b, DType) else None
     return result if result is not None else _PROMOTIONS[dtype(a), dtype(b)]
@@ -65,12 +65,12 @@ def _promote(a: DType, b: DType) -> DType:
 
 
 def holds(wide: DType, other: DType) -> bool:
-    """Whether every value of the float dtype `other` is one of `wide`; False if that is a storage dtype."""
+    """Whether `wide` holds every value of the float dtype `other`; False if `wide` is a storage dtype."""
     return not wide.storage and all(x >= y for x, y in zip(_reach(wide), _reach(other), strict=True))
 
 
 def _reach(x: DType) -> tuple[int, ...]:
-    """Of a float dtype the bits of precision, how small and how large exponents get, and whether it has a sign."""
+    """Return the bits of precision, the limits of small and large exponents, and the presence of a sign of a float dtype."""
     layout = x.float_format
     assert layout is not None
     return layout.mantissa, layout.bias + layout.mantissa - 1, layout.largest_exponent, int(layout.signed)
@@ -80,16 +80,15 @@ _PROMOTIONS = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
 
 
 def weak(value: bool | int | float | complex, other: DType) -> DType:
-    """The dtype that a Python scalar takes next to a tensor of dtype `other`.
+    """Return the dtype of a Python scalar next to a tensor of dtype `other`.
 
-    The scalar takes the tensor's dtype if that is of the same kind or a higher one, so ``x + 1`` and ``x *
-    0.5`` keep an f16 tensor f16. Otherwise its own kind decides: an int next to bool is i32, a float next
-    to bool or integers is f32 (f64 next to i64 and u64), a complex number is c64 (c128 next to these, f64
-    and c128). NumPy's float64 and complex128 scalars are subclasses of Python's float and complex, and are
-    treated as these.
+    The scalar takes the tensor's dtype if that has the same or a higher kind, so ``x + 1`` and ``x * 0.5`` keep an f16
+    tensor f16. Otherwise the scalar's kind decides: an int next to bool is i32, a float next to bool or integers is f32
+    (f64 next to i64 and u64), a complex number is c64 (c128 next to i64, u64, f64 and c128). NumPy's float64 and
+    complex128 scalars are subclasses of Python's float and complex, and are treated like them.
 
     Raises:
-        Error: `value` is an int that does not fit the dtype, or it is not a Python scalar.
+        Error: `value` is an int that does not fit the dtype, or is not a Python scalar.
     """
     if isinstance(value, bool):
         return other
@@ -111,10 +110,10 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 
 
 def beside(array: np.ndarray | np.generic) -> DType:
-    """The dtype that an array of NumPy's counts as beside tensors of other dtypes.
+    """Return the dtype of a NumPy array for promotion with tensors of other dtypes.
 
-    f64, c128 and i64 are what NumPy makes of numbers that are written without a dtype, so that they do not widen f32, c64 and
-    i32: they count as these, as in JAX, i64 where all numbers fit. Beside f64, c128 and i64 they keep all digits.
+    NumPy uses f64, c128 and i64 for numbers written without a dtype. To avoid widening, these count as f32, c64 and
+    i32, as in JAX; i64 only if all its numbers fit. Next to f64, c128 and i64 they keep all digits.
     """
     own = dtype(array.dtype)
     if own is f64:

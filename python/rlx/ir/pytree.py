@@ -1,6 +1,7 @@
-"""Nested containers of arrays or tensors ("pytrees"), taken apart into leaves and put together again.
+"""Nested containers of arrays or tensors ("pytrees"): flattening into leaves, and rebuilding.
 
-Containers are dictionaries, lists, tuples, named tuples, `None` (without leaves), and dataclasses. All else is a leaf.
+Containers are dictionaries, lists, tuples, named tuples, `None` (without leaves), and dataclasses. All other values are
+leaves.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import Any
 from rlx.support.errors import Error
 from rlx.support.guards import is_list, is_tuple
 
-_DEEPEST = 200  # a container that contains itself has no end
+_DEEPEST = 200  # a container that contains itself is infinite
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a pytree is without its leaves; two are equal if the same function of leaves builds both.
+    """A pytree without its leaves. Two structures are equal if they build equal containers from the same leaves.
 
     Attributes:
         kind: The class of the container, None for a leaf.
         keys: Keys, positions or names of fields, in the order of the container.
-        children: The structures below, in that order.
-        fixed: Fields of a dataclass with the metadata `static=True`: names, what `distinct` gives, and values.
+        children: The structures of the entries, in that order.
+        fixed: Fields of a dataclass with the metadata `static=True`: names, results of `distinct`, and values.
     """
 
     kind: type | None = None
@@ -38,17 +39,17 @@ class Structure:
         return 1 if self.kind is None else sum(child.num_leaves for child in self.children)
 
     def paths(self, prefix: str) -> Iterator[str]:
-        """The way to each leaf, as Python would write it: `params["w"]`, `layers[0].bias`."""
+        """Yield the path to each leaf in Python syntax: `params["w"]`, `layers[0].bias`."""
         if self.kind is None:
             yield prefix
         for key, child in zip(self.keys, self.children, strict=True):
             yield from child.paths(prefix + _step(self.kind, key))
 
     def build(self, leaves: Sequence[Any]) -> Any:
-        """The pytree with these leaves.
+        """Return the pytree with the given leaves.
 
         Raises:
-            Error: There are more or fewer than `num_leaves`.
+            Error: The number of leaves is not `num_leaves`.
         """
         if len(leaves) != self.num_leaves:
             raise Error(f"expected {self.num_leaves} leaves, got {len(leaves)}")
@@ -72,7 +73,7 @@ LEAF = Structure()
 
 
 def flatten(value: object) -> tuple[list[Any], Structure]:
-    """The leaves of a pytree, depth first, and its structure.
+    """Return the leaves of a pytree, depth first, and its structure.
 
     Raises:
         Error: It is nested more than 200 deep, or a static field of a dataclass cannot be hashed.
@@ -82,7 +83,7 @@ def flatten(value: object) -> tuple[list[Any], Structure]:
 
 
 def map_leaves(function: Callable[[Any], Any], value: object) -> Any:
-    """The same pytree with `function` of each leaf in its place."""
+    """Return the pytree with `function` applied to each leaf."""
     leaves, structure = flatten(value)
     return structure.build([function(leaf) for leaf in leaves])
 
@@ -118,13 +119,14 @@ def _is_dict(kind: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a dataclass is a container: one that has a shape, or turns into an array, is a leaf."""
+    """Whether a dataclass is a container. One that has a shape, or converts to an array, is a leaf."""
     return not hasattr(kind, "shape") and not hasattr(kind, "__array__")
 
 
 def distinct(value: Any) -> Any:
-    """A key for a value that can be hashed. What computes differently has another key, though Python may count it as equal: 1
-    and True, 0.0 and -0.0, also in tuples.
+    """Return a key for a hashable value that distinguishes values that Python considers equal.
+
+    These are 1 and True, 0.0 and -0.0, also inside tuples.
     """
     kind = _class(value)
     if isinstance(value, float):
@@ -143,7 +145,7 @@ def _hashable(value: Any, kind: Any, name: str) -> tuple[str, Any, Any]:
 
 
 def _dataclass(kind: Any, fields: list[tuple[str, Any]]) -> Any:
-    """An instance with these fields, made without `__init__`, which may take others or check arrays."""
+    """Create an instance with these fields. `__init__` is bypassed, because it may take other arguments or check arrays."""
     instance: Any = object.__new__(kind)
     for name, value in fields:
         object.__setattr__(instance, name, value)

@@ -14,7 +14,7 @@ from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.support.errors import ShapeError
 from rlx.support.guards import is_sequence
 
-if TYPE_CHECKING:  # whoever runs a program has shapes, and may have no MLIR
+if TYPE_CHECKING:  # code that runs programs uses shapes, possibly without MLIR
     from rlx import mlir
 
 DimLike = int | str | DimExpr
@@ -29,8 +29,8 @@ class Shape(tuple[Dim, ...]):
         dims: Sizes: integers, symbol names, or expressions in symbols such as `"2*seq"`.
         dtype: Element type; anything that `rlx.dtype` accepts.
 
-    A shape is a tuple of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of
-    the same dimensions. Two shapes are equal when dtypes are equal too.
+    A shape is a tuple of its dimensions: it has a length, can be indexed and unpacked, and equals a tuple of the same
+    dimensions. Two shapes are equal if their dtypes are equal as well.
     """
 
     dims: tuple[Dim, ...]
@@ -67,7 +67,7 @@ class Shape(tuple[Dim, ...]):
 
     @property
     def num_elements(self) -> Dim:
-        """The product of the dimensions: an int, or an expression when some dimension is symbolic."""
+        """The product of the dimensions: an int, or an expression if a dimension is symbolic."""
         return product(self.dims)
 
     @property
@@ -89,23 +89,23 @@ class Shape(tuple[Dim, ...]):
 
     @property
     def is_addressable(self) -> bool:
-        """Whether an array may have the shape: its static sizes but 0, and an element, take no more bytes than an i64 counts.
+        """Whether an array may have the shape: its non-zero static sizes and the element size multiply to a valid i64.
 
-        NumPy, XLA and MLIR's layouts multiply all sizes, so that an axis of size 0 does not make others harmless.
+        NumPy, XLA and MLIR's layouts multiply all sizes, so an axis of size 0 does not make large ones valid.
         """
         static = [d for d in self.dims if type(d) is int and d]
         return math.prod(static) * self.dtype.itemsize <= LARGEST
 
     def with_dims(self, dims: Iterable[DimLike]) -> Shape:
-        """The same dtype with other dimensions."""
+        """Return the same dtype with other dimensions."""
         return Shape(dims, self.dtype)
 
     def with_dtype(self, dtype: object) -> Shape:
-        """The same dimensions with another dtype."""
+        """Return the same dimensions with another dtype."""
         return Shape(self.dims, dtype)
 
     def bind(self, bindings: Mapping[str, DimLike]) -> Shape:
-        """The shape with symbols replaced by sizes; symbols that are not in `bindings` stay."""
+        """Return the shape with symbols replaced by sizes. Symbols not in `bindings` stay."""
         if self.is_static:
             return self
         values = {name: dim(value) for name, value in bindings.items()}
@@ -145,7 +145,7 @@ class Shape(tuple[Dim, ...]):
         return self._hash
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Shape, (self.dims, self.dtype)  # neither the type of this process nor the hash, which each process salts
+        return Shape, (self.dims, self.dtype)  # type and hash are valid in one process only
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{', '.join(map(str, self.dims))}]"
@@ -156,12 +156,12 @@ class Shape(tuple[Dim, ...]):
 
 
 def not_addressable(shape: Shape, what: str = "", location: str | None = None) -> ShapeError:
-    """The error for a tensor whose shape no array may have.
+    """Return the error for a shape that is too large to address.
 
     Args:
-        shape: Its shape.
+        shape: The shape.
         what: The tensor, for the message.
-        location: Where it is.
+        location: The location of the tensor.
     """
     counted = "its sizes other than 0 give" if 0 in shape.dims else "it has"
     message = f"{what}{shape} cannot be addressed: {counted} more than {LARGEST} bytes"
@@ -169,7 +169,7 @@ def not_addressable(shape: Shape, what: str = "", location: str | None = None) -
 
 
 def _has_order(dims: object) -> bool:
-    if getattr(dims, "ndim", 1) == 0:  # an array of NumPy without axes says that it is iterable
+    if getattr(dims, "ndim", 1) == 0:  # a NumPy array without axes claims to be iterable
         return False
     return isinstance(dims, Iterable) and not isinstance(dims, (bytes, bytearray, Mapping, Set))
 
@@ -178,13 +178,13 @@ def as_dtype(value: object) -> DType:
     return value if isinstance(value, DType) else dtype(value)
 
 
-# The one context of the process has one object for equal types, so both directions are a look-up in a dictionary.
+# The context has a unique object for equal types, so both directions are dictionary look-ups.
 _types: dict[tuple[tuple[Dim, ...], DType], mlir.Type] = {}
 _shapes: dict[mlir.Type, Shape] = {}
 
 
 def element_type(dtype: DType) -> mlir.Type:
-    """The MLIR element type of a dtype."""
+    """Return the MLIR element type of a dtype."""
     from rlx import mlir
 
     return mlir.ir.Type.parse(dtype.mlir, context=mlir.context())
@@ -212,7 +212,7 @@ def _mlir_type(shape: Shape) -> mlir.Type:
 
 
 def shape_of_type(type_: mlir.Type) -> Shape:
-    """The shape that an MLIR type stands for.
+    """Return the shape of an MLIR type.
 
     Raises:
         ShapeError: The type is not a ranked tensor of a dtype, or a dynamic dimension has no name.
@@ -224,7 +224,7 @@ def shape_of_type(type_: mlir.Type) -> Shape:
 
 
 def shape_of(value: mlir.Value) -> Shape:
-    """The shape of an MLIR value."""
+    """Return the shape of an MLIR value."""
     type_ = value.type
     shape = _shapes.get(type_)
     return shape if shape is not None else shape_of_type(type_)
@@ -255,7 +255,7 @@ def _encoded_dims(encoding: mlir.Attribute, type_: mlir.Type) -> list[Dim]:
     text = str(encoding)
     if not text.startswith("#rlx.dims<"):
         raise ShapeError(f"{type_}: the encoding of an rlx tensor is #rlx.dims<[…]>, not {text}")
-    symbols = mlir.ir.DynamicAttr(encoding).params[0].maybe_downcast()  # the bindings give a plain Attribute
+    symbols = mlir.ir.DynamicAttr(encoding).params[0].maybe_downcast()  # the bindings return a generic Attribute
     if not isinstance(symbols, mlir.ir.ArrayAttr) or not all(isinstance(s, mlir.ir.StringAttr) for s in symbols):
         raise ShapeError(f"{type_}: #rlx.dims takes a list of strings")
     dims = [dim(s.value) for s in symbols]

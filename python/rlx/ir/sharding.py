@@ -1,4 +1,4 @@
-"""Meshes of devices, and shardings: which axis of a mesh each dimension of a tensor is spread over."""
+"""Device meshes and shardings: the mesh axes that each dimension of a tensor is sharded over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.support.packages import required
 from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
 
-# For each dimension the axes that it is spread over, the first of them outermost; none for one that every device has whole.
+# For each dimension, the axes that it is sharded over, outermost first; empty for a replicated dimension.
 Sharding = tuple[tuple[str, ...], ...]
 MESH, SHARDING = "rlx.mesh", "rlx.sharding"
 _AXIS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
@@ -24,20 +24,20 @@ _MOST_DEVICES = 1 << 31
 
 
 class Mesh:
-    """Devices in a grid whose axes have names.
+    """A grid of devices with named axes.
 
     Args:
-        axes: The number of devices along each axis, by its name, the outermost first: `{"data": 4, "model": 2}`.
+        axes: The number of devices along each axis, by name, outermost first: `{"data": 4, "model": 2}`.
 
     Attributes:
-        axes: The same, as a read-only mapping of ints.
+        axes: The axes, as a mapping of ints. Do not change it.
 
     Raises:
-        Error: A name is no word, or a number is not positive.
+        Error: A name is not a word, or a number is not positive.
     """
 
     def __init__(self, axes: Mapping[str, int]):
-        given: Any = axes  # users may pass what the annotation does not allow
+        given: Any = axes  # users may pass values that the annotation does not allow
         if not is_mapping(axes) or not axes:
             raise Error(f'a mesh has axes by name, such as rlx.Mesh({{"data": 4, "model": 2}}), got {shown(axes)}')
         self.axes: dict[str, int] = {}
@@ -68,10 +68,11 @@ class Mesh:
         return hash(str(self))
 
     def to_jax(self, devices: Sequence[Any] | None = None) -> Any:
-        """The mesh as a `jax.sharding.Mesh`.
+        """Return the mesh as a `jax.sharding.Mesh`.
 
         Args:
-            devices: As many devices of JAX, in the order of the mesh; by default the first that JAX has, of all processes.
+            devices: The same number of JAX devices, in the order of the mesh; by default the first ones of all
+                processes.
 
         Raises:
             Error: There are fewer devices than the mesh has, or JAX is not installed.
@@ -91,10 +92,10 @@ class Mesh:
 
 @lru_cache(256)
 def mesh_from_text(text: str) -> Mesh:
-    """The mesh of an attribute `rlx.mesh`: `"data=4, model=2"`.
+    """Return the mesh of an attribute `rlx.mesh`: `"data=4, model=2"`.
 
     Raises:
-        ShapeError: The text is no mesh.
+        ShapeError: The text is not a mesh.
     """
     pairs = [entry.strip().partition("=") for entry in text.split(",")]
     sizes = [size for _, _, size in pairs]
@@ -108,10 +109,10 @@ def mesh_from_text(text: str) -> Mesh:
 
 
 def sharding_of(value: Any, rank: int) -> Sharding:
-    """A sharding as a user writes it: for each dimension the name of an axis, None, or a tuple of names; None for the rest.
+    """Return the sharding in a user's notation: for each dimension an axis, None, or a tuple of axes; None for the rest.
 
     Raises:
-        ShapeError: It is not of this form, has more entries than the tensor dimensions, or an axis occurs twice.
+        ShapeError: The form is wrong, there are more entries than dimensions, or an axis occurs twice.
     """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ShapeError(
@@ -138,16 +139,16 @@ def sharding_of(value: Any, rank: int) -> Sharding:
 
 
 def sharding_text(sharding: Sharding) -> str:
-    """How a sharding is written: `"data, _"`, `"data+model, _"`; `""` for that of a scalar."""
+    """Return the text of a sharding: `"data, _"`, `"data+model, _"`; `""` for a scalar."""
     return _BETWEEN.join(_JOINED.join(entry) or _WHOLE for entry in sharding)
 
 
 @lru_cache(4096)
 def sharding_from_text(text: str, rank: int) -> Sharding:
-    """The sharding of an attribute: `"data, _"`.
+    """Return the sharding of an attribute: `"data, _"`.
 
     Raises:
-        ShapeError: The text is no sharding of a tensor of this rank.
+        ShapeError: The text is not a sharding of a tensor of this rank.
     """
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
     sharding = sharding_of([() if e == _WHOLE else tuple(e.split(_JOINED)) for e in entries], rank)
@@ -157,10 +158,10 @@ def sharding_from_text(text: str, rank: int) -> Sharding:
 
 
 def check_sharding(sharding: Sharding, shape: Shape, mesh: Mesh | None) -> None:
-    """Check that a sharding is one of a mesh: its axes are there, and divide the sizes that are known.
+    """Check that a sharding fits a mesh: its axes exist, and they divide the known sizes.
 
     Raises:
-        ShapeError: It is not.
+        ShapeError: The sharding does not fit.
     """
     names = [name for entry in sharding for name in entry]
     if mesh is None:
@@ -180,7 +181,7 @@ def check_sharding(sharding: Sharding, shape: Shape, mesh: Mesh | None) -> None:
 
 
 def with_axis(sharding: Sharding | None, axis: int) -> Sharding | None:
-    """The sharding of a tensor with one more dimension, which every device has whole."""
+    """Return the sharding of a tensor with an additional, replicated dimension."""
     return None if sharding is None else (*sharding[:axis], (), *sharding[axis:])
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# Import the packages to the left in the import order first, and completely. Otherwise a thread that imports a module of such a
-# package, while another thread imports the package, could see it half initialised.
+# Import the packages to the left in the import order first, and completely. Otherwise a thread that imports one of
+# their modules, while another thread imports the package, could see a half-initialised package.
 import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(
 
     Raises:
         PassError: The pipeline names an unknown pass or option, or a pass failed; the message names it.
-        VerificationError: A pass gave an invalid module; the message names the pass.
+        VerificationError: A pass produced an invalid module; the message names the pass.
     """
     from rlx.ir.graph.graph import Graph
     from rlx.ir.text.modules import verify_module
@@ -57,7 +57,7 @@ def run(
     try:
         run_on_module(module, steps, verify_each=verify_each, instruments=instruments)
     except VerificationError:
-        verify_module(source)  # if the input was invalid already, no pass has caused it
+        verify_module(source)  # if the input was already invalid, no pass is to blame
         raise
     entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
     result = Graph.from_module(module, entry)
@@ -67,7 +67,7 @@ def run(
 
 
 def list() -> builtins.list[PassInfo]:
-    """The passes of RLX by name, with summaries and options; those of MLIR are in `rlx.passes.native.names()`."""
+    """Return the passes of RLX by name, with summaries and options. MLIR's passes are in `rlx.passes.native.names()`."""
     from rlx.passes.base import infos
 
     return infos()

@@ -1,4 +1,4 @@
-"""`Pass`: a transform of a module, registered by the name that pipelines and the command line use.
+"""`Pass`, a transform of a module, registered by the name used in pipelines and on the command line.
 
 A pass is one file named after it (`rlx-constant-fold` is `constant_fold.py`) with one frozen dataclass, whose
 fields are the options:
@@ -36,7 +36,7 @@ _passes: dict[str, type[Pass]] = {}
 
 
 class OptionError(PassError):
-    """An option does not exist or has a value that does not fit; `option` is its name."""
+    """An option does not exist or has an invalid value; `option` is its name."""
 
     def __init__(self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None):
         super().__init__(message, location=location, hint=hint)
@@ -46,14 +46,14 @@ class OptionError(PassError):
 def option(
     default: Any, help: str, *, choices: tuple[str, ...] = (), least: float | None = None, rest: bool = False
 ) -> Any:
-    """A field of a pass that is an option.
+    """Declare a field of a pass as an option.
 
     Args:
-        default: Its value if it is not given.
-        help: One line that says what it does.
-        choices: The values that a string option may have; none means any.
+        default: Its default value.
+        help: One line that describes the option.
+        choices: The allowed values of a string option; empty means any.
         least: The least value of a number; None means any.
-        rest: The field is a mapping that takes all options that are not the name of another field, such as symbols.
+        rest: The field is a mapping that collects all options that are not another field, such as symbols.
     """
     metadata = {"help": help, "choices": choices, "least": least, "rest": rest}
     if is_mapping(default):
@@ -75,7 +75,7 @@ class Option:
     rest: bool = False
 
     def parse(self, text: str | None) -> Any:
-        """The value of the option from text; None stands for an option without `=`, which means true.
+        """Parse the value of the option. None means an option without `=`, which is true.
 
         Raises:
             OptionError: The text is not a value of the option.
@@ -92,7 +92,7 @@ class Option:
             known = ", ".join(self.choices)
             message = f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
             raise OptionError(message, option=self.name)
-        if self.least is not None and not value >= self.least:  # nor NaN
+        if self.least is not None and not value >= self.least:  # also rejects NaN
             message = f"option '{self.name}' takes {_type_name(self.type)} of at least {self.least:g}, not {text!r}"
             raise OptionError(message, option=self.name)
         return value
@@ -107,18 +107,19 @@ class Option:
 class Pass:
     """A transform that edits an MLIR module in place.
 
-    A class says with its name what it claims, `class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True)`, and
-    `tests/passes/test_random_graphs.py` holds it to that.
+    A class declares its properties with its name, `class Simplify(Pass, name="rlx-simplify", exact=True,
+    idempotent=True)`. `tests/passes/test_random_graphs.py` checks them.
     """
 
     name: ClassVar[str] = ""
-    # False for a pass that changes on purpose what a function computes (a gradient): its results are not compared.
+    # False for a pass that intentionally changes what a function computes (a gradient); its results are not compared.
     preserves_results: ClassVar[bool] = True
-    # Whether the evaluator gives the very same numbers after it, but for the sign of a zero: sums stay in their order.
+    # Whether the evaluator returns identical numbers after the pass, except for the sign of zero: sums keep their
+    # order.
     exact: ClassVar[bool] = False
-    # Whether it leaves a module as it is on which it has just run.
+    # Whether running the pass again leaves the module unchanged.
     idempotent: ClassVar[bool] = False
-    # False for a pass that only checks or marks a module and does not change its ops: the module is not verified after it.
+    # False for a pass that only checks or marks a module without changing ops; the module is not verified after it.
     edits_ops: ClassVar[bool] = True
 
     def __init_subclass__(
@@ -134,7 +135,7 @@ class Pass:
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
             raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")
         if name not in _passes and packages.name_of(cls.__module__) is None:
-            packages.import_file_of(name)  # a pass of RLX that nobody has asked for yet has its name all the same
+            packages.import_file_of(name)  # the name of a pass of RLX is taken even before its file has been imported
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
@@ -148,31 +149,31 @@ class Pass:
             module: A verified builtin module.
 
         Raises:
-            Error: The pass cannot do its work; the module may be half edited then.
+            Error: The pass failed; the module may be half edited.
         """
         raise NotImplementedError(f"{self.name} does nothing")
 
     @classmethod
     def rules(cls) -> Mapping[str, Callable[..., Any]] | None:
-        """For a lowering to other dialects, its rules by the names (without prefix) of the ops that they lower; else None."""
+        """Return the rules of a lowering by the names of ops without prefix; None for other passes."""
         return None
 
     @classmethod
     def summary(cls) -> str:
-        """The first line of the docstring."""
+        """Return the first line of the docstring."""
         return (cls.__doc__ or "").strip().split("\n")[0].strip()
 
     @classmethod
     def options(cls) -> tuple[Option, ...]:
-        """The options, in the order of the fields."""
+        """Return the options, in the order of the fields."""
         return _options(cls)
 
     @classmethod
     def from_options(cls, options: Iterable[tuple[str, str | None]]) -> Pass:
-        """The pass with options given as text.
+        """Create the pass from options given as text.
 
         Raises:
-            OptionError: One is unknown, given twice, or does not fit.
+            OptionError: An option is unknown, given twice, or has an invalid value.
         """
         declared = {o.name: o for o in cls.options() if not o.rest}
         catch_all = next((o for o in cls.options() if o.rest), None)
@@ -204,12 +205,12 @@ class Pass:
 
 
 def _parse_rest(catch_all: Any, name: str, text: str | None) -> Any:
-    """The value of an option that goes into the mapping of `catch_all`."""
+    """Return the value of an option that belongs to the mapping of `catch_all`."""
     return dataclasses.replace(catch_all, name=name, type=typing.get_args(catch_all.type)[1]).parse(text)
 
 
 def _malformed(cls: type[Pass], message: str, hint: str) -> Error:
-    """The error that the class of a pass is not written as it has to be."""
+    """Return the error for a malformed pass class."""
     place = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return Error(f"pass '{cls.name}' ({cls.__qualname__}): {message}", location=place, hint=hint)
 
@@ -276,7 +277,7 @@ def _print_value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text as the value of an option, in quotes where it could not be read back without them."""
+    """Return text as the value of an option, quoted if necessary to read it back."""
     if text and not re.search(r"[\s{}'\"]", text):
         return text
     return f"'{text}'" if '"' in text else f'"{text}"'
@@ -300,13 +301,13 @@ class PassInfo:
 
 @cache
 def load() -> Mapping[str, type[Pass]]:
-    """All passes, by name."""
+    """Return all passes, by name."""
     packages.import_all()
     return _passes
 
 
 def find(name: str) -> type[Pass] | None:
-    """The pass of a name, None if there is none. Imports the file that is named after the pass, and if that fails all files."""
+    """Return the pass with a name, or None. Imports the file named after the pass, and all files if that fails."""
     if name not in _passes and name.startswith(PREFIX) and re.fullmatch(r"[a-z0-9-]+", name):
         packages.import_file_of(name)
         if name not in _passes:
@@ -315,11 +316,11 @@ def find(name: str) -> type[Pass] | None:
             load()
     cls = _passes.get(name)
     if cls is not None and cls.__module__ in sys.modules:
-        # A class is registered before its decorators have run. If another thread is importing its module, wait for the end.
+        # A class is registered before its decorators have run. If another thread is importing its module, wait for it.
         importlib.import_module(cls.__module__)
     return cls
 
 
 def infos() -> list[PassInfo]:
-    """All registered passes, by name."""
+    """Return all registered passes, by name."""
     return [PassInfo(name, cls.summary(), cls.options()) for name, cls in sorted(load().items())]

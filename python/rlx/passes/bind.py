@@ -1,4 +1,4 @@
-"""`rlx-bind`: replaces symbols by sizes."""
+"""`rlx-bind`: replacement of symbols by sizes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ENCODING = "#rlx.dims<"
 class Bind(Pass, name="rlx-bind"):
     """Give symbols a size: `rlx-bind{seq=128 batch=1}`.
 
-    It changes types of arguments and results, dimensions in attributes, bounds of arguments, and the encodings of tensor
-    types. A size may be an expression in symbols, `rows=2*batch`. If a size does not fit, the verifier reports that; one
-    that lies outside of the bounds of an argument is refused here.
+    The pass updates types of arguments and results, dimensions in attributes, bounds of arguments, and the encodings of
+    tensor types. A size may be an expression in symbols, `rows=2*batch`. The verifier reports sizes that do not fit. A
+    size outside the bounds of an argument is an error here.
     """
 
     sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
@@ -45,7 +45,7 @@ class Bind(Pass, name="rlx-bind"):
 
 
 class _Binder:
-    """Rewrites one op after the other; each type is computed only once."""
+    """Rewrites ops one by one. Each type is computed only once."""
 
     def __init__(self, values: Mapping[str, Dim]):
         self.values = values
@@ -81,7 +81,7 @@ class _Binder:
             value.set_type(after)
 
     def type_of(self, type_: mlir.Type) -> mlir.Type:
-        """A type with its symbols replaced by sizes; the same object if there is nothing to replace."""
+        """Return a type with its symbols replaced by sizes, or the same object if there is nothing to replace."""
         bound = self._types.get(type_)
         if bound is None:
             bound = self._types[type_] = self._bound(type_)
@@ -116,10 +116,10 @@ class _Binder:
             self._bind_bounds(op)
 
     def _bind_bounds(self, op: mlir.Operation) -> None:
-        """What is left of the bounds of arguments.
+        """Update the bounds of arguments to the symbols that remain.
 
         Raises:
-            ShapeError: A size lies outside.
+            ShapeError: A size is out of bounds.
         """
         arguments = declared_arguments(op.opview)
         if not any(a.bounds for a in arguments):

@@ -1,4 +1,4 @@
-"""`rlx-check-lir`: checks that a target can compile a module."""
+"""`rlx-check-lir`: check that a target can compile a module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.passes.rewrite import block_names, set_stage
 from rlx.support.errors import PassError, UnsupportedError
 from rlx.support.suggestions import suggestion
 
-# What may stand for a kind of op that a target of integers does not take.
+# Replacements for kinds of ops that an integer target does not support.
 INSTEAD = {
     "binary.rem": "a remainder of a power of 2 of what is not negative is an `and`",
     "binary.trunc_div": "a quotient by a constant that may be rounded to nearest is a requantize",
@@ -40,23 +40,23 @@ _WITHOUT_OPS = (
 
 @dataclass(frozen=True)
 class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
-    """Check that a target takes every op and every tensor of a module, and declare the module LIR.
+    """Check that a target supports every op and every tensor of a module, and declare the module LIR.
 
-    It is the last pass of a target's pipeline, and its options say what the target takes. The error lists everything that
-    the target does not take, with the user's lines.
+    This is the last pass of a target's pipeline, and its options describe the target. The error lists everything that
+    the target does not support, with the user's lines.
     """
 
     edits_ops = False
 
-    for_: str | None = option(None, "the pass that comes next: the target takes the ops that it lowers")
+    for_: str | None = option(None, "the next pass: the target supports the ops that it lowers")
     ops: tuple[str, ...] = option(
-        (), "more ops that the target takes; if neither option is given, it takes all ops but blocks"
+        (), "more ops that the target supports; if neither option is given, it supports all ops but blocks"
     )
-    without: tuple[str, ...] = option((), "ops that the target does not take, although that pass lowers them")
+    without: tuple[str, ...] = option((), "ops that the target does not support, although the next pass lowers them")
     unsupported_dtypes: tuple[str, ...] = option((), "dtypes that tensors must not have")
     unsupported_kinds: tuple[str, ...] = option(
         (),
-        "kinds of ops, such as `binary.pow`, that the lowering refuses: listed with all else that the target does not take",
+        "kinds of ops, such as `binary.pow`, that the lowering rejects: listed with other unsupported ops",
     )
     empty: bool = option(True, "whether tensors may have no elements")
     computed_kernels: bool = option(True, "whether the kernel of a convolution may be computed by the program")
@@ -92,7 +92,7 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
 
     @property
     def accepted(self) -> frozenset[str]:
-        """The names of the ops that the target takes.
+        """The names of the ops that the target supports.
 
         Raises:
             PassError: An option names an op or a lowering that does not exist.
@@ -103,18 +103,18 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
 
     @property
     def lowering_rules(self) -> Mapping[str, Callable[..., Any]]:
-        """The rules of the lowering that comes next, by the names of the ops that they lower."""
+        """The rules of the next lowering, by the names of the ops that they lower."""
         return rules_of(self.for_) if self.for_ else {}
 
     def _refused_ops(self, functions: list[mlir.FuncOp]) -> Iterator[mlir.Operation]:
-        """The ops that the target does not take."""
+        """Yield the ops that the target does not support."""
         accepted = self.accepted
         for op in (op for function in functions for op in opview.operations(function.entry_block)):
             if opview.name_of(op) not in accepted and op.name not in opview.TERMINATORS:
                 yield op
 
     def _text_of(self, refused: list[mlir.Operation]) -> str:
-        """What is to be said of them."""
+        """Return the error text for unsupported ops."""
         lines: list[str] = []
         for op in refused:
             name = opview.name_of(op)
@@ -123,12 +123,12 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         return f"{len(lines)} {verb} no lowering for {self._target}:\n" + "\n".join(lines) if lines else ""
 
     def _without_support(self, functions: list[mlir.FuncOp]) -> str:
-        """What is to be said of dtypes, kinds and tensors that the target does not take."""
+        """Return the error text for unsupported dtypes, kinds and tensors."""
         refused = [line for function in functions for line in self._unsupported(function)]
         return f"{self._target} does not support some dtypes or ops:\n" + "\n".join(refused) if refused else ""
 
     def _hint(self, usual: str) -> str:
-        """What to do about what the target does not take."""
+        """Return the hint for unsupported ops and tensors."""
         if "f32" not in self.unsupported_dtypes:
             return usual
         return "it computes with integers: `rlx quantize --integer-only`, or rlx.integer_only, makes such a graph of floats"
@@ -144,7 +144,7 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
                 yield f"  {place}: {op.name} with a computed kernel, as in gradients, gives wrong results there"
 
     def _kinds(self, functions: list[mlir.FuncOp]) -> Iterator[str]:
-        """Lines for the kinds of ops that the target does not take."""
+        """Yield a line for each op of an unsupported kind."""
         for op in (op for function in functions for op in opview.operations(function.entry_block)):
             kind = f"{opview.name_of(op)}.{opview.attributes_of(op).get('kind')}" if registry.is_ours(op) else ""
             computed = any(getattr(v.owner, "name", "") != "rlx.constant" for v in op.operands)
@@ -154,7 +154,7 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
                 yield f"  {place}: rlx.{kind.replace('.', ' ')}{f' ({instead})' if instead else ''}"
 
     def _problems(self, shape: Shape) -> list[str]:
-        """The reasons for which the target does not take tensors of a shape."""
+        """Return the reasons why the target does not support tensors of a shape."""
         problems = [shape.dtype.name] if shape.dtype.name in self.unsupported_dtypes else []
         if not shape.is_addressable:
             problems.append(f"{shape}, which cannot be addressed")

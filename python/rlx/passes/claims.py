@@ -1,4 +1,4 @@
-"""The ops that a target claims, from the options of passes: the ops of a lowering, and more ops by name."""
+"""The ops that a target supports, from the options of passes: the ops of a lowering, and more ops by name."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from rlx.support.suggestions import suggestion
 
 
 def claimed(lowering: str | None, more: Iterable[str] = (), without: Iterable[str] = ()) -> frozenset[str]:
-    """Names of the ops that a target takes, without prefix.
+    """Return the names of the ops that a target supports, without prefix.
 
     Args:
         lowering: The pass that lowers them, such as `rlx-to-linalg`.
         more: Names of other ops.
-        without: Names of ops that it does not take, although the pass lowers them.
+        without: Names of unsupported ops, although the pass lowers them.
 
     Raises:
-        PassError: There is no such pass, it lowers nothing, or there is no such op.
+        PassError: The pass does not exist or is not a lowering, or an op does not exist.
     """
     return (known_ops(more) | frozenset(rules_of(lowering) if lowering else ())) - known_ops(without)
 
 
 def known_ops(names: Iterable[str]) -> frozenset[str]:
-    """Names of ops without prefix, after a check that all of the ops exist.
+    """Return names of ops without prefix, after checking that all ops exist.
 
     Raises:
-        PassError: One does not.
+        PassError: An op does not exist.
     """
     cards = registry.load()
     stripped = [name.removeprefix("rlx.") for name in names]
@@ -43,10 +43,10 @@ def known_ops(names: Iterable[str]) -> frozenset[str]:
 
 
 def fusions_of_target(name: str) -> tuple[tuple[str, ...], Costs | None]:
-    """The fusions that are made for a target where they pay, and what work costs there: its back end knows them.
+    """Return the fusions that may pay off on a target, and the target's cost model, both from its back end.
 
     Raises:
-        PassError: There is no such target.
+        PassError: The target does not exist.
     """
     targets = importlib.import_module(TARGETS)
     try:
@@ -57,10 +57,10 @@ def fusions_of_target(name: str) -> tuple[tuple[str, ...], Costs | None]:
 
 
 def rules_of(name: str) -> Mapping[str, Callable[..., Any]]:
-    """The rules of a lowering, by the names of the ops that they lower.
+    """Return the rules of a lowering, by the names of the ops that they lower.
 
     Raises:
-        PassError: There is no such pass, or it lowers nothing.
+        PassError: The pass does not exist, or is not a lowering.
     """
     lowering = find(name)
     rules = None if lowering is None else lowering.rules()

@@ -1,4 +1,4 @@
-"""`rlx-decompose`: replaces composite ops by simpler ones."""
+"""`rlx-decompose`: replacement of composite ops by simpler ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rlx.support.errors import PassError
 class Decompose(Pass, name="rlx-decompose", idempotent=True):
     """Replace composite ops by their decompositions, until only primitives and excepted ops are left.
 
-    A target declares the ops that it takes: those of a lowering by `for`, others by `except`. There may be primitives among
-    them: a target declares all ops that it can compile.
+    A target declares all ops that it can compile, primitives included: the ops of a lowering by `for`, others by
+    `except`.
     """
 
-    for_: str | None = option(None, "the pass that comes next: the ops that it lowers are kept")
+    for_: str | None = option(None, "the next pass: the ops that it lowers are kept")
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
     except_: tuple[str, ...] = option((), "more ops to keep")
-    without: tuple[str, ...] = option((), "ops that are not kept, although that pass lowers them")
+    without: tuple[str, ...] = option((), "ops that are not kept, although the next pass lowers them")
 
     def run(self, module: mlir.Module) -> None:
         names = self.targets()
@@ -33,7 +33,7 @@ class Decompose(Pass, name="rlx-decompose", idempotent=True):
             set_stage(module, "mir")
 
     def targets(self) -> frozenset[str]:
-        """Names of the ops that the pass replaces.
+        """Return the names of the ops that the pass replaces.
 
         Raises:
             PassError: An op does not exist, or `ops` names a primitive, or `for` is not a lowering.

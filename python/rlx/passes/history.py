@@ -1,4 +1,4 @@
-"""The history of a module: what it was before each pass and after it; also as files, where `RLX_IR_DUMP` names a folder."""
+"""History of a module before and after each pass; also as files if `RLX_IR_DUMP` names a folder."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class PassRecord:
 
     Attributes:
         name: Its name.
-        text: The same with its options, as in a pipeline.
-        seconds: How long it took, without the verifier.
-        before: The listing of the function before it.
-        after: The same after it; the same object where the pass changed nothing.
+        text: The name with options, as in a pipeline.
+        seconds: Its time, without the verifier.
+        before: The listing of the function before the pass.
+        after: The listing after the pass; the same object if the pass changed nothing.
     """
 
     name: str
@@ -47,12 +47,12 @@ class PassRecord:
         return self.before is not self.after
 
     def diff(self) -> ListingDiff:
-        """What it changed."""
+        """Return the changes made by the pass."""
         return inspect_diff(self.before, self.after)
 
 
 class History(Instrument):
-    """Keeps the listing of one function before and after each pass.
+    """Stores the listing of one function before and after each pass.
 
     Args:
         function: The name of the function; None takes the first public one.
@@ -88,18 +88,18 @@ class History(Instrument):
 
 
 class DumpIR(Instrument):
-    """Writes the module as text into a folder: as it was given, and after each pass that changed it.
+    """Writes the module as text into a folder: the given module, and the module after each pass that changed it.
 
-    It may observe several runs, one after the other.
+    It may observe several runs in sequence.
 
-    The files are called `00-given.mlir`, `04-rlx-fuse.mlir` …, by the number of the pass, and hold locations.
+    The files are named `00-given.mlir`, `04-rlx-fuse.mlir` …, after the number of the pass, and have locations.
 
     Args:
-        folder: Where to make a folder of this name for the module. One that is there is left alone, and a number is added.
+        folder: The parent of a new folder named after the module. If the folder exists, a number is added to the name.
         name: The module's name.
 
     Raises:
-        Error: It cannot be written.
+        Error: The folder cannot be created.
     """
 
     def __init__(self, folder: str, name: str):
@@ -125,7 +125,7 @@ class DumpIR(Instrument):
 
 
 def dump_from_environment(name: str) -> list[Instrument]:
-    """An instrument that writes files, if the variable `RLX_IR_DUMP` names a folder."""
+    """Return an instrument that writes files, if the variable `RLX_IR_DUMP` names a folder."""
     folder = os.environ.get(DUMP_VARIABLE, "")
     return [DumpIR(folder, name)] if folder else []
 

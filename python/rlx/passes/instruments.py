@@ -28,7 +28,7 @@ class PrintIR(Instrument):
         after_change: Print after every pass that changed something.
         after_failure: Print after a pass that failed.
         stream: The stream to print to; standard error by default.
-        debug_info: Print locations too.
+        debug_info: Print locations as well.
         generic: Print all ops in the generic form.
     """
 
@@ -82,7 +82,7 @@ class PrintIR(Instrument):
 
 
 class Statistics(Instrument):
-    """How often each pattern was applied in each pass; `str()` is a table. It may observe several runs."""
+    """Counts the applications of each pattern in each pass; `str()` is a table. It may observe several runs."""
 
     def __init__(self) -> None:
         self.counts: dict[PipelineStep, RewriteCounts] = {}
@@ -120,12 +120,12 @@ class Timing(Instrument):
         self._seconds: dict[object, float] = {}
 
     def record(self, subject: PipelineStep | str, seconds: float) -> None:
-        """Add time to a line of the table: for a pass, or for something else by its name, such as parsing."""
+        """Add time to a row of the table: for a pass, or for another task by its name, such as parsing."""
         self._seconds[subject] = self._seconds.get(subject, 0.0) + seconds
 
     @property
     def seconds(self) -> list[tuple[str, float]]:
-        """The name and the seconds of each line."""
+        """The name and the seconds of each row."""
         return [
             (f"{subject.title} ({subject.name})" if isinstance(subject, PipelineStep) else str(subject), seconds)
             for subject, seconds in self._seconds.items()
@@ -143,7 +143,7 @@ class Timing(Instrument):
         self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:
-        """Fix the total time: work after this does not count."""
+        """Fix the total time: later work does not count."""
         self._total = time.perf_counter() - self._start
 
     def __str__(self) -> str:

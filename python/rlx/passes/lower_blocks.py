@@ -1,4 +1,4 @@
-"""`rlx-lower-blocks`: from HIR to MIR."""
+"""`rlx-lower-blocks`: lowering from HIR to MIR."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.passes.rewrite import block_names, decompose_all, set_stage
 
 @dataclass(frozen=True)
 class LowerBlocks(Pass, name="rlx-lower-blocks", exact=True, idempotent=True):
-    """Replace every HIR block by primitives; then the module is at stage mir. `rlx-fuse` makes fused ops of primitives."""
+    """Replace every HIR block by primitives and set the stage to MIR. `rlx-fuse` creates fused ops from primitives."""
 
     def run(self, module: mlir.Module) -> None:
         decompose_all(module, block_names())

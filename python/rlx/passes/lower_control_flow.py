@@ -1,4 +1,4 @@
-"""`rlx-lower-control-flow`: inlines regions, for targets without branches or loops."""
+"""`rlx-lower-control-flow`: inlining of regions, for targets without branches or loops."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, replace_with
 from rlx.support.errors import PassError
 
-_MOST_OPS = 1 << 17  # ops that one loop may become: the steps of nested loops multiply
+_MOST_OPS = 1 << 17  # maximum ops that one loop may become: the steps of nested loops multiply
 
 
 @dataclass(frozen=True)
 class LowerControlFlow(Pass, name="rlx-lower-control-flow", exact=True, idempotent=True):
     """Inline the regions of `if`, `while` and `scan`.
 
-    `select` computes both branches of an `if` and chooses elementwise. `unroll` repeats the body of a `scan` for each step, and
-    that of a `while` as often as its bound says, where carries do not change any more once the condition is false.
+    `select` computes both branches of an `if` and selects elementwise. `unroll` repeats the body of a `scan` for each
+    step, and the body of a `while` up to its bound; carries stop changing once the condition is false.
     """
 
-    mode: str = option("all", "what to inline: branches, loops, or both", choices=("all", "select", "unroll"))
-    max_steps: int = option(1024, "the greatest number of copies of one body", least=0)
+    mode: str = option("all", "the ops to inline: branches, loops, or both", choices=("all", "select", "unroll"))
+    max_steps: int = option(1024, "the maximum number of copies of one body", least=0)
 
     def run(self, module: mlir.Module) -> None:
         rules: dict[str, Callable[..., Any]] = {}
@@ -43,10 +43,10 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow", exact=True, idempote
             replace_with(op, rules[name], self.name, regions=regions, **opview.attributes_of(op))
 
     def _check(self, op: mlir.Operation) -> None:
-        """Check that the number of steps of a loop is known and is not too large.
+        """Check that the number of steps of a loop is known and not too large.
 
         Raises:
-            PassError: It is not known, or too large.
+            PassError: It is unknown or too large.
         """
         values = opview.attributes_of(op)
         steps = values.get("max_iterations", 0)
@@ -101,7 +101,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow", exact=True, idempote
 
 
 def _size(op: mlir.Operation) -> int:
-    """The number of ops in the regions of an op."""
+    """Return the number of ops in the regions of an op."""
     return sum(1 for region in op.regions for block in region.blocks for _ in opview.operations(block))
 
 
@@ -111,6 +111,6 @@ def _select(b: Builder, condition: Tensor, *, regions: Sequence[mlir.Block]) -> 
 
 
 def _empty(b: Builder, body: mlir.Block, num_carries: int) -> list[Tensor]:
-    """The stacked results of a scan without steps: empty tensors."""
+    """Return the stacked results of a scan without steps: empty tensors."""
     shapes = [b.tensor(v).shape for v in opview.yielded(body)[num_carries:]]
     return [b.expand(b.constant(np.zeros((0,) + (1,) * s.rank, s.dtype.numpy)), (0, *s.dims)) for s in shapes]

@@ -1,4 +1,4 @@
-"""MLIR's own passes: their names, checking their text, running them."""
+"""MLIR's own passes: their names, validation of their options, and execution."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rlx.support.suggestions import suggestion
 
 
 def names() -> Mapping[str, str]:
-    """Passes of the provider's registry with their summaries, for listing and suggestions.
+    """Return the passes of the provider's registry with their summaries, for listings and suggestions.
 
-    The bindings cannot list the registry, so the names are a generated list in the repository. A pass that is
-    not in the list can be run as well.
+    The bindings cannot list the registry, so the names are a generated list in the repository. A pass that is not in
+    the list can also be run.
     """
     from rlx.passes.native_gen import PASSES
 
@@ -27,7 +27,7 @@ def names() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class PassParserError:
-    """Why the provider's parser refuses a pass: there is no pass of that name, or `option` does not fit."""
+    """The reason why the provider's parser rejects a pass: the pass is unknown, or `option` does not fit."""
 
     message: str
     unknown: bool = False
@@ -37,7 +37,7 @@ class PassParserError:
 
 @cache
 def defaults(name: str) -> Mapping[str, str]:
-    """The options of a pass and their defaults, as far as the provider prints them: lists are left out."""
+    """Return the options of a pass and their defaults, as far as the provider prints them; lists are omitted."""
     try:
         with mlir.entered():
             manager = mlir.passmanager.PassManager("any")
@@ -49,7 +49,7 @@ def defaults(name: str) -> Mapping[str, str]:
 
 
 def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> PassParserError | None:
-    """Let the provider parse a pipeline of one pass. Returns the problem, None if there is none.
+    """Parse a pipeline of one pass with the provider. Returns the problem, or None.
 
     Args:
         name: The name of the pass.
@@ -69,7 +69,7 @@ def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Pa
 
 
 def _check_value(name: str, key: str, value: str | None) -> str | None:
-    # The provider reports a value that does not fit only on standard error. So the simple cases are checked here.
+    # The provider reports invalid values only on standard error. Therefore simple cases are checked here.
     default = defaults(name).get(key)
     if default is None:
         return None
@@ -101,7 +101,7 @@ def _explain(name: str, message: str) -> PassParserError:
 
 
 def run(text: str, module: mlir.Module) -> None:
-    """Run a pipeline of the provider's passes on a module, without verifying afterwards.
+    """Run a pipeline of the provider's passes on a module, without verification.
 
     Raises:
         PassError: A pass failed.
@@ -115,9 +115,8 @@ def run(text: str, module: mlir.Module) -> None:
             raise PassError(message, location=describe(diagnostics[0].location) if diagnostics else None) from problem
 
 
-@lru_cache(
-    maxsize=64
-)  # at its first run canonicalize collects the patterns of all dialects, which takes ten times a run
+# The first run collects the canonicalisation patterns of all dialects, which takes ten times as long as a run.
+@lru_cache(maxsize=64)
 def _manager(text: str) -> Any:
     manager = mlir.passmanager.PassManager.parse(text)
     manager.enable_verifier(False)

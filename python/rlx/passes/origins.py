@@ -1,4 +1,4 @@
-"""Through views: which value a tensor shows, and which axis of it each axis is. Spellings differ most in these."""
+"""Origins of tensors: the value behind views, and the mapping of axes. Importers differ most in these."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from rlx.passes.simplification.simplify_rules import splat
 
 @dataclass(frozen=True)
 class Origin:
-    """A value behind transposes, repetitions and reshapes that only add or remove axes of size 1.
+    """A value behind transposes, broadcasts, and reshapes that only add or remove axes of size 1.
 
     Attributes:
         value: The value.
-        axes: For each axis of the tensor that was asked for, the axis of `value` that it is; None where it does not vary.
+        axes: For each axis of the original tensor, the corresponding axis of `value`; None if it does not vary along
+            it.
     """
 
     value: mlir.Value
     axes: tuple[int | None, ...]
 
     def through(self, x: mlir.Value) -> Origin:
-        """The same tensor, one op further back: at an operand of the elementwise op that gives `value`, which may broadcast."""
+        """Return the origin at an operand of the elementwise op that computes `value`. The operand may broadcast."""
         inner, dims, whole = origin_of(x), shape_of(x).dims, shape_of(self.value).dims
         added = len(whole) - len(dims)
 
@@ -38,7 +39,7 @@ class Origin:
 
 
 def origin_of(value: mlir.Value) -> Origin:
-    """What a tensor shows."""
+    """Return the origin of a tensor."""
     found = Origin(value, tuple(range(shape_of(value).rank)))
     while (inner := _step(found.value)) is not None:
         x, axes = inner
@@ -47,7 +48,7 @@ def origin_of(value: mlir.Value) -> Origin:
 
 
 def _step(value: mlir.Value) -> tuple[mlir.Value, list[int | None]] | None:
-    """One view back: its operand, and for each axis of the value the operand's."""
+    """Return the operand of a view, and for each axis of the value the operand's axis."""
     transpose = producer(value, views.Transpose)
     if transpose is not None:
         return transpose.x, list(transpose.perm)
@@ -73,14 +74,14 @@ def _step(value: mlir.Value) -> tuple[mlir.Value, list[int | None]] | None:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A reduction as seen by a tensor that stands beside what was reduced, with axes of size 1 for those that are gone.
+    """A reduction that is broadcast back to the tensor that was reduced, with axes of size 1 in place of the reduced ones.
 
     Attributes:
         kind: `"sum"`, `"mean"`, `"max"` …
-        x: What was reduced.
-        axes: The axes of it.
-        factor: What the result is multiplied by.
-        kept: For each axis of the tensor that was asked for, the axis of `x` that it is; None where it does not vary.
+        x: The reduced tensor.
+        axes: The reduced axes.
+        factor: The factor that the result is multiplied by.
+        kept: For each axis of the original tensor, the corresponding axis of `x`; None if it does not vary along it.
     """
 
     kind: str
@@ -91,7 +92,7 @@ class Statistic:
 
 
 def statistic_of(found: Origin) -> Statistic | None:
-    """The reduction that a tensor shows, perhaps multiplied or divided by a number, or bounded by a limit that never counts."""
+    """Return the reduction behind a tensor, also through scaling by a number and through bounds without effect."""
     factor, stopped = 1.0, False
     while True:
         barrier, scaled = producer(found.value, views.StopGradient), unscaled(found.value)
@@ -102,7 +103,7 @@ def statistic_of(found: Origin) -> Statistic | None:
         else:
             break
     reduce = producer(found.value, views.Reduce)
-    if reduce is None or (stopped and reduce.kind != "max"):  # of a softmax, nothing depends on the maximum
+    if reduce is None or (stopped and reduce.kind != "max"):  # the result of a softmax does not depend on the maximum
         return None
     rank = shape_of(reduce.x).rank
     left = [a if reduce.keep_dims else None for a in range(rank)] if reduce.keep_dims else []
@@ -112,7 +113,7 @@ def statistic_of(found: Origin) -> Statistic | None:
 
 
 def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
-    """A value as another one times a number."""
+    """Return a value as another value and a factor, or None."""
     op = producer(value, views.Binary)
     if op is None:
         return None
@@ -130,7 +131,7 @@ def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
 
 
 def mean_of(shown: Origin) -> Statistic | None:
-    """The mean that a tensor shows: a reduction, or a sum divided by the number of its elements."""
+    """Return the mean behind a tensor: a mean reduction, or a sum divided by the number of elements."""
     found = statistic_of(shown)
     if found is None:
         return None
@@ -141,7 +142,7 @@ def mean_of(shown: Origin) -> Statistic | None:
 
 
 def stands_beside(found: Statistic, x: mlir.Value, *axes: int) -> bool:
-    """Whether a statistic is that of `x` along some axes, laid out to broadcast with it, whatever views are in between."""
+    """Whether a statistic is that of `x` along some axes and broadcasts against `x`, also through views."""
     shown, reduced = origin_of(x), origin_of(found.x)
     if shown.value != reduced.value or len(found.axes) != len(axes) or len(found.kept) != len(shown.axes):
         return False

@@ -1,7 +1,7 @@
-"""The places in which passes are looked for: RLX's own packages of passes, those of its back ends, and other packages.
+"""Packages that contain passes: RLX's own, those of its back ends, and other packages.
 
-A file directly in a package of passes may define the pass whose name, without the prefix, is the name of the file. Another
-package that has passes says in its metadata which module defines them:
+A file directly in a package of passes may define the pass whose name, without the prefix, is the name of the file.
+Other packages declare the module of their passes in their metadata:
 
     [project.entry-points."rlx.passes"]
     mine = "my_package.passes"
@@ -26,14 +26,14 @@ _log = logging.getLogger("rlx")
 
 
 def name_of(module: str) -> str | None:
-    """The name of the pass that a module of RLX may define; None for a module that is in no package of passes."""
+    """Return the name of the pass that a module of RLX may define; None if the module is not in a package of passes."""
     package, _, file = module.rpartition(".")
     prefix = PREFIX if package in PASSES else _prefix_of_backend(package)
     return None if prefix is None else prefix + file.replace("_", "-")
 
 
 def import_file_of(name: str) -> None:
-    """Import the file in which the pass of a name is defined, if RLX has such a file."""
+    """Import the file that defines a pass, if RLX has one."""
     file = name.removeprefix(PREFIX).replace("-", "_")
     backend, _, rest = file.partition("_")
     candidates = [f"{package}.{file}" for package in PASSES]
@@ -50,7 +50,7 @@ def import_file_of(name: str) -> None:
 def import_all() -> None:
     """Import every file of every package of passes, and the modules of other packages.
 
-    A module of another package that cannot be imported is left out, with a warning.
+    A module of another package that cannot be imported is skipped with a warning.
     """
     for package in (*PASSES, *_packages_of_backends()):
         folder = importlib.import_module(package).__path__

@@ -1,7 +1,7 @@
-"""Rewrite patterns, and the driver that applies them until none matches.
+"""Rewrite patterns, and the driver that applies them to a fixpoint.
 
-A pattern is a function for one op, which its annotation names. It gives what stands for the op's result, or None where it
-does not match:
+A pattern is a function for one kind of op, which its annotation names. It returns the replacement of the op's result,
+or None if it does not match:
 
     @pattern
     def transposed_twice(op: views.Transpose, rewriter: Rewriter) -> Any:
@@ -11,8 +11,8 @@ does not match:
             return None
         return rewriter.emit("transpose", [inner.x], perm=tuple(inner.perm[p] for p in op.perm))
 
-A pass applies its patterns with `rewrite(module, patterns, note)`. What it emits is in front of the op, with its location;
-an op that nobody reads any more is erased.
+A pass applies its patterns with `rewrite(module, patterns, note)`. New ops are inserted before the matched op, with its
+location. Ops without uses are erased.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rlx.support.errors import Error, PassError
 from rlx.support.guards import is_sequence, is_tuple
 from rlx.support.traces import raised_at
 
-# Rewrites for each op that was there at first, before the driver gives up: an honest pattern needs a few.
+# Maximum rewrites per initial op before the driver gives up. Terminating patterns need only a few.
 _LIMIT_PER_OP, _LIMIT = 32, 1000
 
 ViewT = TypeVar("ViewT", bound=View)
@@ -50,9 +50,9 @@ class Pattern:
     """A rewrite of one op.
 
     Attributes:
-        name: Of the function.
-        roots: The classes of `rlx.ir.op.views` that it takes; `View` is every op.
-        function: Called with a view and a `Rewriter`; gives a value for each result of the op, or None.
+        name: The name of the function.
+        roots: The classes of `rlx.ir.op.views` that it matches; `View` matches every op.
+        function: Called with a view and a `Rewriter`; returns a value for each result of the op, or None.
     """
 
     name: str
@@ -61,16 +61,16 @@ class Pattern:
 
     @property
     def place(self) -> str:
-        """Where it is defined."""
+        """Where it is defined, as `file:line`."""
         code = self.function.__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
-    """Make a pattern of a function whose first parameter is annotated with a view, or several joined by `|`.
+    """Create a pattern from a function whose first parameter is annotated with a view, or several joined by `|`.
 
     Raises:
-        Error: It is annotated with something else.
+        Error: The annotation is something else.
     """
     code = function.__code__
     hint = typing.get_type_hints(function).get(code.co_varnames[0]) if code.co_argcount == 2 else None
@@ -82,18 +82,18 @@ def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
 
 
 def patterns_in(module: types.ModuleType) -> tuple[Pattern, ...]:
-    """The patterns that a module defines, in that order."""
+    """Return the patterns that a module defines, in that order."""
     return tuple(value for value in vars(module).values() if isinstance(value, Pattern))
 
 
 @dataclass
 class RewriteCounts:
-    """What a driver did.
+    """Statistics of a driver.
 
     Attributes:
-        rewrites: How often each pattern was applied, by name.
-        erased: How many ops went because nobody read them.
-        visits: How often a pattern was tried on an op.
+        rewrites: The number of applications of each pattern, by name.
+        erased: The number of ops erased because they had no uses.
+        visits: The number of attempts to match a pattern on an op.
     """
 
     rewrites: Counter[str] = field(default_factory=Counter[str])
@@ -106,7 +106,7 @@ _counting: ContextVar[tuple[RewriteCounts, ...]] = ContextVar("counting", defaul
 
 @contextlib.contextmanager
 def counted() -> Generator[RewriteCounts]:
-    """Counts of all that is rewritten inside."""
+    """Count all rewrites inside."""
     counts = RewriteCounts()
     token = _counting.set((*_counting.get(), counts))
     try:
@@ -115,7 +115,7 @@ def counted() -> Generator[RewriteCounts]:
         _counting.reset(token)
 
 
-# --- what a pattern uses ----------------------------------------------------------------------------
+# --- helpers for patterns ----------------------------------------------------------------------------
 
 
 @overload
@@ -123,7 +123,7 @@ def producer(value: mlir.Value, view: type[ViewT]) -> ViewT | None: ...
 @overload
 def producer(value: mlir.Value, view: None = None) -> View | None: ...
 def producer(value: mlir.Value, view: type[View] | None = None) -> View | None:
-    """The op that gives a value, where it is one of ours, and of this class."""
+    """Return the rlx op that defines a value, if it has the given class."""
     if not isinstance(value, mlir.ir.OpResult):
         return None
     op = value.owner.operation
@@ -133,13 +133,13 @@ def producer(value: mlir.Value, view: type[View] | None = None) -> View | None:
 
 
 def has_one_use(value: mlir.Value) -> bool:
-    """Whether a value is read in one place only."""
+    """Whether a value has exactly one use."""
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is None
 
 
 def feeder(op: View, value: mlir.Value, view: type[ViewT]) -> ViewT | None:
-    """The op of this class that gives a value, where only `op` reads it, and from the same block: the two may become one."""
+    """Return the op of a class that defines a value, if `op`, in the same block, is its only user."""
     inner = producer(value, view)
     if inner is None or inner.operation.block != op.operation.block or not has_one_use(value):
         return None
@@ -152,7 +152,7 @@ def _has_several_uses(value: mlir.Value) -> bool:
 
 
 class Rewriter:
-    """Emits ops in front of the op that a pattern has matched."""
+    """Emits ops before the op that a pattern has matched."""
 
     def __init__(self, op: mlir.Operation, note: str, misses: list[tuple[str, str]] | None = None):
         self._op, self._note, self._misses = op, note, misses
@@ -162,30 +162,30 @@ class Rewriter:
 
     @property
     def explains(self) -> bool:
-        """Whether somebody listens to what nearly matches."""
+        """Whether near misses are collected."""
         return self._misses is not None
 
     def miss(self, reason: str, hint: str) -> None:
-        """Say why a pattern that nearly matches does not, where somebody listens (`passes/fusion/explain.py`); gives None.
+        """Record why a pattern nearly matches, if near misses are collected (`passes/fusion/explain.py`). Returns None.
 
         Args:
-            reason: What is in the way.
-            hint: What would make it match.
+            reason: What prevents the match.
+            hint: How to make it match.
         """
         if self._misses is not None:
             self._misses.append((reason, hint))
 
     def replace(self, other: View, values: Any) -> None:
-        """Replace another op, one that comes later, together with the one that is matched."""
+        """Replace another, later op together with the matched one."""
         self.replaced.append((other, values))
 
     @property
     def new_ops(self) -> list[mlir.Operation]:
-        """What has been emitted."""
+        """The ops that have been emitted."""
         return list(dict.fromkeys(t.value.owner.operation for t in self.made))
 
     def clear(self) -> None:
-        """Erase what has been emitted for a pattern that did not match after all."""
+        """Erase the ops emitted for a pattern that did not match."""
         for op in reversed(self.new_ops):
             if is_unread(op):
                 op.erase()
@@ -193,25 +193,25 @@ class Rewriter:
 
     @property
     def builder(self) -> Builder:
-        """A builder at that place, for functions of tensors."""
+        """A builder at the insertion point, for functions of tensors."""
         if self._builder is None:
             self._builder = builder_before(self._op, self._note)
             self._builder.record(self.made)
         return self._builder
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
-        """A new op: its result, or a tuple of them.
+        """Emit an op. Returns its result, or a tuple of results.
 
         Args:
-            name: Without the prefix.
+            name: The name without prefix.
             operands: MLIR values, in the groups of the op's record.
-            attributes: As cards take them.
+            attributes: Attributes as passed to cards.
         """
         results = self.builder.emit(name, [self.tensors(v) for v in operands], **attributes)
         return tuple(t.value for t in results) if is_tuple(results) else results.value
 
     def tensors(self, value: Any) -> Any:
-        """A value as a tensor of the builder; of None it is None, of a list a list."""
+        """Return a value as a tensor of the builder; None and lists are mapped accordingly."""
         if is_sequence(value):
             return [self.tensors(v) for v in value]
         return value if value is None else self.builder.tensor(value)
@@ -224,7 +224,7 @@ Tried = list[tuple[Pattern, type[View]]]
 
 
 def by_root(patterns: Iterable[Pattern]) -> tuple[dict[str, Tried], Tried]:
-    """The patterns to try on an op: by its name, and those for an op that has no entry."""
+    """Return the patterns to try on an op by its name, and those for ops without an entry."""
     by_op: dict[str, Tried] = {}
     everywhere: Tried = []
     for entry in patterns:
@@ -242,22 +242,23 @@ Standing = dict[Any, tuple[str, "mlir.Location"]]
 
 
 def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None = None) -> RewriteCounts:
-    """Apply patterns to the ops of a module, those in regions too, until none matches; erase what nobody reads.
+    """Apply patterns to the ops of a module, including regions, to a fixpoint, and erase ops without uses.
 
-    Ops are looked at in program order, and again when something next to them has changed: one that reads a changed value, or
-    that gives one to an op that went. A pattern may look further than that, so all ops are looked at once more after changes,
-    until nothing changes. The order, and so the result, is the same each time.
+    Ops are visited in program order, and again when a neighbour has changed: an op that reads a changed value, or that
+    defines a value used by an erased op. Patterns may inspect more distant ops, so after changes all ops are visited
+    once more, until nothing changes. The order is deterministic, and so is the result.
 
     Args:
         scope: A module or function.
-        patterns: Those of one op are tried in this order.
-        note: What the locations of new ops say, such as the name of the pass.
-        standing: Gets each rewrite whose result no later one has replaced: by that value, the pattern and the op's location.
+        patterns: The patterns; those for the same op are tried in this order.
+        note: The name in the locations of new ops, such as the name of the pass.
+        standing: Filled with each rewrite whose result has not been replaced by a later one: value -> (pattern,
+            location of the op).
 
     Raises:
-        Error: A pattern raised, or gave something else than the op does; the message names the pattern, and the location is
-            the op's.
-        PassError: The patterns do not come to an end.
+        Error: A pattern raised an exception, or returned values of the wrong kind; the message names the pattern, and
+            the location is the op's.
+        PassError: The patterns do not terminate.
     """
     driver = _PatternDriver(scope, patterns, note, standing)
     try:
@@ -331,7 +332,7 @@ class _PatternDriver:
                 result.replace_all_uses_with(value)
         if self.standing is not None:
             self.standing[together[0][1][0]] = entry.name, op.location
-        for made in reversed(new):  # before those that read them
+        for made in reversed(new):  # before the ops that read them
             self.pending.add(made, first=True)
         for old, _ in together:
             self.counts.erased += self._erase(old) - 1
@@ -345,7 +346,7 @@ class _PatternDriver:
                 self.pending.add(op)
 
     def _erase(self, op: mlir.Operation) -> int:
-        """Erase an op without uses, and what nobody reads then; how many ops. Others are read in one place only now."""
+        """Erase an op without uses, and ops that become unused. Returns their number."""
         dead, count = [op], 0
         while dead:
             op = dead.pop()
@@ -356,17 +357,17 @@ class _PatternDriver:
             op.erase()
             count += 1
             for value in values:
-                # What is read in several places still looks as before to every pattern.
+                # A value that still has several uses looks the same to every pattern.
                 if not _has_several_uses(value):
                     maker = value.owner.operation
                     if is_unread(maker) and maker.name.startswith("rlx."):
                         dead.append(maker)
                     else:
-                        self._enqueue([maker, *(use.owner.operation for use in value.uses)])  # one reader at most
+                        self._enqueue([maker, *(use.owner.operation for use in value.uses)])  # at most one reader
         return count
 
     def _read_by(self, op: mlir.Operation) -> list[mlir.Value]:
-        """What other ops give and an op reads, each once, and only one for each of these ops."""
+        """Return the values that an op reads from other ops, one for each of these ops."""
         values = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
         if len(op.regions):
             inside = [i for region in op.regions for block in region.blocks for i in opview.operations(block)]
@@ -387,7 +388,7 @@ class _PatternDriver:
 
 
 def applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
-    """What a pattern gives for an op; whatever goes wrong carries its name."""
+    """Return the result of a pattern for an op. Errors name the pattern."""
     try:
         return entry.function(op, rewriter)
     except Error as problem:
@@ -399,10 +400,10 @@ def applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
 
 
 def _values(entry: Pattern, op: View, given: Any) -> list[mlir.Value]:
-    """The values that stand for the results of an op.
+    """Return the values that replace the results of an op.
 
     Raises:
-        PassError: A pattern gave something else.
+        PassError: The pattern returned something else.
     """
     values = [v.value if isinstance(v, Tensor) else v for v in as_results(given)]
     results = list(op.operation.results)

@@ -1,9 +1,9 @@
-"""Pipelines as text, in MLIR's own syntax: `builtin.module(rlx-lower-blocks,func.func(canonicalize,cse{…}))`.
+"""Pipelines as text in MLIR's syntax: `builtin.module(rlx-lower-blocks,func.func(canonicalize,cse{…}))`.
 
     pipeline ::= op-name `(` element (`,` element)* `)`
     element  ::= pipeline | pass-name (`{` (key (`=` value)?)* `}`)?
 
-A value with spaces is written in quotes or braces. A list without an op name runs on `builtin.module`.
+A value with spaces is enclosed in quotes or braces. A list without an op name runs on `builtin.module`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 MODULE = "builtin.module"
 _ANCHORS = (MODULE, "any")
-NESTING = 32  # nested op names; real pipelines have about three levels
-LONGEST = 1 << 20  # characters of a pipeline
+NESTING = 32  # maximum nesting of op names; real pipelines have about three levels
+LONGEST = 1 << 20  # maximum characters of a pipeline
 _SHOWN = 400  # characters of a line in messages
 _INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 @dataclass(frozen=True)
 class OptionText:
-    """One option as the user wrote it; `value` is without its quotes, None if there is no `=`."""
+    """One option in the user's text; `value` is without quotes, or None if there is no `=`."""
 
     key: str
     value: str | None
@@ -67,7 +67,7 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
     line = text[line_start:].split("\n")[0]
     column = offset - line_start
     place = f"pipeline:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
-    start = max(0, column - _SHOWN // 2)  # of a long line, only the part around the place is shown
+    start = max(0, column - _SHOWN // 2)  # only part of a long line is shown
     line, column = line[start : start + _SHOWN], column - start
     raise PassError(f"{message}\n  {line}\n  {' ' * column}^", location=place, hint=hint) from None
 
@@ -188,14 +188,14 @@ class PipelineStep:
 
     @property
     def title(self) -> str:
-        """The name that instruments print: that of the class, or for a pass of MLIR its name in the style of a class."""
+        """The name that instruments print: the class name, or for a pass of MLIR its name in the same style."""
         if self.ours is not None:
             return type(self.ours).__name__
         return "".join(word.capitalize() for word in re.split("[-_.]", self.name))
 
     @property
     def preserves_results(self) -> bool:
-        """Whether a function computes the same after it: MLIR's passes keep that, ours say it."""
+        """Whether functions compute the same after it. MLIR's passes guarantee this, ours declare it."""
         return self.ours is None or self.ours.preserves_results
 
     def run(self, module: mlir.Module) -> None:
@@ -220,7 +220,7 @@ class PassPipeline:
         text: The text that the elements come from, for messages.
 
     Raises:
-        PassError: A pass or option does not exist; the message shows where in the text it is.
+        PassError: A pass or option does not exist; the message shows its position in the text.
     """
 
     def __init__(self, elements: Iterable[PipelineElement | Pass], text: str = "", anchor: str = MODULE):
@@ -231,7 +231,7 @@ class PassPipeline:
 
     @classmethod
     def parse(cls, text: str) -> PassPipeline:
-        """The pipeline that text describes.
+        """Parse a pipeline.
 
         Raises:
             PassError: The syntax is wrong, or a pass or option is unknown; the error has the column in the text.
@@ -243,7 +243,7 @@ class PassPipeline:
 
     @classmethod
     def of(cls, value: str | Pass | PassPipeline | Iterable[str | Pass]) -> PassPipeline:
-        """Text, a pass, a pipeline, or a list of texts and passes, as one pipeline.
+        """Return text, a pass, a pipeline, or a list of texts and passes, as one pipeline.
 
         Raises:
             PassError: See `parse`.

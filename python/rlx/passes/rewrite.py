@@ -1,4 +1,4 @@
-"""Helpers of passes: they collect ops, and replace ops by those that a function of tensors emits."""
+"""Helpers of passes: collection of ops, and replacement of ops by those that a function of tensors emits."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from rlx.passes import rewrite_count
 from rlx.support.errors import Error
 from rlx.support.traces import raised_at
 
-# Levels of composite ops that decompose into other composite ops; usual are fewer than five.
+# Maximum depth of decomposition of composite ops into other composite ops; fewer than five are usual.
 _DEEPEST = 16
 
 
 def builder_before(op: mlir.Operation, note: str) -> Builder:
-    """A builder in front of an op, with the op's location.
+    """Return a builder before an op, with the op's location.
 
     Args:
         op: New ops are inserted before it.
-        note: The name of the block or pass that makes them, which is added to the location.
+        note: The name of the block or pass, which is added to the location.
     """
     return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
 def collect(module: mlir.Module | mlir.Operation, names: Container[str] | None = None) -> list[mlir.Operation]:
-    """The rlx ops of a module in order; the ops in the regions of an op come before it.
+    """Return the rlx ops of a module in order; ops in the regions of an op come before it.
 
-    Terminators are left out: every region keeps its terminator, whatever passes do with the other ops.
+    Terminators are excluded: every region keeps its terminator.
 
     Args:
         module: A module or any other op.
-        names: Op names without prefix; None takes all.
+        names: Op names without prefix; None for all.
     """
     ops: list[mlir.Operation] = []
     advance = mlir.ir.WalkResult.ADVANCE
@@ -90,8 +90,8 @@ def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **
 
     Args:
         op: An rlx op.
-        function: Called with a builder and the operands in the groups of the op's record (None for an absent
-            optional one, a list for a variadic one); returns a tensor, or a tuple of them.
+        function: Called with a builder and the operands in the groups of the op's record (None for an absent optional
+            operand, a list for a variadic one); returns a tensor, or a tuple of tensors.
         note: The name of the pass or block, which is added to the locations of the new ops.
         extra: Keyword arguments of the function.
 
@@ -105,15 +105,15 @@ def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **
 
 
 def checked_replacement(op: mlir.Operation, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
-    """The tensors that a function, such as a decomposition, returns to replace an op, after checks: it may be a user's.
+    """Return the tensors that a function, such as a user's decomposition, returns to replace an op, after checks.
 
     Args:
         op: An rlx op.
         builder: The builder that the function emits with.
-        function: Returns a tensor, or a tuple of them.
+        function: Returns a tensor, or a tuple of tensors.
 
     Raises:
-        Error: It raised an exception, or returned something that cannot replace the results; the location is that of the op.
+        Error: The function raised an exception, or its result cannot replace the op; the location is that of the op.
     """
     name, place = f"'rlx.{opview.name_of(op)}'", describe(op.location)
     try:
@@ -144,7 +144,7 @@ def decompose(op: mlir.Operation) -> None:
 
 
 def decompose_all(module: mlir.Module, names: Container[str]) -> int:
-    """Decompose all ops with these names, and those that this emits, until none is left. Returns how many there were.
+    """Decompose all ops with these names, also emitted ones, until none is left. Returns their number.
 
     Raises:
         Error: A decomposition failed, or contains the same op again.
@@ -163,8 +163,9 @@ def decompose_all(module: mlir.Module, names: Container[str]) -> int:
 
 
 def erase_dead(ops: Iterable[mlir.Operation]) -> None:
-    """Erase rlx ops whose results are not used, and then what they and their regions read, if it is not used any more."""
-    # Several Python objects may stand for the same op, and all of them are invalid after it is erased. So each op is here once.
+    """Erase rlx ops without uses, then producers of their operands and of their regions that become unused."""
+    # Several Python objects may represent the same op, and all are invalid after it is erased. Therefore each op is
+    # stored once.
     pending = {opview.key(op): op for op in ops}
     while pending:
         _, op = pending.popitem()
@@ -172,7 +173,7 @@ def erase_dead(ops: Iterable[mlir.Operation]) -> None:
             inside = [inner for region in op.regions for block in region.blocks for inner in opview.operations(block)]
             read = [v for user in (op, *inside) for v in user.operands if isinstance(v, mlir.ir.OpResult)]
             owners = {opview.key(v.owner.operation): v.owner.operation for v in read}
-            for inner in inside:  # they go with it
+            for inner in inside:  # they are erased with the op
                 pending.pop(opview.key(inner), None)
                 owners.pop(opview.key(inner), None)
             op.erase()
@@ -180,7 +181,7 @@ def erase_dead(ops: Iterable[mlir.Operation]) -> None:
 
 
 def is_unread(op: mlir.Operation) -> bool:
-    """Whether the results of an op are not used; no rlx op has side effects."""
+    """Whether the results of an op are unused. No rlx op has side effects."""
     for result in op.results:
         for _ in result.uses:
             return False
@@ -188,7 +189,7 @@ def is_unread(op: mlir.Operation) -> bool:
 
 
 def set_stage(module: mlir.Module, stage: str) -> None:
-    """Declare the stage of a module: `"hir"`, `"mir"` or `"lir"`. At `"lir"` there is no fusion policy any more."""
+    """Set the stage of a module: `"hir"`, `"mir"` or `"lir"`. At `"lir"`, the fusion policy is removed."""
     with mlir.entered():
         attributes = module.operation.attributes
         attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
@@ -197,7 +198,7 @@ def set_stage(module: mlir.Module, stage: str) -> None:
 
 
 def replace_body(module: mlir.Module, other: mlir.Module) -> None:
-    """Replace the ops of a module by those of another one, which is empty then. They are of other dialects, without a stage."""
+    """Move the ops of another module into a module, in place of its own ops. They are of other dialects, without a stage."""
     for op in list(module.body.operations):
         op.operation.erase()
     end = mlir.ir.InsertionPoint(module.body)
@@ -211,10 +212,10 @@ def replace_body(module: mlir.Module, other: mlir.Module) -> None:
 
 
 def has_blocks(module: mlir.Module) -> bool:
-    """Whether a module has blocks, which are ops of HIR."""
+    """Whether a module has blocks, the ops of HIR."""
     return bool(collect(module, block_names()))
 
 
 def block_names() -> frozenset[str]:
-    """Names of the ops that are allowed at HIR only."""
+    """Return the names of the ops that are allowed only at HIR."""
     return frozenset(name for name, spec in registry.SPECS.items() if spec.stage == "hir")

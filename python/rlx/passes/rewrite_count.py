@@ -1,7 +1,7 @@
-"""A counter of all rewrites of a pipeline, which may end it after so many: `rlx-opt --rewrite-limit`, and what bisects over it.
+"""Counter of all rewrites of a pipeline, with an optional limit: `rlx-opt --rewrite-limit`, and bisection over it.
 
-Two places count: the driver of patterns (`pattern.py`) and `rewrite.replace`, which all other passes replace ops with. After
-each rewrite a module is whole, and so it may be judged there.
+Rewrites are counted in two places: the pattern driver (`pattern.py`) and `rewrite.replace`, which all other passes use.
+After each rewrite the module is consistent and can be checked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rlx import mlir
 from rlx.ir.op import opview
 from rlx.ir.text.assembly import write
 
-_MOST_SHOWN = 40  # ops that one rewrite made
+_MOST_SHOWN = 40  # maximum ops of one rewrite that are shown
 
 
 class RewritesStopped(BaseException):
-    """The limit is reached. It is no `Exception`, which passes and the runner would take for a mistake of a pass."""
+    """The limit is reached. It is not an `Exception`, which passes and the runner would treat as a failure of a pass."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Rewriting:
     """One rewrite, as text.
 
     Attributes:
-        name: Of the pattern; of the op that is replaced, where a pass does it without patterns.
+        name: The name of the pattern, or of the replaced op if a pass does not use patterns.
         location: The user's `file:line` of the op, empty when unknown.
-        before: The op, behind those that it reads.
-        after: What was made instead, and the values that stand for its results.
+        before: The producers of the op's operands, and the op.
+        after: The new ops, and the values that replace the results.
     """
 
     name: str
@@ -44,9 +44,9 @@ class RewriteCounter:
     """Counts rewrites.
 
     Attributes:
-        limit: After how many to stop; None for never.
-        count: How many there were.
-        last: The one at the limit.
+        limit: The number of rewrites after which to stop; None for no limit.
+        count: The number of rewrites so far.
+        last: The rewrite at the limit.
     """
 
     limit: int | None = None
@@ -60,16 +60,16 @@ class RewriteCounter:
         values: Sequence[mlir.Value],
         made: Sequence[mlir.Operation] | None = None,
     ) -> None:
-        """An op is about to be replaced.
+        """Count a rewrite before an op is replaced.
 
         Args:
-            name: What the rewrite is called.
+            name: The name of the rewrite.
             op: The op.
-            values: What stands for its results.
-            made: The ops that were made for it; None for those that give the values.
+            values: The values that replace its results.
+            made: The new ops; None for the producers of the values.
 
         Raises:
-            RewritesStopped: None is allowed.
+            RewritesStopped: The limit has been reached.
         """
         if self.count == self.limit:
             raise RewritesStopped
@@ -78,10 +78,10 @@ class RewriteCounter:
             self.last = _described(name, op, values, _makers(op, values) if made is None else made)
 
     def end(self) -> None:
-        """The op is replaced, and the module is whole.
+        """Finish a rewrite: the op is replaced, and the module is consistent.
 
         Raises:
-            RewritesStopped: It was the last one that is allowed.
+            RewritesStopped: This was the last allowed rewrite.
         """
         if self.count == self.limit:
             raise RewritesStopped
@@ -91,13 +91,13 @@ _counter: ContextVar[RewriteCounter | None] = ContextVar("rewrite counter", defa
 
 
 def active() -> RewriteCounter | None:
-    """The counter of the pipeline that runs, if its rewrites are counted."""
+    """Return the counter of the running pipeline, if its rewrites are counted."""
     return _counter.get()
 
 
 @contextlib.contextmanager
 def rewrites_counted(limit: int | None = None) -> Generator[RewriteCounter]:
-    """Count the rewrites inside, and leave after so many; one can see at `count` whether that was so."""
+    """Count the rewrites inside, and stop at a limit; compare `count` with the limit to see whether it stopped."""
     counter = RewriteCounter(limit)
     token = _counter.set(counter)
     try:
@@ -108,11 +108,11 @@ def rewrites_counted(limit: int | None = None) -> Generator[RewriteCounter]:
         _counter.reset(token)
 
 
-# --- as text --------------------------------------------------------------------------------------
+# --- text form --------------------------------------------------------------------------------------
 
 
 def _makers(op: mlir.Operation, values: Iterable[mlir.Value]) -> list[mlir.Operation]:
-    """The ops of the same block that compute values from what an op reads, in order."""
+    """Return the ops of the same block that compute values from the operands of an op, in order."""
     pending, known = list(values), set(op.operands)
     makers: dict[mlir.Value, mlir.Operation] = {}
     while pending and len(makers) < _MOST_SHOWN:
@@ -140,7 +140,7 @@ def _described(
     read = {v: v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)}
     near = {o.results[0]: o for o in read.values() if o.block == op.block and o not in made}
     before = (*map(_text, _in_order(near.values())), _text(op))
-    made = [o for o in made if o.block == op.block]  # what is in their regions is part of their text
+    made = [o for o in made if o.block == op.block]  # ops in regions are part of the text of their parent
     pairs = zip(op.results, values, strict=True)
     stands = [f"{value.get_name()} stands for {old.get_name()}" for old, value in pairs]
     return Rewriting(name, opview.place_of(op), before, (*map(_text, made), *stands))

@@ -1,4 +1,4 @@
-"""Runs a pipeline on a module: the passes one after the other, the verifier after each, instruments around each."""
+"""Execution of pipelines on a module: passes in sequence, the verifier after each, and instruments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.support.traces import raised_at
 
 
 class Instrument:
-    """Observes the run of a pipeline. By default all methods do nothing."""
+    """Observes the run of a pipeline. By default, all methods do nothing."""
 
     def start(self, module: mlir.Module) -> None:
         """Called before the first pass."""
@@ -29,14 +29,14 @@ class Instrument:
         """Called after a pass whose result is valid."""
 
     def failed(self, step: PipelineStep, module: mlir.Module) -> None:
-        """Called after a pass that raised an error, that was stopped, or whose result is invalid."""
+        """Called after a pass that raised an error, was stopped, or gave an invalid result."""
 
     def finish(self) -> None:
         """Called after the last pass, or after the pass that failed."""
 
 
 def clone_module(module: mlir.Module) -> mlir.Module:
-    """An independent copy of a module."""
+    """Return an independent copy of a module."""
     with mlir.entered():
         return module.operation.clone().opview
 
@@ -58,7 +58,7 @@ def run_on_module(
 
     Raises:
         PassError: A pass does not exist or failed.
-        VerificationError: A pass gave an invalid module; the message names the pass.
+        VerificationError: A pass produced an invalid module; the message names the pass.
     """
     observers = list(instruments)
     try:
@@ -92,7 +92,7 @@ def run_step(
 
 
 def _run_named(step: PipelineStep, module: mlir.Module) -> None:
-    """Run one pass; every error gets the name of the pass."""
+    """Run one pass. Every error gets the name of the pass."""
     try:
         with mlir.entered():
             step.run(module)
@@ -109,7 +109,7 @@ def _run_named(step: PipelineStep, module: mlir.Module) -> None:
 
 
 def verify_after(step: PipelineStep, module: mlir.Module) -> None:
-    """Verify what a pass gave.
+    """Verify the result of a pass.
 
     Raises:
         VerificationError: It is invalid; the message names the pass.

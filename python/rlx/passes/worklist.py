@@ -1,4 +1,4 @@
-"""The ops that a driver still has to look at."""
+"""Worklist of ops for the pattern driver."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rlx import mlir
 
 
 class Worklist:
-    """Ops to look at, each once, in an order. One without results is never in.
+    """A set of ops in a fixed order. Ops without results are never added.
 
-    An op is known by its first result: the hash that MLIR gives an op depends on its operands. It is taken out before it is
-    erased, because its object may not be asked anything then, and another op may get its address.
+    An op is identified by its first result, because the hash that MLIR gives an op depends on its operands. It must be
+    removed before it is erased: its object is invalid afterwards, and another op may get its address.
     """
 
     def __init__(self, ops: Iterable[mlir.Operation]):
@@ -29,7 +29,7 @@ class Worklist:
         return len(self._entries)
 
     def pop(self) -> Any:
-        """The first op, None when there is none left."""
+        """Remove and return the first op, or None."""
         while self._order:
             entry = self._order.popleft()
             if entry:
@@ -39,14 +39,14 @@ class Worklist:
         return None
 
     def add(self, op: mlir.Operation, *, first: bool = False) -> None:
-        """Put an op that is not in at the end, or at the front."""
+        """Add an op at the end, or at the front, unless it is already present."""
         results = op.results
         if len(results) and (key := results[0]) not in self._entries:
             entry = self._entries[key] = [op, key]
             (self._order.appendleft if first else self._order.append)(entry)
 
     def discard(self, op: mlir.Operation) -> None:
-        """Take an op out, where it is in."""
+        """Remove an op if it is present."""
         results = op.results
         entry = self._entries.pop(results[0], None) if len(results) else None
         if entry is not None:

@@ -1,4 +1,4 @@
-"""Plans of the memory of compiled functions: for reports, and for back ends that manage memory themselves."""
+"""Memory plans of compiled functions: for reports, and for back ends that manage memory themselves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs a function in the bytes of its memory plan, with the NumPy evaluators: what proves a plan right.
+"""Execution of a function in the bytes of its memory plan, with the NumPy evaluators, to verify the plan.
 
-All that lies in the arena is read from it, at the place that the plan says, and written there. The arena is poisoned, and so is
-every slot when its value has been read for the last time. What is read has to be what was written, and an op that is written
-over its operand has to give the same where a part of that is overwritten already.
+Values in the arena are read and written at the planned offset. The arena is poisoned, and so is every slot after the
+last read of its value. Every read must return the bytes that were written. An op that is written over its operand must
+give the same result when part of the operand is already overwritten.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def execute(plan: MemoryPlan, values: Mapping[str, Any]) -> list[np.ndarray]:
     """Run a planned function in its arena.
 
     Args:
-        plan: The plan, which knows its graph.
-        values: As for `rlx.evaluate`, of the sizes that the plan is made for.
+        plan: The plan, which has its graph.
+        values: Values as for `rlx.evaluate`, with the sizes of the plan.
 
     Returns:
         The outputs, in order.
 
     Raises:
-        Error: An argument does not fit; or the plan is wrong: a value is overwritten before it is read for the last time.
+        Error: An argument does not fit, or the plan is wrong: a value is overwritten before its last read.
     """
     graph = plan.layout.graph
     arrays = collect_arguments(graph, values)
@@ -57,8 +57,8 @@ class _PlanExecutor:
         self.arena = np.full(plan.arena_size, _POISON, np.uint8)
         self.address = self.arena.__array_interface__["data"][0]
         self.outside: dict[Live, np.ndarray] = {}
-        self.written: dict[Live, bytes] = {}  # what a read of a value has to give
-        self.shift: dict[Live, int] = {}  # of the rows of loops, from the first row
+        self.written: dict[Live, bytes] = {}  # the expected bytes of each value
+        self.shift: dict[Live, int] = {}  # for rows of loops, the offset from the first row
         self.blocks: dict[tuple[LiveStep, int] | None, list[LiveStep]] = {}
         self.dying: dict[int, list[Storage]] = {}
         for step in self.layout.liveness.steps:
@@ -68,14 +68,14 @@ class _PlanExecutor:
             self.dying.setdefault(storage.end, []).append(storage)
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of the function."""
+        """Return the results of the function."""
         arguments = [v for v in self.layout.liveness.values.values() if v.step is None]
         for live, array in zip(arguments, arrays, strict=True):
             self._write(live, array, "the function")
         return self._block(None)
 
     def _block(self, home: tuple[LiveStep, int] | None) -> list[np.ndarray]:
-        """Run the ops of a block, and give what its last op takes."""
+        """Run the ops of a block. Returns the operands of its terminator."""
         for step in self.blocks[home]:
             if step.op.name in opview.TERMINATORS:
                 return [self._read(live, step) for live in step.reads]
@@ -93,7 +93,7 @@ class _PlanExecutor:
     # --- bytes ------------------------------------------------------------------------------------
 
     def view(self, live: Live) -> np.ndarray:
-        """The elements of a value in the arena; they can be written."""
+        """Return the elements of a value in the arena, writable."""
         item = self.layout.liveness.item_size(live.shape)
         return self._elements(self.place(live), live.shape, item)
 
@@ -107,7 +107,7 @@ class _PlanExecutor:
         return np.ndarray(shape.static, shape.dtype.numpy, self.arena.data, offset, tuple(strides))
 
     def place(self, live: Live) -> int:
-        """The first byte of a value."""
+        """Return the first byte of a value."""
         shift, around = 0, live
         while around is not None and around.relation in ("view", "row"):
             shift += self.shift.get(around, 0)
@@ -115,12 +115,12 @@ class _PlanExecutor:
         return self.layout.offsets[live.storage] + live.offset + shift
 
     def is_inside(self, live: Live) -> bool:
-        """Whether a value lies in the arena."""
+        """Whether a value is in the arena."""
         return live.storage in self.layout.offsets
 
     def _read(self, live: Live | None, step: LiveStep) -> np.ndarray:
-        """A value, which can only be read."""
-        assert live is not None  # evaluators take tensors only
+        """Return a value, read-only."""
+        assert live is not None  # evaluators accept only tensors
         if not self.is_inside(live):
             return self.outside[live]
         array = self.view(live)
@@ -130,7 +130,7 @@ class _PlanExecutor:
         return array
 
     def _write(self, live: Live | None, array: np.ndarray, by: str) -> None:
-        """Put a value in its place; a view is there already."""
+        """Write a value to its place. The bytes of a view are already there."""
         assert live is not None
         if not self.is_inside(live):
             self.outside[live] = array = np.array(array)
@@ -141,7 +141,7 @@ class _PlanExecutor:
             if view.tobytes() != contents:
                 raise Error(f"memory plan: {live.name} is not a view of what {by} takes")
         else:
-            view[...] = np.array(array)  # which may lie in the same bytes
+            view[...] = np.array(array)  # the array may use the same bytes
         self.written[live] = contents
 
     def poison(self, storages: Sequence[Storage]) -> None:
@@ -153,13 +153,13 @@ class _PlanExecutor:
     # --- checks -----------------------------------------------------------------------------------
 
     def _check_overwriting(self, step: LiveStep, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
-        """An op that is written over an operand gives the same where half of that is written already."""
+        """Check that an op written over an operand gives the same result when half of the operand is overwritten."""
         for i, k in self.layout.choices.over.get(step, {}).items():
             result, over = results[i], step.reads[k]
             assert over is not None
             is_written, changed = _first_half(step, result), list(operands)
             for j, live in enumerate(step.reads):
-                # Of other sizes only on devices where all elements have one size, and there nothing is read twice.
+                # Other element sizes occur only on devices with uniform elements, where nothing is read twice.
                 if live is not None and live.storage is over.storage and operands[j].itemsize == result.itemsize:
                     changed[j] = np.array(operands[j])
                     changed[j].reshape(result.shape).view(result.dtype)[is_written] = result[is_written]
@@ -169,7 +169,7 @@ class _PlanExecutor:
 
 
 def _first_half(step: LiveStep, result: np.ndarray) -> np.ndarray:
-    """Which elements an op has written half-way: of rows if it works on rows, else of elements."""
+    """Return a mask of the elements that an op has written half-way: of rows if it works on rows, else of elements."""
     if step.has_trait("elementwise"):
         return np.arange(result.size).reshape(result.shape) < result.size // 2
     axis = opview.attributes_of(step.op).get("axis", -1)
@@ -179,7 +179,7 @@ def _first_half(step: LiveStep, result: np.ndarray) -> np.ndarray:
 
 
 class _RegionOp:
-    """Runs an op with regions: its evaluator decides which of them run, and calls them."""
+    """Runs an op with regions: its evaluator decides which regions run, and calls them."""
 
     def __init__(self, machine: _PlanExecutor, step: LiveStep):
         self.machine, self.step = machine, step
@@ -221,7 +221,7 @@ class _RegionOp:
         return array
 
     def _carry(self, i: int, array: np.ndarray) -> None:
-        """Give a result, or the carry that becomes it, a value."""
+        """Write the value of a result, or of the carry that becomes it."""
         live = self._live(i)
         self.machine.view(live)[...] = np.array(array)
         self.machine.written[live] = np.ascontiguousarray(array).tobytes()
@@ -239,7 +239,7 @@ class _RegionOp:
 
 
 class _RegionRun:
-    """What an evaluator calls to run a region once."""
+    """The callable that an evaluator uses to run a region once."""
 
     def __init__(self, parent: _RegionOp, number: int):
         self.parent, self.number = parent, number
@@ -249,7 +249,7 @@ class _RegionRun:
 
     @property
     def flow(self) -> RegionFlow:
-        """How values flow through it: a region that is there for other uses than a run, such as a derivative, has no plan."""
+        """The flow of values through the region. A region that does not run, such as a derivative, has no plan."""
         flow = self.parent.flows[self.number]
         if flow is None:
             raise _wrong(self.parent.step, f"runs its region {self.number}, which is planned to be left out")
@@ -257,7 +257,7 @@ class _RegionRun:
 
     @property
     def results(self) -> list[Shape]:
-        """The shapes of what it yields."""
+        """The shapes of the yielded values."""
         return [live.shape for live in self.end.reads if live is not None]
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -275,7 +275,7 @@ class _RegionRun:
         return self._yield(machine._block((step, self.number)))
 
     def _yield(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """Copy what is yielded to where it belongs: first what is read whole by the op, then all carries as one."""
+        """Copy yielded values to their destination: first values that the op reads whole, then all carries together."""
         machine, parent, end = self.parent.machine, self.parent, self.end
         given = list(zip(arrays, self.flow.yields, strict=True))
         yielded = [np.array(a) if flow is None or flow.kind == "row" else a for a, flow in given]

@@ -1,4 +1,4 @@
-"""The values of a function, when each lives, and which are views of others and so share their bytes."""
+"""Live ranges of the values of a function, and views that share the bytes of other values."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rlx.support.errors import ShapeError
 
 @dataclass(eq=False, slots=True)
 class Storage:
-    """Memory of one value and of those that are views of it, or are written over it.
+    """Memory of a value and of its views, and of values that are written over it.
 
     Attributes:
         size: Bytes.
         start: The first step at which it holds a value.
-        end: The last step at which this is read.
-        kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`; `"weight"` for
-            what is computed from parameters and constants alone, where such values lie elsewhere.
-        members: The values in it, the first of which gave it its size.
+        end: The last step at which the value is read.
+        kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`; `"weight"`
+            for values that depend only on parameters and constants, if these are outside the arena.
+        members: The values in it. The first one determines the size.
     """
 
     size: int
@@ -43,17 +43,16 @@ class Live:
     Attributes:
         value: The MLIR value.
         name: The name of an argument; for a result `%3`.
-        step: Where it is computed: the step of its op, or of the op whose region takes it; None for an argument of the
-            function.
-        is_argument: Whether it is an argument, of the function or of a region.
-        home: The step of the op in whose region it is defined, and the number of that region; None in no region.
+        step: The step of its op, or of the op whose region takes it; None for an argument of the function.
+        is_argument: Whether it is an argument of the function or of a region.
+        home: The step of the op in whose region it is defined, and the index of the region; None outside regions.
         shape: Its shape, static.
         size: Bytes.
         start: The step at which it is computed.
         end: The last step at which it or a view of it is read.
-        storage: Where its bytes are.
+        storage: The storage of its bytes.
         offset: Its first byte in the storage.
-        base: The value that it is a view of, over which it is written, or within which it is computed.
+        base: The value that it is a view of, is written over, or is computed within.
         relation: `"own"`, `"view"`, `"row"`, `"in place"` or `"within"`: see `PlannedValue`.
         outputs: Names of the function's results that are this value.
     """
@@ -81,17 +80,17 @@ class LiveStep:
     Attributes:
         index: Its number.
         op: The op.
-        home: The step of the op in whose region it is, and the number of that region; None in no region.
-        end: The step of the last op inside it; its own where it has no regions.
-        reads: Its operands; None for what takes no memory, such as the index of a loop.
-        results: What it gives, as `reads`.
+        home: The step of the op in whose region it is, and the index of the region; None outside regions.
+        end: The step of the last op inside it; its own index if it has no regions.
+        reads: Its operands; None for values without memory, such as the index of a loop.
+        results: Its results, as `reads`.
         arguments: The arguments of each of its regions, as `reads`.
         yields: The terminator of each of its regions.
-        captured: What the ops in its regions read from outside of it.
-        flows: How values go into its regions and out of them; None for a region that does not run, and for ops of other
+        captured: The values from outside that the ops in its regions read.
+        flows: The flow of values into and out of its regions; None for a region that does not run, and for ops of other
             dialects.
-        in_order: Whether the op is computed as its traits say: an elementwise one element by element. What computes it together
-            with others may read elements later.
+        in_order: Whether the op is computed in the order of its traits: an elementwise op one element at a time. A
+            kernel that computes it together with other ops may read elements later.
     """
 
     index: int
@@ -119,21 +118,21 @@ class LiveStep:
 class Liveness:
     """The values of a graph's function in program order.
 
-    Step 0 is before the first op, op `i` is step `i + 1` (one inside a region counts like any other), and the last step
-    is the return. Intervals include both ends: at its own step an op reads its operands and writes its results. What a region
-    that may run again reads from outside lives to the end of that region's op.
+    Step 0 is before the first op, op `i` is step `i + 1` (ops inside regions are counted as well), and the last step is
+    the return. Intervals include both ends: at its own step, an op reads its operands and writes its results. A value
+    from outside that is read in a region which may run again is live to the end of the region's op.
 
     Attributes:
         sizes: Sizes of symbols.
         steps: The ops; `steps[0]` is None.
         last: The number of the return.
         values: The values.
-        states: For results of the function that update a state, by their numbers, the state.
+        states: For each result of the function that updates a state, by index, the state.
 
     Args:
-        graph: Any stage.
+        graph: A graph at any stage.
         sizes: Sizes of symbols.
-        f32_uniform: Every element takes four bytes at least.
+        f32_uniform: Every element takes at least four bytes.
 
     Raises:
         ShapeError: A symbol has no size.
@@ -146,7 +145,9 @@ class Liveness:
         self.values: dict[Any, Live] = {}
         self._numbers = count()  # as in listings of graphs
         self._shapes: dict[Any, tuple[Shape, int]] = {}
-        self._captured: dict[LiveStep, list[Live]] = {}  # what loops read from outside, until their end is known
+        self._captured: dict[
+            LiveStep, list[Live]
+        ] = {}  # values from outside that loops read, until the end of the loop is known
         entry = graph.function.entry_block
         kinds: dict[Live, str] = {}
         for argument, value in zip(graph.arguments, entry.arguments, strict=True):
@@ -172,13 +173,13 @@ class Liveness:
         return [step.op for step in self.steps if step is not None]
 
     def item_size(self, shape: Shape) -> int:
-        """Bytes from one element to the next."""
+        """Return the bytes from one element to the next."""
         return max(4, shape.dtype.itemsize) if self.f32_uniform else shape.dtype.itemsize
 
     # --- building ---------------------------------------------------------------------------------
 
     def _block(self, block: Any, home: tuple[LiveStep, int] | None) -> LiveStep:
-        """Number the ops of a block, and give the step of the last."""
+        """Number the ops of a block. Returns the step of the last one."""
         step: LiveStep | None = None
         for view in block.operations:
             op = view.operation
@@ -199,7 +200,7 @@ class Liveness:
 
     def _define(self, value: Any, name: str, step: LiveStep | None, start: int) -> Live | None:
         if not isinstance(value.type, mlir.ir.RankedTensorType):
-            return None  # the index of a loop: no memory
+            return None  # the index of a loop, which takes no memory
         known = self._shapes.get(value.type)
         if known is None:
             shape = shape_of(value).bind(self.sizes)
@@ -218,7 +219,7 @@ class Liveness:
         return live
 
     def _read(self, live: Live, step: LiveStep) -> None:
-        """A value is read at a step; where a region that may run again stands between the two, to the end of that."""
+        """Record a read. A value read in a region that may run again, but defined outside, is live to the region's end."""
         outermost, inner = None, step.home
         while inner is not None and inner != live.home:
             around, region = inner
@@ -254,7 +255,7 @@ class Liveness:
         self._leave(step)
 
     def _enter(self, step: LiveStep, region: int) -> None:
-        """What the arguments of a region are views of."""
+        """Set the sources of the region arguments that are views."""
         flow = step.flows[region] if region < len(step.flows) else None
         for argument, source in zip(step.arguments[region], flow.arguments if flow is not None else (), strict=False):
             base = (step.results if source.kind == "carry" else step.reads)[source.index]
@@ -262,7 +263,7 @@ class Liveness:
                 argument.base, argument.relation = base, "row" if source.kind == "row" else "view"
 
     def _leave(self, step: LiveStep) -> None:
-        """The results of an op with regions live from when they are first written: carries and stacks from the beginning."""
+        """Extend the live ranges of results of an op with regions to their first write: for carries and stacks, the start."""
         first_yield = {
             flow.index: min(y.index for y in step.yields if y is not None)
             for region in step.flows
@@ -282,7 +283,7 @@ class Liveness:
                     argument.end = step.end  # the next step of the loop reads another part of it
 
     def _alias(self, step: LiveStep) -> None:
-        """Which results are views of operands."""
+        """Find results that are views of operands."""
         op = step.op
         if not registry.is_ours(op) or op.name in opview.TERMINATORS:
             return
@@ -298,10 +299,10 @@ class Liveness:
             base = reads[alias[0]]
             if self.item_size(base.shape) == self.item_size(result.shape):
                 result.base, result.relation = base, "view"
-                result.offset = alias[1] * self.item_size(base.shape)  # in its base, until values are settled
+                result.offset = alias[1] * self.item_size(base.shape)  # relative to its base, until values are settled
 
     def _settle(self, kinds: Mapping[Live, str]) -> None:
-        """What is read of a view is read of its base; then all have storage."""
+        """Propagate reads of views to their bases, then assign storages."""
         for live in reversed(self.values.values()):
             base, step = live.base, live.step
             is_carry = live.is_argument and step is not None and base in step.results

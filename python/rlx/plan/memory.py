@@ -1,6 +1,7 @@
-"""The memory plan: where every value of a lowered graph lies in one arena, and when.
+"""Memory plans: the place of every value of a lowered graph in one arena, and its live range.
 
-It is for back ends that manage memory themselves, as that for C; reports show it, and the executor runs it.
+Plans are used by back ends that manage memory themselves, such as the C back end. Reports show them, and the executor
+runs them.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ class PlannedValue:
     Attributes:
         name: The name of an argument; results are `%0`, `%1`, … in program order.
         op: The op that computes it, without prefix; for an argument its kind.
-        label: The same for readers: `add` for a `binary` whose kind is `add`.
+        label: The op's name for readers: `add` for a `binary` whose kind is `add`.
         shape: Its shape, static.
         size: Its bytes.
         start: The step at which it is computed: 0 is before the first op, op number `i` is step `i + 1`.
         end: The last step at which it is needed; the return is the last of all.
-        offset: Its first byte in the arena; None when it lies elsewhere.
-        relation: `"own"`: no other value shares its bytes at that time. `"view"`: the bytes of `base`, from `base_offset` on.
-            `"row"`: the same, another part of it at each step of a loop: `base_offset` is the first.
+        offset: Its first byte in the arena; None if it is elsewhere.
+        relation: `"own"`: no other value shares its bytes at that time. `"view"`: the bytes of `base` from
+            `base_offset`. `"row"`: like a view, but of another part at each step of a loop; `base_offset` is the first.
             `"in place"`: written over `base`, whose last reader is the op that computes it. `"within"`: computed in the
-            bytes of `base`, which follows: what a region yields, or an operand of a concatenation. `"external"`: given by
-            the caller, or a constant.
-        base: The name of the value that it is a view of, over which it is written, or within which it is computed.
-        base_offset: Where it begins in `base`, in bytes.
-        slot: The number of its slot; None when it lies elsewhere.
+            bytes of `base`, which is defined later: for a value that a region yields, or an operand of a concatenation.
+            `"external"`: provided by the caller, or a constant.
+        base: The name of the value that it is a view of, is written over, or is computed within.
+        base_offset: Its first byte in `base`.
+        slot: The number of its slot; None if it is elsewhere.
         outputs: Names of the function's results that are this value.
         location: The user's `file:line`, empty when unknown.
     """
@@ -62,13 +63,13 @@ class PlannedValue:
 
 @dataclass(frozen=True)
 class Slot:
-    """Bytes of the arena that values share one after the other, or as views of each other.
+    """A range of bytes in the arena that values share, one after the other or as views of each other.
 
     Attributes:
-        offset: The first.
-        size: Their number, rounded up to the alignment.
-        start: The first step at which they are in use.
-        end: The last one.
+        offset: The first byte.
+        size: The number of bytes, rounded up to the alignment.
+        start: The first step at which the range is in use.
+        end: The last step at which it is in use.
     """
 
     offset: int
@@ -79,18 +80,18 @@ class Slot:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where values lie. `plan[value]` is the entry of an MLIR value of the graph that was planned.
+    """The places of values in memory. `plan[value]` is the entry of an MLIR value of the planned graph.
 
     Attributes:
         name: The name of the function.
         values: The values, in program order.
-        slots: The ranges of the arena and when each is in use.
+        slots: The ranges of the arena, and when each is in use.
         arena_size: Bytes of the arena.
-        total_bytes: The bytes that all values in the arena would take if none were shared.
-        peak_live_bytes: The largest number of bytes that one step needs. No plan with the same views and the same values
-            computed in the bytes of others has a smaller arena.
-        options: What the plan was made with.
-        sizes: Sizes of symbols that the plan is made for.
+        total_bytes: The bytes of all values in the arena without sharing.
+        peak_live_bytes: The largest number of bytes that one step needs: a lower bound of the arena for the same views
+            and sharing.
+        options: The options of the plan.
+        sizes: The sizes of symbols.
         steps: The label of the op at each step.
     """
 
@@ -115,25 +116,25 @@ class MemoryPlan:
 
     @property
     def gap(self) -> float:
-        """By how much the arena is larger than the peak of live bytes, as a fraction of that: 0 is the best there is."""
+        """The excess of the arena over the peak of live bytes, as a fraction of the peak: 0 is optimal."""
         return self.arena_size / self.peak_live_bytes - 1 if self.peak_live_bytes else 0.0
 
     def live_bytes(self) -> list[int]:
-        """Bytes of the arena in use at each step, rounded up to the alignment."""
+        """Return the bytes of the arena in use at each step, rounded up to the alignment."""
         storages = [s for s in self.layout.offsets if s.size]
         return [int(n) for n in used_bytes(storages, len(self.steps) - 1, self.options.alignment)]
 
 
 @dataclass(frozen=True)
 class ArenaLayout:
-    """What a plan is made of, by the values and ops of the graph.
+    """The data of a plan, in terms of the values and ops of the graph.
 
     Attributes:
         graph: The graph.
         liveness: Its values, with the storages that they share.
-        choices: What shares bytes.
-        offsets: Of storages in the arena.
-        scratch: For a terminator and what it yields, bytes that this is copied through.
+        choices: The values that share bytes.
+        offsets: The offsets of storages in the arena.
+        scratch: For a terminator and the index of a yielded value, the storage through which the value is copied.
         index: The number of each value in `MemoryPlan.values`.
     """
 
@@ -153,22 +154,22 @@ def plan_memory(
     entry: str | None = None,
     **changes: Any,
 ) -> MemoryPlan:
-    """Give every value of a graph a place in one arena.
+    """Assign every value of a graph a place in one arena.
 
-    Values live from the op that gives them to their last reader, and share bytes with values that live at other times.
-    What an op says of itself (`Card.aliases`, `Card.parts`, `Card.flows`, the traits `elementwise`, `rowwise`, `updates`)
-    decides what may be a view of its operand, or be computed in the bytes of another value (`rlx.plan.sharing`). The rest is
-    placed by best fit in several orders (`rlx.plan.placing`).
+    Values are live from the op that defines them to their last reader, and share bytes with values that are live at
+    other times. The op declares (by `Card.aliases`, `Card.parts`, `Card.flows` and the traits `elementwise`, `rowwise`,
+    `updates`) which results may be views of operands, or be computed in the bytes of another value
+    (`rlx.plan.sharing`). The remaining storages are placed by best fit in several orders (`rlx.plan.placing`).
 
     Args:
         graph: A `Graph` or a module, usually LIR.
-        options: What to place; by default values and inputs.
+        options: The values to place; by default, values and inputs.
         sizes: Sizes of symbols.
         entry: The function of a module; None takes the first public one.
         changes: Single options: `alignment=16`.
 
     Raises:
-        Error: The alignment is no power of two.
+        Error: The alignment is not a power of two.
         ShapeError: A symbol has no size.
     """
     options = replace(options or MemoryPlanOptions(), **changes)
@@ -184,7 +185,7 @@ def plan_memory(
 
 
 def prepare(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> StorageSharing:
-    """The values of a graph, none of which shares bytes with another that is no view of it."""
+    """Return the values of a graph. Only views share bytes so far."""
     liveness = Liveness(graph, sizes, f32_uniform=options.f32_uniform)
     _set_kinds(liveness, options)
     return StorageSharing(liveness, options.shared_kinds, options.pinned_kinds, options.alignment)
@@ -193,7 +194,7 @@ def prepare(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) 
 def storages_in_arena(
     sharing: StorageSharing, scratch: Mapping[tuple[LiveStep, int], Storage], options: MemoryPlanOptions
 ) -> list[Storage]:
-    """What has to be placed, once it is chosen what shares bytes."""
+    """Return the storages to place, after the sharing of bytes has been decided."""
     inside = options.shared_kinds | options.pinned_kinds
     of_values = dict.fromkeys(live.storage for live in sharing.liveness.values.values())
     return [*(storage for storage in of_values if storage.kind in inside), *scratch.values()]
@@ -206,13 +207,13 @@ def complete(
     scratch: Mapping[tuple[LiveStep, int], Storage],
     offsets: Mapping[Storage, int],
 ) -> MemoryPlan:
-    """The plan, once every storage has an offset."""
+    """Return the plan for the offsets of all storages."""
     index = {value: i for i, value in enumerate(sharing.liveness.values)}
     return _plan(options, ArenaLayout(graph, sharing.liveness, sharing.choices, offsets, scratch, index))
 
 
 def _set_kinds(liveness: Liveness, options: MemoryPlanOptions) -> None:
-    """Say which storages lie in the arena all the time, and which outside as they come from weights."""
+    """Mark the storages that are in the arena permanently, and those that are outside because they hold weights."""
     for live in liveness.values.values():
         storage = live.storage
         if options.hoist_weights and live.base is None and _is_of_weights(live):
@@ -222,7 +223,7 @@ def _set_kinds(liveness: Liveness, options: MemoryPlanOptions) -> None:
 
 
 def _is_of_weights(live: Live) -> bool:
-    """Whether a result is computed from parameters and constants alone."""
+    """Whether a result depends only on parameters and constants."""
     step = live.step
     if step is None or live.is_argument or not step.reads or step.yields or not registry.is_ours(step.op):
         return False

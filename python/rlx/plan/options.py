@@ -1,4 +1,4 @@
-"""What lies in the arena of a plan, and how."""
+"""Options of memory plans."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from rlx.support.errors import Error
 
 @dataclass(frozen=True)
 class MemoryPlanOptions:
-    """What a plan places, and by which rules.
+    """The values that a plan places, and its rules.
 
     Attributes:
-        alignment: Of each value in the arena that is not a view, in bytes; a power of two.
-        allocate_inputs: Inputs have a place in the arena, which is used again after their last reader. Else they stay
+        alignment: The alignment in bytes of each value in the arena that is not a view; a power of two.
+        allocate_inputs: Inputs have a place in the arena, which is reused after their last reader. Otherwise they stay
             in the caller's memory.
-        allocate_params: Parameters and states have a place in the arena, which nothing else uses.
-        allocate_constants: Constants have a place in the arena, too.
-        in_place: Values may be computed in the bytes of others: over an operand that dies, or within a result that follows.
-        hoist_weights: Values that are computed from parameters and constants alone lie outside the arena: a program that
-            computes them once, when it is loaded, needs them at every run.
-        f32_uniform: Every element takes four bytes at least, as on devices that compute in nothing narrower.
+        allocate_params: Parameters and states have a place in the arena, which is not reused.
+        allocate_constants: Constants have a place in the arena, which is not reused.
+        in_place: Values may be computed in the bytes of others: over an operand that dies, or within a later result.
+        hoist_weights: Values that depend only on parameters and constants are outside the arena: a program that
+            computes them once, at load time, needs them in every run.
+        f32_uniform: Every element takes at least four bytes, as on devices without narrower arithmetic.
 
     Raises:
-        Error: The alignment is no power of two.
+        Error: The alignment is not a power of two.
     """
 
     alignment: int = 64
@@ -40,21 +40,21 @@ class MemoryPlanOptions:
 
     @staticmethod
     def inference() -> MemoryPlanOptions:
-        """All that a run needs in one arena."""
+        """Return options with everything that a run needs in one arena."""
         return MemoryPlanOptions(allocate_params=True, allocate_constants=True)
 
     @staticmethod
     def backward_activations_only() -> MemoryPlanOptions:
-        """What a backward pass computes, and nothing that it is given: its weights are those of the forward pass."""
+        """Return options for a backward pass: only computed values are placed, since its inputs belong to the forward pass."""
         return MemoryPlanOptions(allocate_inputs=False)
 
     @property
     def shared_kinds(self) -> frozenset[str]:
-        """Kinds of storage that lie in the arena while they live."""
+        """Kinds of storage that are in the arena during their live range."""
         return frozenset({"value"} | ({"input"} if self.allocate_inputs else set()))
 
     @property
     def pinned_kinds(self) -> frozenset[str]:
-        """Kinds of storage that lie in the arena all the time."""
+        """Kinds of storage that are in the arena permanently."""
         pinned = {"param", "state"} if self.allocate_params else set[str]()
         return frozenset(pinned | ({"constant"} if self.allocate_constants else set()))

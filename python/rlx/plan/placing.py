@@ -1,8 +1,9 @@
-"""Where storages lie in the arena: best and first fit in several orders, then a search from the best of them.
+"""Placement of storages in the arena: best and first fit in several orders, then a local search.
 
 Placing storages with fixed lifetimes in the smallest arena is NP-complete (Garey and Johnson, SR2, "dynamic storage
-allocation"), and the peak of live bytes bounds every answer from below. So orders are tried until one meets the bound, and
-where none does, storages that stand highest are placed earlier, a fixed number of times: a plan depends on the graph only.
+allocation"), and the peak of live bytes is a lower bound. Therefore orders are tried until one reaches the bound. If
+none does, the storages at the top of the arena are placed earlier, a fixed number of times, so a plan depends only on
+the graph.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 from rlx.plan.liveness import Storage
 from rlx.plan.sharing import aligned, used_bytes
 
-# Storages that the search may place in all, whatever the size of the graph, and how many tries without a gain end it.
+# Maximum placements of storages in the search for any graph, and the number of tries without gain that end it.
 _PLACED_IN_SEARCH = 30_000
 _MOST_FAILURES = 60
-# From so many storages on, only the first orders are tried: one takes 2 seconds there.
+# With this number of storages, only the first orders are tried: one takes 2 seconds then.
 _MANY = 8_000
 
 
-# Which of the gaps that are large enough, by their sizes.
+# Chooses one of the gaps that are large enough, by their sizes.
 Fit = Callable[[np.ndarray], int]
 
 
@@ -36,12 +37,12 @@ class Placement:
 
 
 def place(storages: Sequence[Storage], last: int, alignment: int) -> dict[Storage, int]:
-    """An offset for each storage, such that those which live together do not overlap.
+    """Return an offset for each storage, such that storages that are live together do not overlap.
 
     Args:
-        storages: With their lifetimes.
+        storages: Storages with their live ranges.
         last: The last step.
-        alignment: Of each offset.
+        alignment: The alignment of each offset.
     """
     placed = [s for s in storages if s.size]
     offsets = dict.fromkeys(storages, 0)
@@ -64,11 +65,11 @@ class _PlacingProblem:
         self.end = np.array([s.end for s in storages], np.int64)
 
     def solve(self, bound: int, used: np.ndarray) -> Placement:
-        """The best placement that the orders and the search give."""
+        """Return the best placement found by the orders and the search."""
         best, order = self._best_of_orders(bound, used, _smallest_gap)
         best = self._search(best, order, bound, _smallest_gap)
         if best.size > bound and self.count <= _MANY:
-            # Some order gives the smallest arena by first fit, which need not be so by best fit.
+            # Some order gives the smallest arena by first fit. This is not guaranteed for best fit.
             first_fit, order = self._best_of_orders(bound, used, _lowest_gap)
             first_fit = self._search(first_fit, order, bound, _lowest_gap)
             best = first_fit if first_fit.size < best.size else best
@@ -88,14 +89,14 @@ class _PlacingProblem:
         return best
 
     def _orders(self, used: np.ndarray) -> Iterator[np.ndarray]:
-        """Orders to place in, the most promising first."""
+        """Yield orders to place storages in, the most promising first."""
         size, start, end = self.size, self.start, self.end
         length = end - start + 1
         yield np.lexsort((start, -size))
         yield np.lexsort((-size, start))
         yield np.lexsort((start, -size * length))
         yield np.lexsort((start, -size, -length))
-        # Those that live at the fullest step first, then at the next fullest.
+        # Storages that are live at the fullest step first, then at the next fullest.
         rank = np.empty(len(used), np.int64)
         rank[np.argsort(-used, kind="stable")] = np.arange(len(used))
         fullest = np.array([rank[a : b + 1].min() for a, b in zip(start, end, strict=True)])
@@ -104,15 +105,15 @@ class _PlacingProblem:
         yield np.lexsort((-size, -end))
 
     def place(self, order: np.ndarray, fit: Fit, above: int | None = None) -> Placement:
-        """Each storage in a gap that takes it, else on top.
+        """Place each storage in a gap that fits, else on top.
 
         Args:
             order: The storages.
-            fit: Which of the gaps.
-            above: Give up as soon as the arena is larger than this; its size is then one more.
+            fit: Chooses among the gaps.
+            above: Stop as soon as the arena is larger than this; the returned size is then one more.
         """
         offsets = np.zeros(self.count, np.int64)
-        # What is placed, by offset: where it begins and ends in the arena, and when.
+        # Placed storages by offset: begin and end in the arena, first and last step.
         low, high, first, last = (np.empty(self.count, np.int64) for _ in range(4))
         top = 0
         for k, i in enumerate(order):
@@ -130,7 +131,7 @@ class _PlacingProblem:
         return Placement(offsets, top)
 
     def _search(self, best: Placement, order: np.ndarray, bound: int, fit: Fit) -> Placement:
-        """Move storages that reach the top to an earlier place in the order, as long as that gives a smaller arena."""
+        """Move storages that reach the top to an earlier position in the order, as long as the arena becomes smaller."""
         chance = random.Random(0)
         budget, failures = _PLACED_IN_SEARCH // self.count, 0
         while budget > 0 and failures < _MOST_FAILURES and best.size > bound:
@@ -150,7 +151,7 @@ class _PlacingProblem:
 
 
 def _free(low: np.ndarray, high: np.ndarray, size: int, fit: Fit) -> int:
-    """The beginning of a gap between ranges, which are sorted by their beginnings, or the end of all."""
+    """Return the begin of a gap between ranges, which are sorted by their begin, or the end of all ranges."""
     ends = np.maximum.accumulate(high)
     begins = np.concatenate(([0], ends[:-1]))
     gaps = low - begins

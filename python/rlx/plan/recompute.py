@@ -1,4 +1,4 @@
-"""Cheap ops computed again where they are read late, instead of keeping what they give in the meantime."""
+"""Recomputation of cheap ops where they are used late, instead of storing their results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rlx.plan.memory import prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.sharing import used_bytes
 
-# Values that are computed again in a function at most, and ops that are planned anew for them in all.
+# Maximum recomputed values in a function, and maximum ops that are planned again for them in total.
 _MOST_VALUES, _MOST_OPS = 64, 200_000
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """A value that may be computed again: its op, and the first op that reads it late."""
+    """A candidate for recomputation: its op, the first op that reads it late, and all late readers."""
 
     op: Any
     reader: Any
@@ -30,14 +30,14 @@ class _Copy:
 
 
 def recompute_cheap(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> int:
-    """Compute values again where that lowers the peak of live bytes, and give their number.
+    """Recompute values where that lowers the peak of live bytes. Returns their number.
 
-    A value is taken if its op is cheap (the trait), is not read at the fullest step but after it, and all that its op reads
-    lives until then anyway.
+    A value is a candidate if its op is cheap (by its trait), if it is used after the fullest step but not at it, and if
+    all operands of its op are live until then anyway.
 
     Args:
         graph: The graph, which is changed.
-        options: What lies in the arena.
+        options: The options of the plan.
         sizes: Sizes of symbols.
     """
     use, count = _Use(graph, options, sizes), 0
@@ -78,12 +78,12 @@ class _Use:
 
     @property
     def cost(self) -> tuple[int, int]:
-        """The peak, and how many steps reach it."""
+        """The peak, and the number of steps that reach it."""
         peak = int(self.used.max())
         return peak, int(np.count_nonzero(self.used == peak))
 
     def find(self, refused: set[Any]) -> _Copy | None:
-        """The largest value that lies idle at the fullest step and may be computed again."""
+        """Return the largest value that is idle at the fullest step and can be recomputed."""
         fullest, inside = int(np.argmax(self.used)), set(self.inside)
         readers: dict[Live, list[LiveStep]] = {}
         for step in self.liveness.steps[1:]:

@@ -1,8 +1,8 @@
-"""Orders of the ops of a block, such that less memory is in use at once.
+"""Scheduling of the ops of a block to reduce the memory in use at once.
 
-To find the best order is NP-complete (Sethi 1975, "Complete register allocation problems"). Four are compared by what they
-cost: the one that is there, the one that greedily takes the op which frees most, looking some ops ahead, the same from the end
-of the block, and depth first with the operand first that needs most (Sethi and Ullman 1970).
+Finding the best order is NP-complete (Sethi 1975, "Complete register allocation problems"). Four orders are compared by
+cost: the existing one; a greedy one that takes the op that frees most, with some look-ahead; the same from the end of
+the block; and depth first, starting with the operand that needs most (Sethi and Ullman 1970).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from heapq import heapify, heappop, heappush
 from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
 from rlx.plan.sharing import StorageSharing, aligned
 
-# How many ops that could come next are looked at, and how many that follow each of them.
+# The number of candidates for the next op, and the number of look-ahead ops for each.
 _CANDIDATES, _AHEAD = 6, 6
 
 
 @dataclass(eq=False, slots=True)
 class ScheduledOp:
-    """An op of a block, with all that is in its regions.
+    """An op of a block, including its regions.
 
     Attributes:
-        index: Its number in the order that is there.
+        index: Its number in the existing order.
         step: The op.
-        reads: Storages that it reads, and that are freed when nobody reads them any more.
-        gives: Storages that it gives.
+        reads: Storages that it reads, which are freed after their last reader.
+        gives: Storages that it defines.
         over: Storages that it reads and may write its result over.
-        before: The nodes that have to come before it.
-        after: Those that it has to come before.
-        given: Bytes of these.
-        inside: Bytes that its regions need for a while.
+        before: The nodes that must precede it.
+        after: The nodes that it must precede.
+        given: Bytes of the storages that it defines.
+        inside: Bytes that its regions need temporarily.
     """
 
     index: int
@@ -46,18 +46,18 @@ class ScheduledOp:
 
 
 class ScheduledBlock:
-    """The ops of a block but its terminator, and what an order of them costs.
+    """The ops of a block without its terminator, and the cost of orders.
 
     Args:
         steps: The ops.
-        end: The terminator: what it reads is not freed.
-        sharing: The storages, of which only views share bytes yet.
-        inner: For each op inside the block, the bytes that its regions need for a while.
+        end: The terminator: its operands are not freed.
+        sharing: The storages, which only views share so far.
+        inner: For each op inside the block, the bytes that its regions need temporarily.
     """
 
     def __init__(self, steps: Sequence[LiveStep], end: LiveStep, sharing: StorageSharing, inner: dict[LiveStep, int]):
         self.sharing = sharing
-        self.size: dict[Storage, int] = {}  # of a storage in the arena
+        self.size: dict[Storage, int] = {}  # size of each storage in the arena
         self.kept = {live.storage for live in end.reads if live is not None}
         given: dict[Storage, int] = {}
         for index, step in enumerate(steps):
@@ -74,7 +74,7 @@ class ScheduledBlock:
     def _node(self, index: int, step: LiveStep, given: dict[Storage, int], inside: int) -> ScheduledOp:
         kinds, home = self.sharing.kinds, step.home
         lives = list(dict.fromkeys(_reads(step)))
-        # What is defined around the block outlives it; inputs of the function end where they are read for the last time.
+        # Values defined outside the block outlive it. Inputs of the function end at their last reader.
         local = [v for v in lives if v.storage in given or (home is None and v.storage.kind in kinds)]
         gives = tuple(v.storage for v in step.results if v is not None and v.storage in given and v.base is None)
         over = tuple(
@@ -89,7 +89,7 @@ class ScheduledBlock:
         return ScheduledOp(index, step, reads, gives, sum(self.size[s] for s in gives), over, inside=inside)
 
     def _order_writers(self, steps: Sequence[LiveStep]) -> None:
-        """An op comes after those whose results it reads."""
+        """Make ops follow the ops whose results they read."""
         number = {step: i for i, step in enumerate(steps)}
         for node in self.nodes:
             for live in _reads(node.step):
@@ -101,15 +101,15 @@ class ScheduledBlock:
                     node.before.add(i)
                     self.nodes[i].after.add(node.index)
 
-    # --- what an order costs --------------------------------------------------------------------------
+    # --- cost of an order ------------------------------------------------------------------------------
 
     def peak(self, order: Iterable[int]) -> int:
-        """The most bytes in use at once, without what is defined around the block."""
+        """Return the maximum bytes in use at once, without values defined outside the block."""
         state = _MemoryInUse(self)
         return max((state.run(self.nodes[i]) for i in order), default=state.live)
 
     def best_order(self) -> tuple[list[int], int]:
-        """The order that costs least, and its peak; the one that is there, unless another is better."""
+        """Return the cheapest order and its peak; the existing order, unless another is better."""
         best, peak = list(range(len(self.nodes))), self.peak(range(len(self.nodes)))
         for order in (self.forward(), self.backward(), self.depth_first()):
             cost = self.peak(order)
@@ -120,7 +120,7 @@ class ScheduledBlock:
     # --- orders -----------------------------------------------------------------------------------------
 
     def forward(self) -> list[int]:
-        """Always the op next that leaves least in use after it and the ops that follow at once."""
+        """Return a greedy order: the next op leaves least in use after it and its immediate followers."""
         state, order = _MemoryInUse(self), list[int]()
         waiting = [len(node.before) for node in self.nodes]
         heap = [(state.change(node), node.index) for node in self.nodes if not waiting[node.index]]
@@ -132,7 +132,7 @@ class ScheduledBlock:
             done[index] = True
             order.append(index)
             ready = [i for i in self.nodes[index].after if self._is_ready(i, waiting)]
-            # Of an op that reads a storage for the last time, the change is another now.
+            # The change of an op that is now the last reader of a storage is different.
             last = [next(iter(r)) for s in self.nodes[index].reads if len(r := state.remaining[s]) == 1]
             for i in (*ready, *(i for i in last if not waiting[i] and not done[i])):
                 heappush(heap, (state.change(self.nodes[i]), i))
@@ -144,14 +144,14 @@ class ScheduledBlock:
         return not waiting[i]
 
     def _next(self, heap: list[tuple[int, int]], state: _MemoryInUse, done: list[bool], waiting: list[int]) -> int:
-        """The most promising of the ops that could come next."""
+        """Return the most promising of the ops that could come next."""
         taken: list[tuple[int, int]] = []
         while heap and len(taken) < _CANDIDATES:
             entry = heappop(heap)
             if not done[entry[1]] and entry[0] == state.change(self.nodes[entry[1]]) and entry not in taken:
                 taken.append(entry)
                 if entry[0] <= 0 and len(taken) == 1:
-                    return entry[1]  # whatever frees memory comes at once
+                    return entry[1]  # an op that frees memory is taken at once
         best = min(taken, key=lambda entry: (self._after(entry[1], state, waiting), entry[1]))
         for entry in taken:
             if entry is not best:
@@ -159,7 +159,7 @@ class ScheduledBlock:
         return best[1]
 
     def _after(self, index: int, state: _MemoryInUse, waiting: list[int]) -> int:
-        """The least change that an op and those that it lets follow can bring."""
+        """Return the least change that an op and its followers can bring."""
         trial, total, least = _ScheduleTrial(state), 0, None
         missing: dict[int, int] = {}
         for _ in range(_AHEAD):
@@ -176,7 +176,7 @@ class ScheduledBlock:
         return least or 0
 
     def backward(self) -> list[int]:
-        """From the end of the block: always the op before it that adds least to what is needed from before."""
+        """Return an order built from the end of the block: the preceding op adds least to the values that are needed."""
         needed = set(self.kept)
         waiting = [len(node.after) for node in self.nodes]
 
@@ -189,7 +189,7 @@ class ScheduledBlock:
         while heap:
             cost, negative = heappop(heap)
             node = self.nodes[-negative]
-            if cost != (now := added(node)):  # what it reads is needed by others, by now
+            if cost != (now := added(node)):  # meanwhile, other ops need its operands
                 heappush(heap, (now, negative))
                 continue
             order.append(node.index)
@@ -201,7 +201,7 @@ class ScheduledBlock:
         return order[::-1]
 
     def depth_first(self) -> list[int]:
-        """What an op reads just before it, beginning with the operand whose computation needs most."""
+        """Return a depth-first order: operands just before their op, starting with the one that needs most."""
         needs: list[int] = []
         for node in self.nodes:
             held, need = 0, 0
@@ -233,7 +233,7 @@ class ScheduledBlock:
 
 
 def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[LiveStep, int] | None, list[LiveStep], LiveStep]]:
-    """The blocks of a function, each after those inside of it: where it is, its ops, and its terminator."""
+    """Yield the blocks of a function, inner ones first: the enclosing region, the ops, and the terminator."""
     blocks: dict[tuple[LiveStep, int] | None, list[LiveStep]] = {}
     for step in liveness.steps:
         if step is not None:
@@ -244,13 +244,13 @@ def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[LiveStep, int] |
 
 
 def _reads(step: LiveStep) -> Iterator[Live]:
-    """What an op and the ops in its regions read."""
+    """Yield the values that an op and the ops in its regions read."""
     yield from (live for live in step.reads if live is not None)
     yield from step.captured
 
 
 class _MemoryInUse:
-    """What is in use while an order is followed."""
+    """The memory in use while an order is followed."""
 
     def __init__(self, block: ScheduledBlock):
         self.block = block
@@ -259,17 +259,17 @@ class _MemoryInUse:
         self.live = sum(block.size[s] for s in self.remaining if s not in given)
 
     def freed(self, node: ScheduledOp) -> int:
-        """Bytes that nobody needs after an op."""
+        """Return the bytes that are no longer needed after an op."""
         size, kept = self.block.size, self.block.kept
         read = sum(size[s] for s in node.reads if len(self.remaining[s]) == 1 and s not in kept)
         return read + sum(size[s] for s in node.gives if not self.remaining[s] and s not in kept)
 
     def change(self, node: ScheduledOp) -> int:
-        """Bytes more in use after an op than before."""
+        """Return the change of bytes in use by an op."""
         return node.given - self.freed(node)
 
     def run(self, node: ScheduledOp) -> int:
-        """Follow the order by one op, and give the bytes that it needs meanwhile."""
+        """Advance by one op. Returns the bytes in use during the op."""
         block = self.block
         over = {s for s in node.over if len(self.remaining.get(s, ())) == 1 and s not in block.kept}
         reused = min(node.given, sum(block.size[s] for s in over))
@@ -281,14 +281,14 @@ class _MemoryInUse:
 
 
 class _ScheduleTrial:
-    """Some ops more, which are not followed."""
+    """A look-ahead of some ops, without changing the state."""
 
     def __init__(self, state: _MemoryInUse):
         self.state = state
         self.read: dict[Storage, int] = {}
 
     def change(self, node: ScheduledOp) -> int:
-        """Bytes more in use after an op than before."""
+        """Return the change of bytes in use by an op."""
         block, state = self.state.block, self.state
         left = {s: len(state.remaining[s]) - self.read.get(s, 0) for s in node.reads}
         freed = sum(block.size[s] for s, count in left.items() if count == 1 and s not in block.kept)
@@ -296,7 +296,7 @@ class _ScheduleTrial:
         return node.given - freed - unread
 
     def run(self, node: ScheduledOp) -> int:
-        """The same, and it counts as done."""
+        """Return the change, and count the op as done."""
         change = self.change(node)
         for storage in node.reads:
             self.read[storage] = self.read.get(storage, 0) + 1

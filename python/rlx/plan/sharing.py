@@ -1,8 +1,8 @@
-"""Which values are computed in the bytes of others: what may be, and what is chosen.
+"""Sharing of bytes between values: rules for what is allowed, and the choice.
 
-There are three ways. A result is written *over* an operand that dies there. What a region yields is computed *within* the
-result of the region's op, and the next value of a state within the state. The operands of a concatenation are computed within
-its result. Each is decided by a function that says whether it is right, so that a plan from elsewhere is held to the same
+There are three ways. A result is written *over* an operand that dies there. A value that a region yields is computed
+*within* the result of the region's op, and the next value of a state within the state. The operands of a concatenation
+are computed within its result. A predicate decides each case, so that plans from elsewhere are checked by the same
 rules.
 """
 
@@ -19,12 +19,12 @@ from rlx.plan.liveness import Live, Liveness, LiveStep, Storage
 
 @dataclass
 class Choices:
-    """What shares bytes, by steps.
+    """The sharing of bytes, by steps.
 
     Attributes:
-        over: For each op, per result the operand over which it is written.
-        within: For each terminator of a region, the values that are computed within the results; for that of the function,
-            those that are computed within states.
+        over: For each op, the operand that each result is written over.
+        within: For each terminator of a region, the values that are computed within the results; for that of the
+            function, those that are computed within states.
         parts: For each concatenation, the operands that are computed within the result.
     """
 
@@ -34,13 +34,13 @@ class Choices:
 
 
 class StorageSharing:
-    """The storages of a function's values, as values come to share them.
+    """The storages of a function's values, with the sharing chosen so far.
 
     Args:
         liveness: The values; their storages are changed.
-        kinds: Kinds of storage that lie in the arena and may be used again.
-        pinned: Kinds of storage that lie in the arena all the time.
-        alignment: Of the beginnings of values.
+        kinds: Kinds of storage that are in the arena and may be reused.
+        pinned: Kinds of storage that are in the arena permanently.
+        alignment: The alignment of values.
     """
 
     def __init__(self, liveness: Liveness, kinds: frozenset[str], pinned: frozenset[str], alignment: int):
@@ -50,7 +50,7 @@ class StorageSharing:
     # --- choosing ---------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """Share whatever may be, where it costs nothing."""
+        """Share bytes wherever it is allowed and costs nothing."""
         for step in self._steps():
             for i in range(len(step.results)):
                 for k in range(len(step.reads)):
@@ -77,7 +77,7 @@ class StorageSharing:
                         self.join(step, k)
 
     def scratch(self) -> dict[tuple[LiveStep, int], Storage]:
-        """Storages for what a loop yields, where copying one carry would overwrite what another is copied from."""
+        """Return storages for values that a loop yields, where copying one carry would overwrite the source of another."""
         scratch: dict[tuple[LiveStep, int], Storage] = {}
         for step in self._steps():
             for number, end in enumerate(step.yields):
@@ -89,7 +89,7 @@ class StorageSharing:
         return scratch
 
     def _copied(self, step: LiveStep, number: int) -> Iterator[tuple[int, Live, Live]]:
-        """What a region yields as carries: its number, the value and the result."""
+        """Yield the carries that a region yields: index, value and result."""
         flow, end = step.flows[number] if number < len(step.flows) else None, step.yields[number]
         for i, target in enumerate(flow.yields if flow is not None else ()):
             yielded = end.reads[i] if end is not None else None
@@ -107,14 +107,14 @@ class StorageSharing:
     # --- over an operand --------------------------------------------------------------------------
 
     def may_overwrite(self, step: LiveStep, i: int, k: int) -> bool:
-        """Whether a result may have the bytes of an operand that dies there."""
+        """Whether a result may take the bytes of an operand that dies there."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or result.relation != "own" or result.storage.kind != "value":
             return False
         return operand.storage.end == step.index and self.may_write_over(step, i, k)
 
     def may_write_over(self, step: LiveStep, i: int, k: int) -> bool:
-        """Whether a result may have the bytes of an operand, if that dies there."""
+        """Whether a result may take the bytes of an operand, if the operand dies there."""
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or operand.storage is result.storage:
             return False
@@ -122,7 +122,7 @@ class StorageSharing:
         return fits and self._is_read_in_order(step, i, k)
 
     def _is_read_in_order(self, step: LiveStep, i: int, k: int) -> bool:
-        """Whether every element of an operand is read before the result is written there."""
+        """Whether every element of an operand is read before the result is written to its place."""
         result, operand = step.results[i], step.reads[k]
         assert result is not None and operand is not None
         if operand.offset != 0 or operand.size != result.size or not step.in_order:
@@ -154,7 +154,7 @@ class StorageSharing:
     # --- within the result of a region's op ---------------------------------------------------------
 
     def may_yield_within(self, step: LiveStep, number: int, i: int) -> bool:
-        """Whether what a region yields may be computed in the bytes of the result that it becomes."""
+        """Whether a value that a region yields may be computed in the bytes of the result that it becomes."""
         result = self._becomes(step, number, i)
         end = step.yields[number]
         yielded = end.reads[i] if end is not None else None
@@ -170,27 +170,27 @@ class StorageSharing:
         return self._carry_is_over(step, number, i, root)
 
     def _becomes(self, step: LiveStep, number: int, i: int) -> Live | None:
-        """The result whose bytes a region gives whole."""
+        """Return the result that a yielded value becomes as a whole."""
         flow = step.flows[number] if number < len(step.flows) else None
         target = flow.yields[i] if flow is not None and i < len(flow.yields) else None
         return step.results[target.index] if target is not None and target.kind != "row" else None
 
     def _is_inside(self, live: Live, step: LiveStep, number: int) -> bool:
-        """Whether a value is computed in a region, or in one inside of that."""
+        """Whether a value is computed in a region, or in one nested in it."""
         home = live.home
         while home is not None and home != (step, number):
             home = home[0].home
         return home is not None
 
     def _carry_is_over(self, step: LiveStep, number: int, i: int, root: Live) -> bool:
-        """Whether the carry has been read for the last time when what follows it is written."""
+        """Whether the last read of the carry precedes the write of its next value."""
         flow = step.flows[number]
         assert flow is not None and root.step is not None
         carry = step.arguments[number][i] if flow.yields[i] == _argument_flow(flow.arguments, i) else None
         return carry is None or self._is_over(carry, root)
 
     def _is_over(self, variable: Live, root: Live) -> bool:
-        """Whether a carry or state has been read for the last time when what follows it is written."""
+        """Whether the last read of a carry or state precedes the write of its next value."""
         writer, start = root.step, root.storage.start
         if variable.end != start or writer is None or writer.index != start:
             return variable.end < start
@@ -198,7 +198,7 @@ class StorageSharing:
         return k is not None and self._is_read_in_order(writer, writer.results.index(root), k)
 
     def yield_within(self, step: LiveStep, number: int, i: int) -> None:
-        """Compute what a region yields in the bytes of the result."""
+        """Compute a value that a region yields in the bytes of the result."""
         result, end = self._becomes(step, number, i), step.yields[number]
         assert result is not None and end is not None
         yielded = end.reads[i]
@@ -212,7 +212,7 @@ class StorageSharing:
     # --- within a state -----------------------------------------------------------------------------------
 
     def may_update_within(self, end: LiveStep, i: int) -> bool:
-        """Whether the next value of a state may be computed in its bytes, where states lie in the arena."""
+        """Whether the next value of a state may be computed in its bytes, if states are in the arena."""
         value, state = end.reads[i], self.liveness.states.get(i)
         if value is None or state is None or state.storage.kind not in self.pinned:
             return False
@@ -234,7 +234,7 @@ class StorageSharing:
     # --- within a concatenation -----------------------------------------------------------------------
 
     def _places(self, step: LiveStep) -> list[int | None]:
-        """For each operand its first byte in the result, None where its elements do not lie side by side."""
+        """Return for each operand its first byte in the result; None if its elements are not contiguous there."""
         op = step.op
         if not registry.is_ours(op) or not (card := opview.card_of(op)).has("parts") or None in step.reads:
             return []
@@ -244,7 +244,7 @@ class StorageSharing:
         return [None if first is None else first * item for first in elements]
 
     def may_join(self, step: LiveStep, k: int) -> bool:
-        """Whether an operand may be computed in its place in the result."""
+        """Whether an operand may be computed at its position in the result."""
         places, result, operand = self._places(step), step.results[0], step.reads[k]
         if not places or places[k] is None or result is None or operand is None:
             return False
@@ -256,7 +256,7 @@ class StorageSharing:
         return is_root and whole and computed and dies and (places[k] or 0) % self.alignment == 0
 
     def join(self, step: LiveStep, k: int) -> None:
-        """Compute an operand in its place in the result."""
+        """Compute an operand at its position in the result."""
         result, operand = step.results[0], step.reads[k]
         place = self._places(step)[k]
         assert result is not None and operand is not None and place is not None
@@ -272,7 +272,7 @@ def _argument_flow(flows: tuple[object, ...], i: int) -> object:
 
 
 def _move(source: Storage, target: Storage, offset: int) -> None:
-    """Let all that is in a storage be in another one, from a byte on."""
+    """Move all values of a storage to another one, at a byte offset."""
     for live in source.members:
         live.storage = target
         live.offset += offset
@@ -280,13 +280,13 @@ def _move(source: Storage, target: Storage, offset: int) -> None:
 
 
 def _trailing(dims: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions without leading ones."""
+    """Return the dimensions without leading ones."""
     first = next((i for i, d in enumerate(dims) if d != 1), len(dims))
     return dims[first:]
 
 
 class Profile:
-    """The bytes in use at each step, to see what a concatenation in place costs before it is done."""
+    """The bytes in use at each step, to estimate the cost of an in-place concatenation beforehand."""
 
     def __init__(self, liveness: Liveness, storages: list[Storage], alignment: int):
         self.alignment = alignment
@@ -294,7 +294,7 @@ class Profile:
         self.peak = int(self.used.max())
 
     def join(self, step: LiveStep, chosen: set[int]) -> bool:
-        """Count some operands as computed within the result, unless the peak would rise."""
+        """Count some operands as computed within the result, unless the peak would rise. Returns whether it was done."""
         result = step.results[0]
         assert result is not None
         operands = {live.storage for k in chosen if (live := step.reads[k]) is not None}
@@ -310,7 +310,7 @@ class Profile:
 
 
 def used_bytes(storages: list[Storage], last: int, alignment: int) -> np.ndarray:
-    """The bytes that storages take at each step, each rounded up to the alignment."""
+    """Return the bytes that storages take at each step, each rounded up to the alignment."""
     changes = np.zeros(last + 2, np.int64)
     for storage in storages:
         size = aligned(storage.size, alignment)
@@ -320,5 +320,5 @@ def used_bytes(storages: list[Storage], last: int, alignment: int) -> np.ndarray
 
 
 def aligned(size: int, alignment: int) -> int:
-    """A size rounded up to a multiple of the alignment."""
+    """Return a size rounded up to a multiple of the alignment."""
     return -(-size // alignment) * alignment

@@ -1,17 +1,18 @@
-"""Plans as attributes of a module: `rlx.memory` at the function and at every op, which text and bytecode keep.
+"""Plans as attributes of a module: `rlx.memory` on the function and on every op, kept by text and bytecode.
 
-At the function stand the size of the arena, the options and the places of the arguments; at an op one entry for each result and
-then for each argument of its regions:
+The attribute of the function has the size of the arena, the options and the places of the arguments. The attribute of
+an op has one entry for each result, then one for each argument of its regions:
 
     {offset = 128}               bytes 128 and following of the arena
     {offset = 128, over = 0}     written over operand 0
-    {offset = 192, view = 0}     a view of operand 0; `row = 0`: of its part at each step of a loop; `carry = 0`: the carry 0
+    {offset = 192, view = 0}     a view of operand 0; `row = 0`: of its part at each step of a loop; `carry = 0`: the
+    carry 0
     {offset = 0, parts = [0, 1]} a concatenation whose operands are computed within it
     {}                           outside of the arena
 
-At the end of a region one for each value: `{within = true}` is computed in the place of the result, `{scratch = 64}` is copied
-through other bytes, `{}` is copied. At the end of the function `{within = true}` is computed in the place of the state that it
-updates.
+The terminator of a region has one entry for each value: `{within = true}` is computed in the place of the result,
+`{scratch = 64}` is copied through other bytes, `{}` is copied. At the end of the function, `{within = true}` is
+computed in the place of the state that it updates.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rlx.support.errors import Error
 ATTRIBUTE = "rlx.memory"
 _HINT = "run rlx-plan-memory again"
 
-# What stands in an entry: numbers, lists of numbers, and True for what is only there.
+# The values of an entry: numbers, lists of numbers, and True for flags.
 Entry = dict[str, Any]
 
 
@@ -54,12 +55,12 @@ def write_plan(plan: MemoryPlan) -> None:
 
 
 def has_plan(function: mlir.FuncOp) -> bool:
-    """Whether a function carries a plan."""
+    """Whether a function has a plan."""
     return ATTRIBUTE in function.attributes
 
 
 def erase_plan(function: mlir.FuncOp) -> None:
-    """Take a plan away from a function and its ops."""
+    """Remove the plan from a function and its ops."""
 
     def visit(op: mlir.Operation) -> Any:
         if ATTRIBUTE in op.attributes:
@@ -71,22 +72,22 @@ def erase_plan(function: mlir.FuncOp) -> None:
 
 
 def plan_of(module: Any, entry: str | None = None) -> MemoryPlan:
-    """The plan that a function carries, checked against its ops as they are now.
+    """Return the plan stored in a function, checked against its current ops.
 
     Args:
         module: A `Graph` or a module.
         entry: The function of a module; None takes the first public one.
 
     Raises:
-        Error: There is no plan; or it does not fit, as ops have changed since or as it was wrong: values that live at the
-            same time overlap, lie outside of the arena or are not aligned, or share bytes where they must not.
+        Error: There is no plan, or it does not fit, because ops have changed or the plan is wrong: values that are live
+            at the same time overlap, are outside the arena or misaligned, or share bytes illegally.
     """
     graph = module if isinstance(module, Graph) else Graph.from_module(module, entry)
     with mlir.entered():
         return _PlanReader(graph).plan()
 
 
-# --- what is written --------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------
 
 
 def _of_arguments(layout: ArenaLayout) -> list[Entry]:
@@ -94,7 +95,7 @@ def _of_arguments(layout: ArenaLayout) -> list[Entry]:
 
 
 def _entries(step: LiveStep, layout: ArenaLayout) -> list[Entry] | None:
-    """What stands at an op; None where nothing does."""
+    """Return the entries of an op, or None."""
     around = step.home
     if step is layout.liveness.steps[-1]:
         updated = layout.choices.within.get(step, set())
@@ -154,7 +155,7 @@ def _value(attribute: Any) -> Any:
 
 
 class _PlanReader:
-    """Reads the plan of a graph, and holds it to the rules by which plans are made."""
+    """Reads the plan of a graph, and checks it by the rules for creating plans."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -167,7 +168,7 @@ class _PlanReader:
         self.stored: dict[LiveStep, list[Entry]] = {}
 
     def plan(self) -> MemoryPlan:
-        """The plan."""
+        """Return the plan."""
         header = self.header
         options = MemoryPlanOptions(**{f.name: header[f.name] for f in fields(MemoryPlanOptions)})
         sharing = prepare(self.graph, options, header["sizes"])
@@ -212,7 +213,7 @@ class _PlanReader:
         return entries
 
     def _share(self, sharing: StorageSharing) -> None:
-        """Let values share bytes as is written, if they may; in the order in which the planner chooses."""
+        """Share bytes as stored, if allowed, in the order of the planner's choices."""
         steps = list(self.stored)
         for step in steps:
             for i, entry in enumerate(self.stored[step][: len(step.results)]):
@@ -246,7 +247,7 @@ class _PlanReader:
         return type(k) is int and 0 <= k < len(step.reads)
 
     def _offsets(self, storages: list[Storage], scratch: Mapping[tuple[LiveStep, int], Storage]) -> dict[Storage, int]:
-        """The offset that is written at the first value of each storage."""
+        """Return the offset of each storage, stored with its first value."""
         through = {storage: key for key, storage in scratch.items()}
         offsets: dict[Storage, int] = {}
         for storage in storages:
@@ -279,7 +280,7 @@ class _PlanReader:
         return through[storage][0] if storage in through else storage.members[0].step
 
     def _check_places(self, plan: MemoryPlan) -> None:
-        """Places are aligned and in the arena, and those that are in use together do not overlap."""
+        """Check that places are aligned and in the arena, and that those in use together do not overlap."""
         offsets, alignment = plan.layout.offsets, plan.options.alignment
         through = {storage: key for key, storage in plan.layout.scratch.items()}
         for storage, offset in offsets.items():
@@ -304,8 +305,8 @@ class _PlanReader:
 
 
 def _overlaps(offsets: Mapping[Storage, int]) -> Iterator[tuple[Storage, Storage]]:
-    """Pairs of storages that share bytes at some step."""
-    active: list[tuple[int, int]] = []  # by offset: of those that live at a step, no two overlap
+    """Yield pairs of storages that share bytes at some step."""
+    active: list[tuple[int, int]] = []  # by offset; no two storages that are live at a step overlap
     ends: list[tuple[int, int]] = []
     order = sorted((s for s in offsets if s.size), key=lambda s: s.start)
     for number, storage in enumerate(order):

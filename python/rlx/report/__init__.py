@@ -1,1 +1,1 @@
-"""Reports on graphs and compilations, as text and drawings: fusions, places of values in memory, how each op is lowered."""
+"""Reports on graphs and compilations, as text and drawings: fusions, memory plans, and the lowering of each op."""

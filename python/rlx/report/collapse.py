@@ -1,4 +1,4 @@
-"""Large graphs made small for drawings: ops that belong together become one box, which has a drawing of its own."""
+"""Grouping of ops in large graphs for drawings: each group becomes one box, with its own drawing."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rlx.ir.interface import Argument, Output
 from rlx.ir.op.card import Cost
 from rlx.ir.shape import Shape
 
-MOST = 60  # boxes of one drawing
+MOST = 60  # boxes in one drawing
 GROUP = "group"
 
 
 @dataclass(frozen=True)
 class Overview:
-    """A listing in which groups of ops stand as one op each, with the name `group`.
+    """A listing in which each group of ops is one op with the name `group`.
 
     Attributes:
-        name: What the group is called; the name of the function for the whole.
+        name: The name of the group; the name of the function for the whole.
         count: The number of ops in it.
-        listing: What is drawn.
+        listing: The listing to draw.
         groups: The groups in the listing, by their number, which is the attribute `number` of their ops.
     """
 
@@ -34,7 +34,7 @@ class Overview:
     groups: dict[int, Overview] = field(default_factory=dict)
 
     def all(self) -> Iterator[tuple[int, Overview]]:
-        """All groups with their numbers, each before the groups in it."""
+        """Yield all groups with their numbers, each before the groups in it."""
         for number, group in self.groups.items():
             yield number, group
             yield from group.all()
@@ -42,7 +42,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class _Unit:
-    """An op of the function with the ops in its regions; or several that became one box."""
+    """An op of the function with the ops in its regions, or several that became one box."""
 
     ops: tuple[OpReport, ...]
     name: str = ""
@@ -54,10 +54,10 @@ class _Unit:
 
 
 def overview(report: GraphReport, most: int = MOST) -> Overview:
-    """A graph of at most about `most` boxes, and groups of which the same is true.
+    """Return a graph of about `most` boxes at most, with groups of about `most` boxes at most.
 
-    Ops that follow one another are one group if they are of one scope (`Builder.named`, a block), or where scopes do not help,
-    just because they follow one another. Such a group reads nothing that depends on it.
+    Consecutive ops form a group if they have the same scope (`Builder.named`, a block), or, if scopes do not help,
+    because they are consecutive. A group reads nothing that depends on it.
     """
     return _Collapse(report, most).whole()
 
@@ -68,7 +68,7 @@ class _Collapse:
         self._numbers = count()
         self._shapes: dict[str, Shape] = {a.name: a.shape for a in report.arguments}
         fixed = report.fixed
-        self._fixed: dict[str, OpReport | None] = dict.fromkeys(fixed)  # and the ops that make them
+        self._fixed: dict[str, OpReport | None] = dict.fromkeys(fixed)  # fixed values, and the ops that compute them
         units: list[_Unit] = []
         for op in report.ops:
             self._shapes.update(zip(op.results, op.shapes, strict=False))
@@ -82,7 +82,7 @@ class _Collapse:
         self._readers = self._reader_counts()
 
     def _reader_counts(self) -> dict[str, int]:
-        """How often each value is read, returned values included."""
+        """Return the number of reads of each value, including returned values."""
         counts: dict[str, int] = {}
         returned = (*self._report.returned, *self._report.updates.values())
         for name in chain(returned, (n for unit in self._units for op in unit.ops for n in op.operands)):
@@ -96,10 +96,10 @@ class _Collapse:
         listing, groups = self._listing(boxes, read)
         return Overview(report.name, len(report.ops), replace(report, ops=listing) if groups else report, groups)
 
-    # --- what belongs together ------------------------------------------------------------------------
+    # --- grouping ---------------------------------------------------------------------------------------
 
     def _grouped(self, units: Sequence[_Unit], level: int) -> list[_Unit]:
-        """At most about `most` boxes for some ops that follow one another."""
+        """Return about `most` boxes at most for some consecutive ops."""
         if len(units) <= self._most:
             return list(units)
         runs = [(name, tuple(run)) for name, run in groupby(units, _scope_at(level))]
@@ -111,7 +111,7 @@ class _Collapse:
         return flat if len(flat) <= self._most else self._chunks(flat)
 
     def _chunks(self, units: Sequence[_Unit]) -> list[_Unit]:
-        """Groups of what follows one another, of about equal sizes."""
+        """Return groups of consecutive units, of similar size."""
         size = max(2, ceil(len(units) / self._most), ceil(len(units) ** 0.5))
         return [_joined("", tuple(units[i : i + size])) for i in range(0, len(units), size)]
 
@@ -120,7 +120,7 @@ class _Collapse:
     def _listing(
         self, boxes: Sequence[_Unit], returned: Sequence[str]
     ) -> tuple[tuple[OpReport, ...], dict[int, Overview]]:
-        """The ops to draw for some boxes, and the groups among them."""
+        """Return the ops to draw for some boxes, and the groups among them."""
         shown: list[OpReport] = []
         groups: dict[int, Overview] = {}
         for box in boxes:
@@ -134,7 +134,7 @@ class _Collapse:
         return (*self._needed(read), *shown), groups
 
     def _needed(self, names: Iterator[str] | chain[str]) -> list[OpReport]:
-        """The ops that compute what some values need from weights alone, in order."""
+        """Return the ops that compute values from weights only, in order."""
         found: dict[str, OpReport] = {}
         pending = list(names)
         while pending:
@@ -157,7 +157,7 @@ class _Collapse:
         return Overview(box.name, len(box.ops), listing, groups)
 
     def _op(self, box: _Unit, number: int) -> OpReport:
-        """The op that stands for a group."""
+        """Return the op that represents a group."""
         reads, gives = self._border(box)
         costs = [op.cost for op in box.ops if op.cost is not None and op.depth == 0]
         zero: Dim = 0
@@ -166,7 +166,7 @@ class _Collapse:
         return OpReport(GROUP, box.name, tuple(reads), tuple(gives), shapes, attributes, cost, None, "", 0)
 
     def _border(self, box: _Unit) -> tuple[list[str], list[str]]:
-        """The values that a group reads from outside, and those that are read outside; both without what is fixed."""
+        """Return the values that a group reads from outside, and those that are read outside, both without fixed values."""
         inside: dict[str, int] = {}
         for op in box.ops:
             for name in op.operands:
@@ -182,7 +182,7 @@ def _scope_at(level: int) -> Callable[[_Unit], str]:
 
 
 def _depth(units: Sequence[_Unit]) -> int:
-    """The number of scopes that all have in common."""
+    """Return the number of scopes that all have in common."""
     first = units[0].scopes
     common = len(first)
     for unit in units:
@@ -199,6 +199,6 @@ def _joined(name: str, parts: tuple[_Unit, ...]) -> _Unit:
 
 
 def _span(parts: Sequence[_Unit]) -> str:
-    """What ops are called that have no scope in common."""
+    """Return the name of ops that have no scope in common."""
     first, last = (unit.name or unit.ops[0].label for unit in (parts[0], parts[-1]))
     return f"{first} … {last}"

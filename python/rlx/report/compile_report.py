@@ -1,4 +1,4 @@
-"""The report on a whole compilation, as one HTML page: stages, passes, graphs, fusion, dispatch, memory, and time by op."""
+"""The report on a whole compilation as one HTML page: stages, passes, graphs, fusion, dispatch, memory, and time by op."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error
 from rlx.targets.compilation import Compilation
 
-# Rows and lines that a page shows of what may have thousands.
+# Maximum rows and lines that a page shows.
 _ROWS, _LISTED = 100, 1_500
-_DRAWN = 4_000  # ops up to which a stage is drawn
+_DRAWN = 4_000  # maximum ops of a stage that is drawn
 _POINTS = 500
 
 
@@ -30,9 +30,9 @@ class CompileReport:
     """Everything about a compilation. `html()` is a page.
 
     Attributes:
-        compilation: What it is about.
-        machine: What the machine can do that runs the program; None if that is not known.
-        profile: What was measured of it, if something was.
+        compilation: The compilation.
+        machine: The limits of the machine that runs the program; None if unknown.
+        profile: The measurements, if any.
     """
 
     compilation: Compilation
@@ -41,7 +41,7 @@ class CompileReport:
 
     @cached_property
     def problem(self) -> str:
-        """Why the target does not take the graph, else empty."""
+        """The reason why the target does not support the graph, else empty."""
         try:
             _ = self.compilation.lir
         except Error as error:
@@ -50,7 +50,7 @@ class CompileReport:
 
     @cached_property
     def stages(self) -> dict[str, GraphReport]:
-        """The listings of the stages that there are: `given`, `mir`, `lir`."""
+        """The listings of the available stages: `given`, `mir`, `lir`."""
         compilation = self.compilation
         graphs = {"given": compilation.given, "mir": compilation.mir}
         if not self.problem:
@@ -59,32 +59,32 @@ class CompileReport:
 
     @cached_property
     def history(self) -> CompileHistory:
-        """What each pass changed."""
+        """The changes of each pass."""
         return analyse_history(self.compilation.given, self.compilation.pipeline_text)
 
     @cached_property
     def fusion(self) -> FusionReport:
-        """What fused, and what did not."""
+        """The fusions, and near misses."""
         return analyse_fusion(self.compilation.given, self.compilation.passes_to_mir)
 
     @cached_property
     def dispatch(self) -> DispatchReport:
-        """Which way each op goes."""
+        """The way in which each op is lowered."""
         return dispatch_of(self.compilation)
 
     @cached_property
     def memory(self) -> MemoryReport | None:
-        """Where values lie; None where there is no LIR."""
+        """The places of values in memory; None if there is no LIR."""
         return None if self.problem else memory_of_program(self.compilation.lir)
 
     def html(self) -> str:
-        """The page, which needs no other file."""
+        """Return the page, which needs no other file."""
         name = self.compilation.given.name_symbol
         target = self.compilation.target
         return html.page(f"@{name} for {target.name} ({target.arch})", self.sections())
 
     def sections(self) -> Iterator[tuple[str, str]]:
-        """The heading and the HTML of each part of the page."""
+        """Yield the heading and the HTML of each part of the page."""
         yield "Overview", self._overview()
         yield "Stages", self._stage_columns()
         yield "Passes", self.history.html_body() + self._pipeline()
@@ -125,7 +125,7 @@ class CompileReport:
 
     @property
     def last(self) -> GraphReport:
-        """The listing of the last stage that there is."""
+        """The listing of the last available stage."""
         return list(self.stages.values())[-1]
 
     def _stage_columns(self) -> str:
@@ -147,7 +147,7 @@ class CompileReport:
     # --- costs ----------------------------------------------------------------------------------------------
 
     def _costs(self) -> str:
-        """What each op does, and how long that takes at least, were it alone."""
+        """Return the work of each op, and its least time if it ran alone."""
         fixed = self.last.fixed
         ops = [op for op in self.last.ops if op.cost is not None and op.depth == 0]
         works = [(op, OpWork.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
@@ -170,7 +170,7 @@ class CompileReport:
         return "".join(parts)
 
     def _costs_of_lines(self, works: Sequence[tuple[OpReport, OpWork]], total: float) -> str:
-        """The same, summed by the user's lines."""
+        """Return the work summed by the user's lines."""
         by_line: dict[str, list[OpWork]] = {}
         for op, work in works:
             by_line.setdefault(short_place(op.location or ""), []).append(work)
@@ -185,7 +185,7 @@ class CompileReport:
         return html.table([cells for _, cells in rows], header, right=(1, 2, 3, 4, 5), most=_ROWS)
 
     def _least(self, seconds: float, total: float) -> tuple[str, str]:
-        """The least time, in µs, and its share of all; empty where it is not known what the device can do."""
+        """Return the least time, in µs, and its share of the total; empty if the limits of the device are unknown."""
         return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
 
     def _cost_row(self, op: OpReport, work: OpWork, total: float) -> tuple[str, ...]:
@@ -204,13 +204,13 @@ def _point(op: OpReport, work: OpWork, machine: MachineLimits) -> roofline_svg.P
 
 
 def _title(name: str, listing: GraphReport) -> str:
-    """What a stage is called."""
+    """Return the title of a stage."""
     stage = listing.stage.upper()
     return f"{stage}{', as given' if name == 'given' else ''}: {len(listing.ops)} ops"
 
 
 def _stage(name: str, listing: GraphReport) -> str:
-    """The ops of a stage, counted, with bars; and its listing."""
+    """Return the ops of a stage, counted, with bars, and its listing."""
     counts = listing.histogram.most_common()
     most = counts[0][1] if counts else 1
     rows = "".join(

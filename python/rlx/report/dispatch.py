@@ -39,9 +39,9 @@ class OpDispatch:
         path: `"native"`: the target lowers the op itself. `"decomposed"`: it lowers the ops of the decomposition.
             `"unsupported"`: neither.
         count: The number of ops.
-        into: The numbers of ops that they become in all, by name; the op itself when it is native.
-        reason: Why they are not supported, else empty.
-        locations: The user's places, each once, in order.
+        into: The total numbers of the resulting ops, by name; the op itself when it is native.
+        reason: The reason why they are not supported, else empty.
+        locations: The user's lines, without duplicates, in order.
     """
 
     name: str
@@ -70,11 +70,11 @@ class DispatchReport:
         return not any(row.path == "unsupported" for row in self.rows)
 
     def count(self, path: str) -> int:
-        """The number of ops with one path: `"native"`, `"decomposed"` or `"unsupported"`."""
+        """Return the number of ops with one path: `"native"`, `"decomposed"` or `"unsupported"`."""
         return sum(row.count for row in self.rows if row.path == path)
 
     def summary(self) -> str:
-        """One line."""
+        """Return the report on one line."""
         counts = ", ".join(f"{self.count(path)} {path}" for path in PATHS if self.count(path)) or "no ops"
         return f"dispatch for {self.target}: {counts}; {'ready to compile' if self.compile_ready else 'cannot compile'}"
 
@@ -91,7 +91,7 @@ class DispatchReport:
         return rows
 
     def html_body(self) -> str:
-        """The report as HTML, without its summary."""
+        """Return the report as HTML, without its summary."""
         return html.table(self._cells(), _HEADER, right=(1,))
 
     def _repr_html_(self) -> str:
@@ -120,8 +120,8 @@ def analyse_dispatch(
         graph: MIR (or HIR, whose blocks count as composite ops); it is not changed.
         claimed: Names of the ops that the target lowers itself.
         target: The name of the target, for the report.
-        unsupported_dtypes: Names of the dtypes with which the target cannot compute.
-        policy: Which composite ops are decomposed; None decomposes those that are not claimed.
+        unsupported_dtypes: Names of the dtypes that the target does not support.
+        policy: The composite ops to decompose; None decomposes those that are not claimed.
     """
     analysis = _Analysis(frozenset(claimed), frozenset(unsupported_dtypes), policy or KernelDispatchPolicy())
     groups: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
@@ -142,7 +142,7 @@ def analyse_dispatch(
 
 
 def dispatch_of(compilation: Compilation) -> DispatchReport:
-    """Which way each op of a compilation's MIR goes."""
+    """Return how each op of a compilation's MIR is lowered."""
     target, check = compilation.target, stages.check_of(compilation.target.pipeline)
     return analyse_dispatch(
         compilation.mir,
@@ -154,7 +154,7 @@ def dispatch_of(compilation: Compilation) -> DispatchReport:
 
 
 class _Analysis:
-    """What a target makes of ops."""
+    """The lowering of ops by a target."""
 
     def __init__(self, claimed: frozenset[str], unsupported_dtypes: frozenset[str], policy: KernelDispatchPolicy):
         self._cards = registry.load()
@@ -169,7 +169,7 @@ class _Analysis:
         return card is not None and card.composite and self._policy.is_common(name, self._claimed)
 
     def path(self, op: Any) -> tuple[str, Counter[str], str]:
-        """The path of an op, the ops that it becomes, and why it is not supported."""
+        """Return the path of an op, the resulting ops, and the reason why it is not supported."""
         name = opview.name_of(op)
         dtypes = sorted({shape_of(r).dtype.name for r in op.results} & self._unsupported)
         if dtypes:
@@ -187,9 +187,9 @@ class _Analysis:
         return ("unsupported" if reason else "decomposed"), into, reason
 
     def _decomposed(self, op: Any) -> tuple[Counter[str], str]:
-        """The ops that an op becomes when it is lowered alone, and which of them are not supported."""
+        """Return the ops that an op becomes when it is lowered alone, and those of them that are not supported."""
         if len(op.regions):
-            return Counter(), ""  # it becomes the ops of its regions, which have their own rows
+            return Counter(), ""  # it becomes the ops of its regions, which have separate rows
         alone = _alone(op)
         try:
             run_on_module(alone, PassPipeline.of(Decompose(except_=tuple(self._native))))
@@ -209,7 +209,7 @@ class _Analysis:
 
 
 def _alone(op: Any) -> Any:
-    """A module with only a copy of one op, whose operands are arguments."""
+    """Return a module with only a copy of one op, whose operands are arguments."""
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create(loc=op.location)

@@ -1,4 +1,4 @@
-"""A graph as HTML: its drawing, with a drawing of each group that is one box there, and its listing."""
+"""A graph as HTML: its drawing, with a drawing of each group, and its listing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LISTED, _DRAWN = 300, 1_000
 
 
 def graph_body(listing: GraphReport, name: str) -> str:
-    """The drawing, and those of groups, to which its boxes lead.
+    """Return the drawing, and the drawings of groups, to which its boxes link.
 
     Args:
         listing: The graph.
-        name: What the addresses on the page begin with.
+        name: The prefix of anchors on the page.
     """
     view = overview(listing)
     groups = "".join(
@@ -32,13 +32,13 @@ def _drawn(view: Overview, name: str) -> str:
 
 
 def graph_svg(graph: Graph | GraphReport) -> str | None:
-    """The drawing of a graph, with groups of ops as boxes; None if it is too large to be looked at."""
+    """Return the drawing of a graph, with groups of ops as boxes; None if it is too large to be readable."""
     listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
     return svg.drawing(overview(listing).listing) if len(listing.ops) <= _DRAWN else None
 
 
 def graph_html(graph: Graph | GraphReport) -> str:
-    """What a notebook shows of a graph: its drawing if it is not large, and its listing."""
+    """Return a graph for a notebook: its drawing if it is not large, and its listing."""
     listing = graph if isinstance(graph, GraphReport) else inspect_graph(graph)
     drawing = graph_svg(listing)
     drawn = "" if drawing is None else html.scroll(drawing, "graph")

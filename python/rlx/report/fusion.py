@@ -1,4 +1,4 @@
-"""The fusion report: what fused on the way to MIR, what nearly did, and what would make it fuse."""
+"""The fusion report: fusions on the way to MIR, near misses, and how to enable them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ DEFAULT_PASSES = "rlx-lower-blocks,rlx-fuse"
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What the fusions of a pipeline made, and what they did not. `str()` is the report.
+    """The fusions and near misses of a pipeline. `str()` is the report.
 
     Attributes:
-        before: The numbers of ops in the graph as given, by name.
-        after: The numbers of ops behind the pipeline.
-        fused: How often each fusion was made, by its title: `rlx-fuse-<title>`, or `recognize-<title>`.
-        places: The user's lines of each, in order, each once.
-        off: How often each fusion would match that the pipeline does not run, as one that does not pay on its target.
-        missed: What stayed unfused though it nearly matches, in program order.
-        declined: Why a fusion that is weighed was not made: its title, the user's line, and what it would have changed.
+        before: The numbers of ops in the given graph, by name.
+        after: The numbers of ops after the pipeline.
+        fused: The number of applications of each fusion, by its title: `rlx-fuse-<title>`, or `recognize-<title>`.
+        places: The user's lines of each, in order, without duplicates.
+        off: The number of matches of each fusion that the pipeline does not run because it does not pay off on the
+            target.
+        missed: Near misses, in program order.
+        declined: Weighed fusions that were not made: title, the user's line, and the estimated effect.
     """
 
     before: Counter[str]
@@ -45,10 +46,10 @@ class FusionReport:
     declined: tuple[tuple[str, str, str], ...] = ()
 
     def assert_clean(self) -> None:
-        """Check that nothing stayed unfused that nearly matches.
+        """Check that there are no near misses.
 
         Raises:
-            Error: Something did; the message lists all of it, with what would make it fuse.
+            Error: There are; the message lists all of them, with hints.
         """
         if self.missed:
             lines = "\n".join(f"  {text}" for text in self._missed_texts())
@@ -56,18 +57,18 @@ class FusionReport:
             raise Error(f"{len(self.missed)} {what} missed:\n{lines}")
 
     def summary(self) -> str:
-        """One line."""
+        """Return the report on one line."""
         has_blocks = any(registry.SPECS[name].stage == "hir" for name in self.before if name in registry.SPECS)
         total = f"{self.before.total()} {'ops and blocks' if has_blocks else 'ops'} became {self.after.total()}"
         return f"fusion: {total}; fused: {counts_text(self.fused)}; missed: {len(self.missed)}"
 
     def _missed_texts(self) -> list[str]:
-        """Each miss as a line; those that say the same of one place are one line."""
+        """Return each miss as a line. Repeated texts for one location become one line."""
         counts = Counter(map(_miss_text, self.missed))
         return [f"{f'{count} times ' if count > 1 else ''}{text}" for text, count in counts.items()]
 
     def html_body(self) -> str:
-        """The report as HTML, without its summary."""
+        """Return the report as HTML, without its summary."""
         made = [
             (str(n), title, ", ".join(map(short_place, self.places[title][:_SHOWN_PLACES])))
             for title, n in self.fused.most_common()
@@ -121,16 +122,16 @@ def _places_text(places: tuple[str, ...]) -> str:
 
 
 def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
-    """Run passes on a copy of a graph, and report what their fusions make, and what they leave.
+    """Run passes on a copy of a graph, and report their fusions and near misses.
 
-    Where they run no fusion at all, what would fuse is missed.
+    If the passes run no fusion at all, all possible fusions are reported as missed.
 
     Args:
         graph: HIR or MIR; it is not changed.
         passes: A pipeline, such as `CompileResult.passes_to_mir`.
 
     Raises:
-        Error: The pipeline is wrong, or a pass failed.
+        Error: The pipeline is invalid, or a pass failed.
     """
     with recorded() as record:
         after = run(graph, passes)
@@ -143,7 +144,7 @@ def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
 
 
 def _would_fuse(graph: Graph) -> list[Miss]:
-    """What fusions would make of a graph on which none has run."""
+    """Return the fusions that are possible in a graph on which none has run."""
     hint = "run rlx-fuse, or compile with the policy 'direct'"
     found = matches(graph.module, FUSIONS.values())
     nearly = [miss for _, miss in misses(graph.module, FUSIONS.values())]
@@ -161,5 +162,5 @@ def _fused(record: FusionRecord) -> tuple[Counter[str], dict[str, tuple[str, ...
 
 
 def op_counts(graph: Graph) -> Counter[str]:
-    """The numbers of ops of a graph, by name."""
+    """Return the numbers of ops of a graph, by name."""
     return Counter(opview.name_of(op) for op in collect(graph.module))

@@ -1,4 +1,4 @@
-"""Drawings of graphs as SVG: each op is below the ops that it reads, and few of the lines between them cross."""
+"""Drawings of graphs as SVG: each op is below its operands, and the layout reduces edge crossings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _DrawnBox:
     layer: int = 0
     x: float = 0.0  # of the centre
     y: float = 0.0  # of the upper edge
-    band: tuple[float, float] = (0.0, 0.0)  # where the layer's highest box begins and ends
+    band: tuple[float, float] = (0.0, 0.0)  # top and bottom of the layer's highest box
 
     @property
     def width(self) -> float:
@@ -43,11 +43,11 @@ class _DrawnBox:
 
 
 def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None) -> str:
-    """A graph as an SVG document. Values that depend on no input are written in the boxes of the ops that read them.
+    """Return a graph as an SVG document. Values that do not depend on inputs are written in the boxes of their readers.
 
     Args:
         report: A listing, or that of an `Overview`.
-        addresses: Where the box of each group leads, by the group's number.
+        addresses: The link target of each group's box, by the group's number.
     """
     nodes = _nodes(report, addresses or {})
     layers = _layers(nodes)
@@ -103,7 +103,7 @@ def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_DrawnBox]
 
 
 def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpReport]]]:
-    """Each op of the function with the ops in its regions, which share its box."""
+    """Return each op of the function with the ops in its regions, which share its box."""
     outer: list[tuple[OpReport, list[OpReport]]] = []
     for op in ops:
         if op.depth:
@@ -114,7 +114,7 @@ def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpRe
 
 
 def _expression(op: OpReport, operands: Sequence[str]) -> str:
-    """The text of a value that depends on no input."""
+    """Return the text of a value that does not depend on inputs."""
     value = op.attributes.get("value")
     if op.name == "constant" and value is not None:
         return str(value.reshape(-1)[0]) if value.size == 1 else f"constant {op.shapes[0]}"
@@ -144,8 +144,8 @@ def _connect(above: _DrawnBox, below: _DrawnBox) -> None:
 
 
 def _layers(nodes: Sequence[_DrawnBox]) -> list[list[_DrawnBox]]:
-    """Each node is one layer below the lowest node that it reads; inputs are directly above their first reader."""
-    for node in nodes:  # in program order, so the nodes that a node reads have their layers already
+    """Return the layers. Each node is one layer below its lowest operand; inputs are directly above their first reader."""
+    for node in nodes:  # in program order, so the layers of operands are known
         node.layer = max((n.layer + 1 for n in node.above), default=0)
     for node in nodes:
         if not node.above and node.below:
@@ -160,7 +160,7 @@ def _layers(nodes: Sequence[_DrawnBox]) -> list[list[_DrawnBox]]:
 
 
 def _lengthened(above: _DrawnBox, below: _DrawnBox, layers: list[list[_DrawnBox]]) -> _DrawnBox:
-    """Cut an edge into pieces of one layer each; returns the first node below."""
+    """Split an edge into segments of one layer each. Returns the first node below."""
     points = [_DrawnBox(layer=layer) for layer in range(above.layer + 1, below.layer)]
     for point in points:
         layers[point.layer].append(point)
@@ -172,7 +172,7 @@ def _lengthened(above: _DrawnBox, below: _DrawnBox, layers: list[list[_DrawnBox]
 
 
 def _order(layers: list[list[_DrawnBox]]) -> None:
-    """Sort each layer by the positions of the neighbours, downwards and upwards in turn, so that few edges cross."""
+    """Sort each layer by the positions of the neighbours, downwards and upwards alternately, to reduce edge crossings."""
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         position = {node: i for layer in layers for i, node in enumerate(layer)}
@@ -208,13 +208,13 @@ def _place(layers: list[list[_DrawnBox]]) -> None:
 
 
 def _align(layer: Sequence[_DrawnBox], downwards: bool) -> None:
-    """Move each node towards the mean of its neighbours, as far as the nodes beside it allow."""
+    """Move each node towards the mean of its neighbours, as far as adjacent nodes allow."""
     wishes = []
     for node in layer:
         near = (node.above if downwards else node.below) or node.below or node.above
         wishes.append(sum(n.x for n in near) / len(near) if near else node.x)
-    # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two
-    # overlap they become one, which goes to the mean of its members' wishes.
+    # Groups of touching nodes, each as (offsets from the first node, desired position of the first node). Overlapping
+    # groups are merged and moved to the mean of the desired positions.
     groups: list[tuple[list[_DrawnBox], list[float], float]] = []
     for node, wish in zip(layer, wishes, strict=True):
         members, offsets, first = [node], [0.0], wish
@@ -237,7 +237,7 @@ def _align(layer: Sequence[_DrawnBox], downwards: bool) -> None:
 
 
 def _document(report: GraphReport, nodes: Sequence[_DrawnBox]) -> str:
-    """The heading, the drawing, and the legend of the colours."""
+    """Return the heading, the drawing, and the legend of the colours."""
     heading = f"@{_shortened(report.name)} [{report.stage}]"
     ops = {node.op for node in nodes if node.lines}
     least = max(len(heading) * palette.CHARACTER, palette.legend_width(ops)) + 2 * _MARGIN
@@ -257,7 +257,7 @@ def _document(report: GraphReport, nodes: Sequence[_DrawnBox]) -> str:
 
 
 def _edges(nodes: Iterable[_DrawnBox]) -> list[str]:
-    """Lines that bend between layers and go straight through them, so that they cross no box."""
+    """Return lines that bend between layers and are straight inside them, so that they cross no box."""
     paths = []
     for node in nodes:
         for below in node.below if node.lines else ():

@@ -1,4 +1,4 @@
-"""The history report: what each pass on the way to a target changed."""
+"""The history report: the changes of each pass on the way to a target."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TAGS = {"+": ("<ins>", "</ins>"), "-": ("<del>", "</del>"), "…": ("<i>", "</i
 
 @dataclass(frozen=True)
 class CompileHistory:
-    """The passes that ran, with what each changed. `str()` is a table; `records[i].diff()` is what a pass changed, op by op.
+    """The passes that ran, with their changes. `str()` is a table; `records[i].diff()` has the changes of a pass, op by op.
 
     Attributes:
-        given: The listing of the graph as given.
+        given: The listing of the given graph.
         records: The passes, in order.
-        problem: The error that ended them, else empty.
+        problem: The error that ended the pipeline, else empty.
     """
 
     given: GraphReport
@@ -36,7 +36,7 @@ class CompileHistory:
 
     @property
     def last(self) -> GraphReport:
-        """The listing behind the last pass."""
+        """The listing after the last pass."""
         return self.records[-1].after if self.records else self.given
 
     @property
@@ -45,7 +45,7 @@ class CompileHistory:
         return sum(record.seconds for record in self.records)
 
     def summary(self) -> str:
-        """One line."""
+        """Return the report on one line."""
         changed = sum(record.changed for record in self.records)
         return (
             f"passes: {len(self.records)} in {1e3 * self.seconds:.4g} ms, of which {changed} changed something; "
@@ -53,7 +53,7 @@ class CompileHistory:
         )
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """For each pass its text, milliseconds, the number of ops behind it, and the ops that became fewer or more."""
+        """Return for each pass its text, milliseconds, the number of ops after it, and the changes in op counts."""
         return [
             (
                 *(record.text, f"{1e3 * record.seconds:.2f}", str(len(record.after.ops))),
@@ -63,7 +63,7 @@ class CompileHistory:
         ]
 
     def html_body(self) -> str:
-        """The report as HTML, without its summary. What each pass changed is closed, and cut where it is long."""
+        """Return the report as HTML, without its summary. Changes are collapsed, and shortened if they are long."""
         rows = html.table(self.rows(), _HEADER, right=(1, 2))
         problem = html.paragraph(self.problem, "warn") if self.problem else ""
         return rows + problem + "".join(_change(record) for record in self.records if record.changed)
@@ -82,7 +82,7 @@ class CompileHistory:
 
 
 def _change(record: PassRecord) -> str:
-    """What a pass changed, as HTML."""
+    """Return the changes of a pass, as HTML."""
     diff = record.diff()
     lines = diff.hunks()
     more = f"\n… and {len(lines) - _SHOWN_LINES} more lines" if len(lines) > _SHOWN_LINES else ""
@@ -93,7 +93,7 @@ def _change(record: PassRecord) -> str:
 
 
 def analyse_history(graph: Graph, passes: Any) -> CompileHistory:
-    """Run passes on a copy of a graph, and report what each changes. Where one fails, the report ends there and says why.
+    """Run passes on a copy of a graph, and report the changes of each. The report ends at a pass that fails, with the reason.
 
     Args:
         graph: A graph; it is not changed.

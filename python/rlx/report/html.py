@@ -1,6 +1,6 @@
-"""Pieces of HTML pages and of what a notebook shows. A page needs no other file, and its colours follow the reader's system.
+"""Building blocks of HTML pages and notebook output. A page needs no other file, and follows the reader's colour scheme.
 
-Names in graphs come from files, so every text goes through `markup`.
+Names in graphs come from files, so every text is escaped by `markup`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ h1 { font-size: 1.6rem; margin: .5rem 0; overflow-wrap: anywhere; } h2 { font-si
 h3 { font-size: 1.05rem; margin: 1rem 0 .4rem; } p { margin: .5rem 0; max-width: 75ch; overflow-wrap: anywhere; }
 a { color: var(--accent); } :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 """
-# What notebooks get as well, below an element of the class `rlx`.
+# Rules that notebooks get as well, inside an element of the class `rlx`.
 _PIECES = """
 .rlx table { border-collapse: collapse; font-size: 14px; margin: .2rem 0; }
 .rlx th, .rlx td { padding: .25rem .7rem; border-bottom: 1px solid var(--line, #8886); text-align: left; vertical-align: top; }
@@ -46,7 +46,7 @@ _PIECES = """
 .rlx .bar { display: block; height: .55rem; margin-top: .45rem; background: var(--bar, #6aa9e9); border-radius: 2px; }
 .rlx svg { display: block; max-width: none; height: auto; zoom: 1.15; }
 """
-# Opens what the address leads to, and what that is in.
+# Opens the target of the address, and the elements that contain it.
 _SCRIPT = """
 function show() { let at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   for (let e = at; e; e = e.parentElement) if (e.tagName === "DETAILS") e.open = true; if (at) at.scrollIntoView(); }
@@ -55,7 +55,7 @@ addEventListener("hashchange", show); addEventListener("DOMContentLoaded", show)
 
 
 def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
-    """A complete page.
+    """Return a complete page.
 
     Args:
         title: Its title.
@@ -77,7 +77,7 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
 
 
 def dark_drawings() -> str:
-    """The rules that give drawings their dark colours, which files that stand alone do not have."""
+    """Return the rules for dark colours of drawings, which separate files do not have."""
     rules = (
         f".rlx svg[{kind}='{light}'], .rlx svg [{kind}='{light}'] {{ {kind}: {dark}; }}"
         for light, dark in palette.DARK.items()
@@ -87,24 +87,24 @@ def dark_drawings() -> str:
 
 
 def fragment(summary: str, body: str, *, is_open: bool = True) -> str:
-    """What a notebook shows: a line that opens and closes the rest. Colours are those of the notebook."""
+    """Return HTML for a notebook: a line that expands and collapses the rest, in the notebook's colours."""
     return f'<div class="rlx"><style>{_PIECES}</style>{details(summary, body, is_open=is_open)}</div>'
 
 
 def details(summary: str, body: str, *, is_open: bool = False, anchor: str = "") -> str:
-    """A line that opens and closes some HTML."""
+    """Return a line that expands and collapses some HTML."""
     place = f' id="{anchor}"' if anchor else ""
     return f"<details{place}{' open' if is_open else ''}><summary>{markup(summary)}</summary>{body}</details>"
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collection[int] = (), most: int = 0) -> str:
-    """A table.
+    """Return a table.
 
     Args:
         rows: Cells, as plain text.
         header: The titles of the columns.
         right: Columns of numbers.
-        most: Rows that are shown; the number of the others is said. 0 shows all.
+        most: The maximum number of rows shown, followed by the number of the others. 0 shows all.
     """
     shown = rows[:most] if most else rows
 
@@ -120,24 +120,24 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collec
 
 
 def scroll(body: str, what: str, *, tall: bool = True) -> str:
-    """HTML that may be wider than the page, and `tall` longer; arrow keys move it."""
+    """Return HTML that may be wider than the page and, with `tall`, longer. Arrow keys scroll it."""
     return f'<div class="scroll{" tall" if tall else ""}" tabindex="0" role="region" aria-label="{markup(what)}">{body}</div>'
 
 
 def text_block(text: str, what: str, most: int = 0) -> str:
-    """Text as it stands, at most so many lines of it; 0 shows all."""
+    """Return preformatted text, cut after `most` lines; 0 shows all."""
     lines = text.splitlines()
     more = f"\n… and {len(lines) - most} more lines" if most and len(lines) > most else ""
     return scroll(f"<pre>{markup(chr(10).join(lines[:most] if most else lines) + more)}</pre>", what)
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph, with what stands between backticks as code."""
+    """Return a paragraph, with text between backticks as code."""
     return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_prose(text)}</p>"
 
 
 def items(texts: Iterable[str]) -> str:
-    """A list, with what stands between backticks as code."""
+    """Return a list, with text between backticks as code."""
     return f"<ul>{''.join(f'<li>{_prose(text)}</li>' for text in texts)}</ul>"
 
 

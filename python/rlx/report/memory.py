@@ -20,18 +20,19 @@ from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable_lines
 from rlx.support.short import report_repr
 
-# Values that are listed at the fullest step, and ops up to which other orders are tried for the report.
+# Maximum values that are listed at the fullest step, and maximum ops for which the report tries other orders.
 _LISTED, _TRIED = 8, 5_000
-_LATER = 16  # steps from the fullest one on, after which a value counts as kept for later; or a tenth of all
+_LATER = 16  # a value needed this many steps after the fullest one, or a tenth of all steps, counts as kept for later
 
 
 class MemoryReport(MemoryPlan):
-    """A memory plan for readers. `str()` says what lies in memory at the fullest step, what would lower that, and where each
-    value lies.
+    """A memory plan for readers.
+
+    `str()` lists the values in memory at the fullest step, ways to reduce them, and the place of each value.
     """
 
     def summary(self) -> str:
-        """One line."""
+        """Return the report on one line."""
         assumed = ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
         saved = (
             f"{bytes_text(self.bytes_saved)} saved of {bytes_text(self.total_bytes)}" if self.total_bytes else "empty"
@@ -46,11 +47,11 @@ class MemoryReport(MemoryPlan):
         return printable_lines([self.summary(), *self._at_the_peak(), *self.advice(), *self._places()])
 
     def svg(self) -> str:
-        """The plan as a drawing: steps from left to right; above the bytes in use, below the places of values."""
+        """Return the plan as a drawing, with steps from left to right: above the bytes in use, below the places of values."""
         return drawing(self)
 
     def html_body(self) -> str:
-        """The report as HTML, without its summary."""
+        """Return the report as HTML, without its summary."""
         parts = [html.scroll(self.svg(), "memory over time")]
         if self.peak_live_bytes:
             rows = [
@@ -83,11 +84,11 @@ class MemoryReport(MemoryPlan):
 
     @cached_property
     def peak_step(self) -> int:
-        """The first step at which most is in use."""
+        """The first step with the most bytes in use."""
         return self.live_bytes().index(self.peak_live_bytes)
 
     def at_the_peak(self) -> list[PlannedValue]:
-        """What lies in the arena at the fullest step, the largest first: of each slot the value that is in it then."""
+        """Return the values in the arena at the fullest step, largest first: for each slot, the value that is in it then."""
         by_slot: dict[int, PlannedValue] = {}
         for v in self.values:
             slot = self.slots[v.slot] if v.slot is not None else None
@@ -122,17 +123,17 @@ class MemoryReport(MemoryPlan):
         return lines
 
     def _readers(self, v: PlannedValue) -> str:
-        """When a value is read for the last time, seen from the fullest step."""
+        """Return when a value is read for the last time, relative to the fullest step."""
         end = self.slots[v.slot].end if v.slot is not None and v.end >= self.peak_step else v.end
         last = min(end, v.end)
         if v.outputs:
             return f"output {', '.join(v.outputs)}"
         return "now" if last <= self.peak_step else f"until step {last} {self.steps[last]}"
 
-    # --- what would lower it ----------------------------------------------------------------------------
+    # --- advice ---------------------------------------------------------------------------------------------
 
     def advice(self) -> list[str]:
-        """What would make the arena smaller, a line for each."""
+        """Return ways to make the arena smaller, one per line."""
         if not self.peak_live_bytes:
             return []
         lines = self._other_orders()
@@ -160,7 +161,7 @@ class MemoryReport(MemoryPlan):
 
     @property
     def _has_gradient(self) -> bool:
-        """Whether some ops were made by reverse mode: `Reverse` notes it in their locations."""
+        """Whether reverse mode created some ops; `Reverse` marks their locations."""
         steps = self.layout.liveness.steps
         return any("vjp" in scope_of(step.op.location).split("/") for step in steps if step is not None)
 
@@ -200,7 +201,7 @@ class MemoryReport(MemoryPlan):
 
 
 def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
-    """Plan the memory of a graph, for readers.
+    """Plan the memory of a graph, as a report.
 
     Args:
         graph: A `Graph` or a module, usually LIR.
@@ -213,15 +214,15 @@ def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
 
 
 def memory_of_program(lir: Graph) -> MemoryReport:
-    """The plan that a graph carries; where it carries none, one with 64 for each symbol.
+    """Return the plan stored in a graph, else one with 64 for each symbol.
 
-    What is computed from weights alone is not in that: a compiler has it computed when the program is loaded.
+    The latter excludes values that depend only on weights: they are computed when the program is loaded.
 
     Args:
-        lir: The graph as a target takes it.
+        lir: The graph as a target lowers it.
 
     Raises:
-        Error: The graph carries a plan that does not fit.
+        Error: The stored plan does not fit the graph.
     """
     if has_plan(lir.function):
         return report_of(plan_of(lir))
@@ -229,5 +230,5 @@ def memory_of_program(lir: Graph) -> MemoryReport:
 
 
 def report_of(plan: MemoryPlan) -> MemoryReport:
-    """A report on a plan."""
+    """Return a report on a plan."""
     return MemoryReport(**{field.name: getattr(plan, field.name) for field in fields(plan)})

@@ -1,4 +1,4 @@
-"""Drawings of memory plans as SVG: above the bytes in use at each step, below which value lies where in the arena."""
+"""Drawings of memory plans as SVG: above the bytes in use at each step, below the places of values in the arena."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rlx.report.text import bytes_text, markup, short_place
 _LEFT, _TOP, _RIGHT, _BETWEEN = 84, 70, 72, 46
 _CURVE, _HEIGHT = 150, 360
 _WIDEST, _NARROWEST = 1400, 560
-_LABEL_STEP = 13  # the least distance of two slanted labels
+_LABEL_STEP = 13  # minimum distance of two slanted labels
 _LABEL_SIZE, _ANGLE = 10, 48  # in degrees
-_LABEL = palette.CHARACTER * _LABEL_SIZE / palette.SIZE  # the width of a character of these labels
+_LABEL = palette.CHARACTER * _LABEL_SIZE / palette.SIZE  # the character width of these labels
 _SLANT = math.cos(math.radians(_ANGLE)), math.sin(math.radians(_ANGLE))
-_THIN = 3  # what is thinner has no outline, which would be all that is seen
+_THIN = 3  # thinner rectangles have no outline, which would cover them
 _ARENA = "arena"
 
 
 def drawing(plan: MemoryPlan) -> str:
-    """A plan as an SVG document. Every rectangle has a title that a browser shows."""
+    """Return a plan as an SVG document. Every rectangle has a title that a browser shows."""
     return "\n".join(_Drawing(plan).lines())
 
 
@@ -45,7 +45,7 @@ class _Drawing:
         for v in plan.values:
             if v.relation == "view":
                 self.views_of.setdefault(v.base, []).append(v.name)
-        self.names_all = self.cell >= _LABEL_STEP  # else only steps at which much is in use are named
+        self.names_all = self.cell >= _LABEL_STEP  # otherwise only the steps with the most bytes in use are named
         self.labels = {step: f"{step} {plan.steps[step]}" for step in self._named_steps()}
         reach = {step: self.x(step + 0.5) + _SLANT[0] * len(text) * _LABEL for step, text in self.labels.items()}
         self.right = max(_RIGHT, max(reach.values(), default=0) - _LEFT - self.width)
@@ -56,11 +56,11 @@ class _Drawing:
         return _LEFT + step * self.cell
 
     def y(self, offset: float) -> float:
-        """Of a byte of the arena."""
+        """Return the y coordinate of a byte of the arena."""
         return self.map_top + _HEIGHT * (1 - offset / self.top_bytes)
 
     def y_used(self, used: float) -> float:
-        """Of a number of bytes in use."""
+        """Return the y coordinate of a number of bytes in use."""
         return _TOP + _CURVE * (1 - used / self.top_bytes)
 
     def lines(self) -> Iterator[str]:
@@ -102,7 +102,7 @@ class _Drawing:
     # --- bytes in use ---------------------------------------------------------------------------------
 
     def _areas(self) -> Iterator[str]:
-        """The bytes in use, a band for each group of ops, one on the other."""
+        """Yield the bytes in use as stacked bands, one for each group of ops."""
         below = np.zeros(self.count, np.int64)
         for colour, used in self._used_by_colour().items():
             above = below + used
@@ -115,7 +115,7 @@ class _Drawing:
         )
 
     def _used_by_colour(self) -> dict[str, np.ndarray]:
-        """The bytes in use at each step of the slots whose values have a colour."""
+        """Return the bytes in use at each step, by the colour of the slots' values."""
         by_slot: dict[int, list[PlannedValue]] = {}
         for v in self.shown:
             assert v.slot is not None
@@ -127,7 +127,7 @@ class _Drawing:
             starts = [slot.start, *(v.start for v in values[1:]), slot.end + 1]
             for v, first, end in zip(values, starts, starts[1:], strict=False):
                 by_colour[palette.colour_of(v.op)][first:end] += slot.size
-            if not values:  # what is copied through other bytes
+            if not values:  # scratch storage for copies
                 by_colour[palette.PAPER][slot.start : slot.end + 1] += slot.size
         return {colour: used for colour, used in by_colour.items() if used.any()}
 
@@ -139,7 +139,7 @@ class _Drawing:
             yield f"{self.x(end):.1f},{y:.1f}"
 
     def _peak(self) -> Iterator[str]:
-        """The arena's size, and the step at which most is in use."""
+        """Yield the arena's size, and the fullest step."""
         y, right = self.y_used(self.plan.arena_size), _LEFT + self.width
         line = f'x1="{_LEFT}" y1="{y:.1f}" x2="{right:.1f}" y2="{y:.1f}"'
         yield f'<line {line} stroke="{palette.ACCENT}" stroke-dasharray="6 3"/>'
@@ -154,7 +154,7 @@ class _Drawing:
             f'fill="{palette.ACCENT}">{markup(label)}</text>'
         )
 
-    # --- places ---------------------------------------------------------------------------------------
+    # --- places of values -----------------------------------------------------------------------------
 
     def _rectangle(self, value: PlannedValue) -> Iterator[str]:
         assert value.offset is not None
@@ -188,7 +188,7 @@ class _Drawing:
             lines.append(short_place(value.location))
         return "\n".join(lines)
 
-    # --- around ---------------------------------------------------------------------------------------
+    # --- labels and legend ----------------------------------------------------------------------------
 
     def _step_labels(self) -> Iterator[str]:
         y = self.map_top + _HEIGHT + 14
@@ -198,7 +198,7 @@ class _Drawing:
             yield f'<text transform="translate({x:.1f} {y}) rotate({_ANGLE})" font-size="{_LABEL_SIZE}">{name}</text>'
 
     def _named_steps(self) -> list[int]:
-        """All steps where there is room; else those at which most is in use, as far as they do not stand too close."""
+        """Return all steps if there is room; otherwise those with the most bytes in use, at a sufficient distance."""
         if self.names_all:
             return list(range(self.count))
         used = self.plan.live_bytes()
@@ -219,13 +219,13 @@ class _Drawing:
 
 
 def _until(values: list[PlannedValue]) -> dict[str, int]:
-    """For each value the step from which on something else is in its bytes, or nothing."""
+    """Return for each value the step from which its bytes are reused or free."""
     by_slot: dict[int | None, list[PlannedValue]] = {}
     for v in sorted(values, key=lambda v: v.start, reverse=True):
         by_slot.setdefault(v.slot, []).append(v)
     until: dict[str, int] = {}
     for shared in by_slot.values():
-        after: list[tuple[int, int, int]] = []  # bytes, and from when on, of what comes later
+        after: list[tuple[int, int, int]] = []  # bytes of later values, and the step from which they are used
         for v in shared:
             assert v.offset is not None
             end = v.offset + v.size
@@ -237,7 +237,7 @@ def _until(values: list[PlannedValue]) -> dict[str, int]:
 
 
 def _tick(total: int, most: int) -> int:
-    """The distance of grid lines: a power of two, such that there are half as many as given to all of them."""
+    """Return the distance of grid lines, a power of two, such that there are at most `most` of them."""
     unit = 1
     while total // unit > most:
         unit *= 2

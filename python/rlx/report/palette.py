@@ -1,4 +1,4 @@
-"""The colours of ops in drawings: one for each group of families of the dialect."""
+"""Colours of ops in drawings: one for each group of families of the dialect."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rlx.ops.backward.card import Backward
 # Lines and text.
 PAPER, INK, MUTED, FAINT, OUTLINE, ACCENT = "#ffffff", "#212529", "#495057", "#868e96", "#5c677d", "#b3202c"
 GRID = "#dddddd"
-SIZE, CHARACTER = 11, 6.7  # the size of text and the width of a character, in pixels
+SIZE, CHARACTER = 11, 6.7  # text size and character width, in pixels
 FONT = f'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="{SIZE}"'
 
 
 @dataclass(frozen=True)
 class ColourGroup:
-    """Ops of one colour.
+    """Ops with the same colour.
 
     Attributes:
-        name: In the legend.
-        colour: Of their boxes.
-        families: Of the dialect; or kinds of arguments.
+        name: The name in the legend.
+        colour: The colour of their boxes.
+        families: Families of the dialect, or kinds of arguments.
     """
 
     name: str
@@ -50,7 +50,7 @@ GROUPS = (
     ),
     ColourGroup("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
 )
-# The colours of the same on dark paper, where a page follows the reader's system.
+# The corresponding colours on dark backgrounds, for pages that follow the reader's colour scheme.
 DARK = {
     **{PAPER: "#14181c", INK: "#e4e8eb", MUTED: "#b4bdc5", FAINT: "#98a2ab", OUTLINE: "#8fa0b5", ACCENT: "#ff8b94"},
     **{GRID: "#39424a", "#cfe8ff": "#1d4566", "#ffd9a8": "#6b4516", "#e5d0ff": "#4a3175", "#cdeccd": "#235027"},
@@ -60,7 +60,7 @@ _OF_FAMILY = {family: group for group in GROUPS for family in group.families}
 
 
 def group_of(op: str) -> ColourGroup | None:
-    """The group of an op by its name without prefix, or of a kind of argument; None for ops of other dialects.
+    """Return the group of an op by its name without prefix, or of a kind of argument; None for ops of other dialects.
 
     A gradient has the group of its forward op.
     """
@@ -72,13 +72,13 @@ def group_of(op: str) -> ColourGroup | None:
 
 
 def colour_of(op: str) -> str:
-    """The colour of an op's box."""
+    """Return the colour of an op's box."""
     group = group_of(op)
     return PAPER if group is None else group.colour
 
 
 def legend(ops: Collection[str], x: float, y: float) -> Iterator[str]:
-    """The legend of the colours of some ops, in one row that begins at `x`, with its text on the line `y`."""
+    """Yield the legend of the colours of some ops, in one row that begins at `x`, with its text on the line `y`."""
     groups = {group_of(op) for op in ops}
     for group in GROUPS:
         if group in groups:
@@ -88,11 +88,11 @@ def legend(ops: Collection[str], x: float, y: float) -> Iterator[str]:
 
 
 def legend_width(ops: Collection[str]) -> float:
-    """The pixels that the legend of some ops takes."""
+    """Return the width in pixels of the legend of some ops."""
     groups = {group_of(op) for op in ops}
     return sum(entry_width(group.name) for group in GROUPS if group in groups)
 
 
 def entry_width(name: str) -> float:
-    """The pixels that one entry takes."""
+    """Return the width in pixels of one entry."""
     return 34 + len(name) * CHARACTER

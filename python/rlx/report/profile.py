@@ -1,4 +1,4 @@
-"""The profile: how long each kernel of a program takes, which ops it computes, and how near it comes to the machine's best."""
+"""The profile: the time of each kernel of a program, the ops that it computes, and its distance from the machine's limits."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _HTML_ROWS, _POINTS = 40, 500
 
 @dataclass(frozen=True)
 class KernelTime:
-    """A place in the program where a kernel is called; or something else that takes time, such as `alloca`.
+    """A call site of a kernel in the program, or another operation that takes time, such as `alloca`.
 
     Attributes:
-        kernel: The name that the compiler has given to the kernel.
+        kernel: The compiler's name of the kernel.
         ops: The ops of the LIR that it computes there, by number.
-        layout: Whether it only changes how a tensor lies in memory, for the sake of these ops.
-        labels: What they are called, in order.
-        places: The user's lines of them, each once.
-        calls: How often it is called in a run.
-        seconds: The time of a run that it takes: the median over the runs.
-        work: In a run: operations of its ops, and bytes of the values that it reads and writes.
+        layout: Whether it only changes the layout of a tensor in memory, for these ops.
+        labels: The labels of the ops, in order.
+        places: The user's lines of the ops, without duplicates.
+        calls: The number of calls per run.
+        seconds: Its time per run: the median over the runs.
+        work: Work per run: operations of its ops, and bytes of the values that it reads and writes.
     """
 
     kernel: str
@@ -49,7 +49,7 @@ class KernelTime:
 
     @property
     def title(self) -> str:
-        """What it computes, on one line."""
+        """What the kernel computes, on one line."""
         labels = list(dict.fromkeys(self.labels))
         if not labels:
             return self.kernel
@@ -61,13 +61,13 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class LineTime:
-    """The time of a line of the user's, in one scope of the builder.
+    """The time of a user's line, in one scope of the builder.
 
     Attributes:
-        place: `file:line`, empty for what has none.
+        place: `file:line`, empty if unknown.
         scope: The outermost scope, empty if there is none.
-        seconds: The time of a run that its ops take.
-        labels: What they are called.
+        seconds: The time of its ops per run.
+        labels: The labels of its ops.
     """
 
     place: str
@@ -82,10 +82,10 @@ class ProfileReport:
 
     Attributes:
         name: The name of the program's function.
-        target: What it is compiled for.
-        measurement: All that was recorded.
-        listing: The LIR, by whose ops kernels are described.
-        machine: What the machine can do at most.
+        target: The target.
+        measurement: All recorded data.
+        listing: The LIR, whose ops describe the kernels.
+        machine: The limits of the machine.
         sizes: The sizes of symbols.
     """
 
@@ -98,7 +98,7 @@ class ProfileReport:
 
     @cached_property
     def kernels(self) -> tuple[KernelTime, ...]:
-        """Every place where a kernel is called, the slowest first."""
+        """All call sites of kernels, the slowest first."""
         groups: dict[tuple[str, tuple[int, ...]], list[KernelEvent]] = defaultdict(list)
         for event in self.measurement.events:
             groups[event.kernel, event.ops].append(event)
@@ -107,7 +107,7 @@ class ProfileReport:
 
     @cached_property
     def _kernel_of_product(self) -> dict[int, str]:
-        """The kernel that computes each product: of several, the last. Those before it arrange its operands, as for im2col."""
+        """The last kernel that computes each product. Earlier kernels of a product arrange its operands, as for im2col."""
         kernels: dict[int, str] = {}
         for event in self.measurement.events:
             if not event.layout:
@@ -137,7 +137,7 @@ class ProfileReport:
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
     def _joined(self) -> list[KernelTime]:
-        """Kernels that are called in several places as one each, where they compute the same there, on the same lines."""
+        """Return call sites merged by kernel, if they compute the same on the same lines."""
         groups: dict[Any, list[KernelTime]] = defaultdict(list)
         for k in self.kernels:
             groups[k.kernel, k.layout, frozenset(k.labels), frozenset(k.places)].append(k)
@@ -155,17 +155,17 @@ class ProfileReport:
 
     @property
     def seconds(self) -> float:
-        """The time of all kernels in a run."""
+        """The time of all kernels per run."""
         return sum(kernel.seconds for kernel in self.kernels)
 
     @property
     def least_seconds(self) -> float:
-        """The time that the machine would need for them at least."""
+        """The least time of the machine for all kernels."""
         return sum(self.machine.seconds(kernel.work) for kernel in self.kernels)
 
     @cached_property
     def lines(self) -> tuple[LineTime, ...]:
-        """The user's lines, the slowest first. A kernel of several ops is divided by the time that each takes at least."""
+        """The user's lines, the slowest first. The time of a kernel with several ops is divided by their least times."""
         seconds: dict[tuple[str, str], float] = defaultdict(float)
         labels: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         for kernel in self.kernels:
@@ -184,7 +184,7 @@ class ProfileReport:
     # --- text ---------------------------------------------------------------------------------------
 
     def summary(self) -> str:
-        """One line."""
+        """Return the report on one line."""
         measured, kernels = self.measurement, len({k.kernel for k in self.kernels})
         return (
             f"profile of @{self.name} for {self.target} ({measured.driver}): {1e3 * self.seconds:.4g} ms in {kernels} kernels, "
@@ -192,8 +192,9 @@ class ProfileReport:
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """For each kernel, with all calls of it that compute the same on the same lines: microseconds, part of the whole,
-        calls, Gflop/s, GB/s, part of the roofline, ops, lines, name.
+        """Return a row for each kernel, merged over calls that compute the same on the same lines.
+
+        The columns are microseconds, share of the total, calls, Gflop/s, GB/s, share of the roofline, ops, lines, name.
         """
         rows = []
         for k in self._joined():
@@ -216,11 +217,11 @@ class ProfileReport:
     HEADER = ("µs", "share", "calls", "Gflop/s", "GB/s", "roofline", "computes", "lines", "kernel")
 
     def line_rows(self) -> list[tuple[str, ...]]:
-        """For each line: microseconds, part of the whole, the line, its ops."""
+        """Return for each line: microseconds, share of the total, the line, its ops."""
         return self._summed(lambda line: short_place(line.place))
 
     def scope_rows(self) -> list[tuple[str, ...]]:
-        """The same for each scope of the builder, such as a layer; empty where there are none."""
+        """Return the same for each scope of the builder, such as a layer; empty if there are none."""
         return self._summed(lambda line: line.scope) if any(line.scope for line in self.lines) else []
 
     def _summed(self, name_of: Callable[[LineTime], str]) -> list[tuple[str, ...]]:
@@ -251,7 +252,7 @@ class ProfileReport:
     # --- HTML ---------------------------------------------------------------------------------------
 
     def html_body(self) -> str:
-        """The report as HTML, without its summary: the roofline plot, kernels, lines."""
+        """Return the report as HTML, without its summary: the roofline plot, kernels, lines."""
         points = [
             roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
             for k in self.kernels[:_POINTS]
@@ -268,7 +269,7 @@ class ProfileReport:
         )
 
     def _main_op(self, kernel: KernelTime) -> str:
-        """The op that gives a kernel its colour: that which does most."""
+        """Return the op that determines a kernel's colour: the one with the most operations."""
         ops = [(self._borders.alone(i).flops, self.listing.ops[i].name) for i in kernel.ops]
         return max(ops, default=(0, ""))[1]
 
@@ -281,7 +282,7 @@ class ProfileReport:
     # --- traces -------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Any]:
-        """All events in the format of Chrome's traces, which Perfetto opens: a track of runs above one of kernels."""
+        """Return all events in Chrome's trace format, which Perfetto opens: a track of runs above a track of kernels."""
         events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"@{self.name} for {self.target}"}},
             {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "runs"}},
@@ -302,7 +303,7 @@ class ProfileReport:
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
     def trace_text(self) -> str:
-        """The trace as JSON."""
+        """Return the trace as JSON."""
         return json.dumps(self.trace())
 
 
@@ -311,13 +312,13 @@ def _slice(name: str, track: int, start: float, seconds: float, details: dict[st
 
 
 def _cut(lines: list[str], most: int, what: str) -> list[str]:
-    """The head of a table and its first rows."""
+    """Return the head of a table and its first rows."""
     hidden = len(lines) - 1 - most
     return [*lines[: most + 1], f"  and {hidden} more {what}"] if hidden > 0 else lines
 
 
 class _Borders:
-    """What goes into sets of ops, and comes out."""
+    """Inputs and outputs of sets of ops."""
 
     def __init__(self, listing: GraphReport, sizes: Mapping[str, int]):
         self._ops, self._sizes = listing.ops, sizes
@@ -330,7 +331,7 @@ class _Borders:
                 self._readers[name].add(i)
 
     def work(self, ops: Iterable[int], computed: Iterable[int]) -> OpWork:
-        """Bytes of what some ops read from outside and of what is read outside, and operations of those that are computed."""
+        """Return bytes that some ops exchange with the outside, and operations of the computed ones."""
         chosen = set(ops)
         described = [self._ops[i] for i in chosen]
         made = {name for op in described for name in op.results}
@@ -340,7 +341,7 @@ class _Borders:
         return OpWork(sum(self.alone(i).flops for i in computed), moved)
 
     def alone(self, i: int) -> OpWork:
-        """The work of an op by itself. That of one with regions is that of the ops in them, which are kernels of their own."""
+        """Return the work of an op alone. For an op with regions, the ops inside are separate kernels."""
         op = self._ops[i]
         has_regions = i + 1 < len(self._ops) and self._ops[i + 1].depth > op.depth
         return OpWork(0, 0) if has_regions else OpWork.of(op.cost, self._sizes)

@@ -1,4 +1,4 @@
-"""A line on a terminal that says how far a series of steps is, or how long something has been taking."""
+"""Progress lines on a terminal, for a series of steps or a long operation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rlx.support.printable import printable
 
 T = TypeVar("T")
 _WIDTH = 30
-# Before a line of `waiting` appears, and between its changes.
+# Delay before a line of `waiting` appears, and between its updates.
 _SECONDS = 1.0
 _on_screen = threading.Lock()
 
 
 def progress(items: Iterable[T], what: str, *, show: bool = True, stream: TextIO | None = None) -> Iterator[T]:
-    """The items, with a bar on standard error as long as they are taken; nothing is shown where that is no terminal.
+    """Yield the items, with a progress bar on standard error; nothing is shown if that is not a terminal.
 
     Args:
-        items: What there is a step for; if it has no length, steps are counted.
-        what: What is done.
+        items: One item per step; without a length, steps are counted.
+        what: The description of the work.
         show: False shows nothing.
-        stream: Where to write instead.
+        stream: The stream to write to instead.
     """
     stream, what = stream or cast("TextIO | None", sys.stderr), printable(what, keep="")
-    if not show or stream is None or not stream.isatty():  # there may be no standard error
+    if not show or stream is None or not stream.isatty():  # standard error may be missing
         yield from items
         return
     total, started = len(items) if isinstance(items, Sized) else None, time.perf_counter()
@@ -51,13 +51,13 @@ def _bar(done: int, total: int | None) -> str:
 
 @contextlib.contextmanager
 def waiting(what: str, *, stream: TextIO | None = None) -> Iterator[None]:
-    """Say on standard error what is being done, if it takes over a second; nothing where that is no terminal.
+    """Show a description on standard error if the work takes over a second and standard error is a terminal.
 
-    The line goes when it is done. Of several at once only the first shows one.
+    The line is removed at the end. Only the first of several concurrent calls shows a line.
 
     Args:
-        what: What is done: "compiling scorer for cpu".
-        stream: Where to write instead.
+        what: The description: "compiling scorer for cpu".
+        stream: The stream to write to instead.
     """
     stream, what = stream or cast("TextIO | None", sys.stderr), printable(what, keep="")
     if stream is None or not stream.isatty() or not _on_screen.acquire(blocking=False):

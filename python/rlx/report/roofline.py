@@ -1,6 +1,6 @@
-"""The roofline model: how long work takes at least on a machine, by what it computes and by what it moves.
+"""The roofline model: the least time of work on a machine, from its operations and the bytes moved.
 
-The work of each op is said by its card (`Card.cost`); what is here is the same for all ops.
+The card of each op defines its work (`Card.cost`); this module is independent of ops.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rlx.ir.dims.dim import TYPICAL_SIZE, Dim, evaluate, symbols
 from rlx.ir.op.card import Cost
 from rlx.support.errors import Error
 
-# Each thread by itself, all at once: products of 512 x 512 floats, then copies of 32 MiB, the best of half a second.
+# All threads at once, each separately: products of 512 x 512 floats, then copies of 32 MiB; the best of half a second.
 _MEASURE = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -44,30 +44,30 @@ _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS
 
 @dataclass(frozen=True)
 class OpWork:
-    """Work of which all sizes are known: operations, and bytes moved."""
+    """Work with known sizes: operations, and bytes moved."""
 
     flops: int
     bytes: int
 
     @classmethod
     def of(cls, cost: Cost | None, sizes: Mapping[str, int]) -> OpWork:
-        """The work of an op; a symbol without a size counts as 64."""
+        """Return the work of an op; a symbol without a size counts as 64."""
         return cls(0, 0) if cost is None else cls(number(cost.flops, sizes), number(cost.bytes, sizes))
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """Operations per byte."""
         return self.flops / self.bytes if self.bytes else 0.0
 
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What a machine can do at most.
+    """The limits of a machine.
 
     Attributes:
-        flops: Operations in a second.
-        bytes: Bytes in a second, read and written.
-        threads: The number of threads that did that.
+        flops: Operations per second.
+        bytes: Bytes per second, read and written.
+        threads: The number of threads in the measurement.
     """
 
     flops: float
@@ -76,11 +76,11 @@ class MachineLimits:
 
     @property
     def ridge(self) -> float:
-        """The operations for each byte from which on computing takes longer than moving."""
+        """The operations per byte above which computing takes longer than moving."""
         return self.flops / self.bytes
 
     def seconds(self, work: OpWork) -> float:
-        """The least time for some work: the longer one of computing and moving."""
+        """Return the least time for some work: the maximum of computing and moving."""
         return max(work.flops / self.flops, work.bytes / self.bytes)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class MachineLimits:
 
 
 def number(size: Dim, sizes: Mapping[str, int]) -> int:
-    """A size as a number; a symbol without a size counts as 64, and what has no value as 0."""
+    """Return a size as a number; a symbol without a size counts as 64, and an undefined size as 0."""
     try:
         return max(0, evaluate(size, {name: sizes.get(name, TYPICAL_SIZE) for name in symbols(size)}))
     except Error:
@@ -98,7 +98,7 @@ def number(size: Dim, sizes: Mapping[str, int]) -> int:
 
 @cache
 def this_machine(threads: int = 1) -> MachineLimits:
-    """What this machine's CPU does, measured with NumPy in a process of its own, in about a second.
+    """Measure this machine's CPU with NumPy in a separate process, in about a second.
 
     Raises:
         Error: It cannot be measured.

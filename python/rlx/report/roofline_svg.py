@@ -1,4 +1,4 @@
-"""The roofline plot: what ops or kernels reach, against the operations that they do for each byte, both as powers of ten."""
+"""The roofline plot: the rate of ops or kernels against their operations per byte, on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Point:
     """One kernel, or one op.
 
     Attributes:
-        title: What a pointer that rests on it shows.
-        op: The op that gives it its colour.
-        work: What it does.
-        seconds: How long it takes: measured, or at least.
+        title: The tooltip.
+        op: The op that determines its colour.
+        work: Its work.
+        seconds: Its time, measured or the least possible.
     """
 
     title: str
@@ -33,12 +33,12 @@ class Point:
 
 
 def drawing(machine: MachineLimits, points: Sequence[Point], *, measured: bool) -> str:
-    """The plot as an SVG document. What does no operations is not in it.
+    """Return the plot as an SVG document. Points without operations are omitted.
 
     Args:
-        machine: Gives the roof.
-        points: What to show; the area of a point is in proportion to its time.
-        measured: Whether their times are measured; else they lie on the roof.
+        machine: The machine, which determines the roof.
+        points: The points; the area of a point is proportional to its time.
+        measured: Whether their times are measured; otherwise they are on the roof.
     """
     return "\n".join(
         _Plot(machine, [p for p in points if p.work.flops and p.work.bytes and p.seconds], measured).lines()

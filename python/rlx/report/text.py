@@ -1,4 +1,4 @@
-"""Text for reports and commands: tables, sizes, places."""
+"""Text for reports and commands: tables, sizes, locations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def table(
     indent: str = "",
     long: Collection[int] = (),
 ) -> list[str]:
-    """Rows as lines with aligned columns.
+    """Return rows as lines with aligned columns.
 
     Args:
-        rows: Cells, whose names are written as escapes where they do not print.
+        rows: Cells. Non-printable characters are escaped.
         header: The titles of the columns, if any.
         right: Columns that are aligned to the right.
-        indent: The beginning of each line.
+        indent: The indentation of each line.
         long: Columns whose cells may have several lines.
     """
     every = [list(row) for row in ([header] if header else []) + list(rows)]
@@ -49,7 +49,7 @@ def table(
 
 
 def bytes_text(count: int) -> str:
-    """A size for readers: `1.5 MiB`."""
+    """Return a size for readers: `1.5 MiB`."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -57,22 +57,22 @@ def bytes_text(count: int) -> str:
 
 
 def counts_text(counts: Counter[str]) -> str:
-    """A histogram on one line, the most frequent first."""
+    """Return a histogram on one line, the most frequent first."""
     return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
 
 
 def short_place(place: str) -> str:
-    """A place with only the last part of its path, for tables."""
+    """Return a location with only the last part of its path, for tables."""
     return os.path.basename(place)
 
 
 def markup(text: str) -> str:
-    """Any text in HTML or SVG: without markup of its own, and without characters that XML forbids or that turn the order."""
+    """Escape any text for HTML or SVG, including characters that XML forbids or that reverse the text order."""
     return escape(printable(text))
 
 
 def wrapped(text: str, *, indent: str, width: int = 100) -> str:
-    """Text wrapped to lines of at most `width` characters, of which all but the first begin with `indent`."""
+    """Return text wrapped to lines of at most `width` characters; all but the first begin with `indent`."""
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     )

@@ -1,4 +1,4 @@
-"""`TuningReport`: what tuning tried for a program, and what it kept."""
+"""`TuningReport`: the trials of tuning for a program, and the choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.report.text import table
 from rlx.support.printable import printable
 from rlx.targets.artifacts.fields import boolean, listed, name, number, one_of, optional, record, row, text
 
-# What became of a trial.
+# Outcomes of a trial.
 OUTCOMES = (
     *("kept", "faster", "outdone", "no faster", "slower"),
     *("the same program", "other results", "failed", "no time left"),
@@ -23,11 +23,12 @@ class TuningTrial:
     """One way to compile and run a program.
 
     Attributes:
-        name: What is different about it, as a user would write it; `"as given"` for the program without tuning.
+        name: The differences, as a user would write them; `"as given"` for the program without tuning.
         outcome: One of `OUTCOMES`.
-        seconds: Of a call: for the program as given the median, for others `ratio` times that. None where it was not measured.
-        ratio: The median of the ratios of its calls to those of the program as given, taken in turns; below 1 is faster.
-        note: Why it failed, or where its results differ.
+        seconds: Seconds per call: the median for the given program, for others `ratio` times that. None if it was not
+            measured.
+        ratio: The median ratio of its calls to alternating calls of the given program; below 1 is faster.
+        note: The reason for a failure, or where its results differ.
     """
 
     name: str
@@ -45,14 +46,14 @@ class TuningTrial:
 
 @dataclass(frozen=True)
 class TuningReport:
-    """What tuning tried. `str()` is a table.
+    """The trials of tuning. `str()` is a table.
 
     Attributes:
-        name: Of the graph.
-        chosen: The name of the trial that was kept.
-        budget: The seconds that it might take.
+        name: The name of the graph.
+        chosen: The name of the trial that was chosen.
+        budget: The time limit in seconds.
         took: The seconds that it took.
-        trials: All there was to try, in order.
+        trials: All trials, in order.
         interrupted: Whether it was interrupted.
         kept_before: Whether an earlier run had found it, and nothing was measured.
     """
@@ -67,33 +68,33 @@ class TuningReport:
 
     @property
     def ratio(self) -> float:
-        """The time of the program that was kept, by that of the program as given."""
+        """The time of the chosen program relative to the given one."""
         return next((t.ratio for t in self.trials if t.name == self.chosen and t.ratio is not None), 1.0)
 
     @property
     def measured(self) -> int:
-        """How many trials were measured against the program as given."""
+        """The number of trials that were measured against the given program."""
         return sum(t.ratio is not None for t in self.trials[1:])
 
     @property
     def enough_for(self) -> float:
-        """For how many seconds of another search this one answers: for any number of them, if there was time for all."""
+        """The time limit up to which this report answers another search: unlimited, if there was time for all trials."""
         if self.interrupted:
             return self.took
         return self.budget if any(t.outcome == "no time left" for t in self.trials) else math.inf
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the report as JSON values."""
         rows = [[t.name, t.outcome, t.seconds, t.ratio, t.note] for t in self.trials]
         values = {name: getattr(self, name) for name in ("name", "chosen", "budget", "took", "interrupted")}
         return {**values, "trials": rows}
 
     @classmethod
     def from_json(cls, data: Any, what: str) -> TuningReport:
-        """The report of an earlier run.
+        """Return the report of an earlier run.
 
         Raises:
-            Error: It is none.
+            Error: The data is not a report.
         """
         values: Mapping[str, Any] = _FIELDS(data, what)
         trials = tuple(TuningTrial(*row) for row in values["trials"])

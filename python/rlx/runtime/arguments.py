@@ -1,4 +1,4 @@
-"""What users say wrongly about the arguments of a program, in one place for all that runs programs."""
+"""Validation of users' arguments for everything that runs programs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rlx.support.suggestions import suggestion
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
-_MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
+_MOST_THREADS = 4096  # more than any machine has cores; each thread has its own stack
 
 
 def checked_threads(threads: int | None) -> int | None:
-    """How many threads a program may use; None is one for each core.
+    """Return the number of threads a program may use; None is one per core.
 
     Raises:
-        Error: It is no integer from 1 to 4096.
+        Error: It is not an integer from 1 to 4096.
     """
     if threads is None:
         return None
@@ -32,10 +32,10 @@ def checked_threads(threads: int | None) -> int | None:
 
 
 def checked_cast(cast: Any) -> bool:
-    """Whether dtypes are converted.
+    """Return whether dtypes are converted.
 
     Raises:
-        Error: It is neither True nor False.
+        Error: The value is neither True nor False.
     """
     if not isinstance(cast, bool):
         raise Error(f"cast is True or False, not {shown(cast)}")
@@ -43,16 +43,16 @@ def checked_cast(cast: Any) -> bool:
 
 
 def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: Any) -> dict[str, np.ndarray]:
-    """The weights that a user gives, checked, as arrays that a program may keep.
+    """Return a user's weights, checked, as arrays that a program may keep.
 
     Args:
-        known: The parameters that there are, by name.
+        known: The existing parameters, by name.
         params: Arrays by name, `Weights`, or a path: see `CompiledGraph.set_params`.
-        copy: False where the caller promises not to change the arrays.
+        copy: False if the caller promises not to change the arrays.
         cast: Whether arrays of other dtypes are converted.
 
     Raises:
-        Error: One does not fit, or there is no parameter of its name.
+        Error: A value does not fit, or a parameter does not exist.
     """
     params, cast = opened(params), checked_cast(cast)
     if isinstance(params, Weights):
@@ -63,7 +63,7 @@ def given_params(known: Mapping[str, Argument], params: Any, copy: bool, cast: A
 
 
 def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
-    """The error that an input is not among those given, or that they are no mapping."""
+    """Return the error for a missing input, or for inputs that are not a mapping."""
     if not isinstance(inputs, Mapping):
         return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
     names = [a.name for a in arguments]
@@ -76,7 +76,7 @@ def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]
 
 
 def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
-    """The error that more is given than the inputs there are."""
+    """Return the error for an input that the program does not have."""
     names = [a.name for a in arguments]
     unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
     kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
@@ -84,11 +84,11 @@ def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], para
 
 
 def unknown_name(kind: str, name: Any, names: Collection[str]) -> Error:
-    """The error that a program has no parameter, or state, of a name."""
+    """Return the error for a parameter or state that the program does not have."""
     return Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {listed(names)}")
 
 
 def unset_params(missing: Sequence[Argument]) -> Error:
-    """The error that parameters have no values."""
+    """Return the error for parameters without values."""
     described = ", ".join(f"'{a.name}' ({a.shape})" for a in missing[:10])
     return Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")

@@ -1,4 +1,4 @@
-"""`BucketedGraph`: one program for each of a few sizes of a symbol, and padding up to them."""
+"""`BucketedGraph`: programs for a few sizes of a symbol, with padding up to them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Sizes = tuple[int, ...]
 
 
 class BucketedGraph:
-    """Programs for fixed sizes behind the interface of one. Made by `Session.compile(…, buckets={"seq": [32, 128]})`.
+    """Programs for fixed sizes behind the interface of one. Created by `Session.compile(…, buckets={"seq": [32, 128]})`.
 
-    A run takes the smallest bucket that holds the sizes of its inputs. Inputs are padded with zeros at the end of the
-    symbol's axes, and outputs cut to what the sizes say. So the program must not let what it gives for the real positions
-    depend on those behind them: an encoder needs an attention mask (of which padding is 0), a causal decoder does not.
+    A run uses the smallest bucket that holds the sizes of its inputs. Inputs are padded with zeros at the end of the
+    symbol's axes, and outputs are cut to the real sizes. Therefore results for real positions must not depend on later
+    positions: an encoder needs an attention mask (0 for padding), a causal decoder does not.
 
     Attributes:
         symbols: The bucketed symbols.
@@ -65,7 +65,7 @@ class BucketedGraph:
         return [o.name for o in self._outputs]
 
     def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
-        """Give one weight to every program; see `CompiledGraph.set_param`."""
+        """Set one weight in every program; see `CompiledGraph.set_param`."""
         if not isinstance(name, str):
             raise Error(f"a parameter's name is a string, not {name!r}")
         self.set_params({name: value}, copy=copy, cast=cast)
@@ -73,11 +73,11 @@ class BucketedGraph:
     def set_params(
         self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
     ) -> None:
-        """Give weights to every program, which share one copy; see `CompiledGraph.set_params`."""
+        """Set weights in every program, which share one copy; see `CompiledGraph.set_params`."""
         params, cast = opened(params), checked_cast(cast)
         if isinstance(params, Weights):
             params = params.values_of(self._params.values(), cast=cast)
-        else:  # of other names, each program says that it has none
+        else:  # for other names, each program reports that it lacks them
             known = {name: value for name, value in params.items() if name in self._params}
             arrays = {name: argument_array(self._params[name], value, cast=cast) for name, value in known.items()}
             params = {**params, **{name: keep(array, copy) for name, array in arrays.items()}}
@@ -85,7 +85,7 @@ class BucketedGraph:
             program.set_params(params, copy=False)
 
     def program_for(self, **sizes: int) -> CompiledGraph:
-        """The program that runs for sizes of the bucketed symbols.
+        """Return the program that runs for sizes of the bucketed symbols.
 
         Raises:
             ShapeError: A size is larger than the largest bucket.
@@ -109,7 +109,7 @@ class BucketedGraph:
     __call__ = run
 
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-        """Run once; outputs by name."""
+        """Run once. Returns the outputs by name."""
         return dict(zip(self.output_names, self.run(inputs), strict=True))
 
     def _arrays(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:

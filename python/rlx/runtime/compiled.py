@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 
 class CompiledGraph(Saved):
-    """A compiled program. Made by `Session.compile` and `rlx.load`.
+    """A compiled program. Created by `Session.compile` and `rlx.load`.
 
-    Set its parameters, then run it: arrays in, arrays out. Any thread may call any method: runs, and whatever changes
-    parameters or states, come one after the other.
+    Set its parameters, then run it: arrays in, arrays out. Any thread may call any method. Runs and changes of
+    parameters or states are serialised.
 
     Attributes:
-        artifact: The program as it can be saved.
-        phases: Seconds that each phase of compiling took.
-        tuning: What tuning tried and kept, for a program that was compiled with `tune=`.
+        artifact: The program in the form that can be saved.
+        phases: Seconds of each compile phase.
+        tuning: The trials and the choice of tuning, for a program that was compiled with `tune=`.
     """
 
     def __init__(self, artifact: Artifact, *, threads: int | None = None, compilation: Compilation | None = None):
@@ -66,7 +66,7 @@ class CompiledGraph(Saved):
         self._lock = make_lock()
         self._order: Order | None = None
         self._content = Content()
-        # What the check of a call reads, without attribute look-ups: name, dtype, static shape or None.
+        # Data for checking a call without attribute look-ups: name, dtype, static shape or None.
         self._checks = [
             (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self._inputs
         ]
@@ -91,16 +91,16 @@ class CompiledGraph(Saved):
     # --- parameters -------------------------------------------------------------------------------
 
     def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
-        """Give one weight; the next run loads it.
+        """Set one weight; the next run loads it.
 
         Args:
             name: The parameter's name.
             value: Its value.
-            copy: False lends the array, which must not be changed as long as this program is there.
+            copy: False lends the array, which must not be changed during the lifetime of this program.
             cast: True converts an array of another dtype: see `set_params`.
 
         Raises:
-            Error: There is no such parameter, or shape or dtype differ.
+            Error: The parameter does not exist, or shape or dtype differ.
         """
         if not isinstance(name, str):
             raise unknown_parameter(name, self._params)
@@ -109,18 +109,19 @@ class CompiledGraph(Saved):
     def set_params(
         self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
     ) -> None:
-        """Give several weights; the next run loads them.
+        """Set several weights; the next run loads them.
 
         Args:
-            params: Arrays by name, or weights that `rlx.weights.open` gave, or the path that it takes. Of those, tensors
-                that are no parameters are left alone, and the others are mapped: the file must not be written to.
-            copy: False lends the arrays, which must not be changed as long as this program is there.
-            cast: True converts tensors of other dtypes, such as those of a checkpoint in f16, bf16 or f64 for parameters of
-                f32: floats are rounded to nearest, all else must be exact. Without it, another dtype is an error.
+            params: Arrays by name, or weights opened by `rlx.weights.open`, or a path for it. Tensors of such a file
+                that are not parameters are ignored, and the others are mapped: the file must not be written to.
+            copy: False lends the arrays, which must not be changed during the lifetime of this program.
+            cast: True converts tensors of other dtypes, such as those of a checkpoint in f16, bf16 or f64 for
+                parameters of f32: floats are rounded to nearest, all other values must be exact. Without it, another
+                dtype is an error.
 
         Raises:
             Error: A parameter does not fit, a name is unknown (mapping), or the file is missing, damaged, lacks a
-                parameter or holds NaN. Then none is set.
+                parameter or contains NaN. Then none is set.
         """
         arrays = given_params(self._params, params, copy, cast)
         self._settle()
@@ -134,11 +135,11 @@ class CompiledGraph(Saved):
         self._content = Content({**before.weights, **arrays}, states)
 
     def load(self) -> None:
-        """Load the program and its weights on the device now, not at the first run.
+        """Load the program and its weights on the device now, rather than at the first run.
 
         Raises:
             Error: A parameter has not been set.
-            ExecutionError: The device is not there.
+            ExecutionError: The device is not available.
         """
         holding(self._lock, self._loaded)
 
@@ -161,7 +162,7 @@ class CompiledGraph(Saved):
         return program
 
     def _run_first(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """The first call of a program: what it returns is checked. Every later one is trusted, for the time that takes."""
+        """Call a program for the first time, and check its results. Later calls are not checked, to save time."""
         program, backend = self._loaded(), backend_of(self.artifact.target)
         with calling(backend, "call", ExecutionError):
             results = program.call(arrays)
@@ -171,7 +172,7 @@ class CompiledGraph(Saved):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the device says of the last run, such as the cycles of a simulation; most devices say nothing."""
+        """Remarks of the device about the last run, such as the cycles of a simulation; empty for most devices."""
         program = self._content.program
         return tuple(program.remarks()) if isinstance(program, Remarking) else ()
 
@@ -181,31 +182,31 @@ class CompiledGraph(Saved):
         """Run the program once.
 
         Args:
-            inputs: Arrays by name: anything with `__array__` or `__dlpack__`, and Python numbers or lists of them, which take
-                the dtype of the input if they fit it. They are never changed, unless donated.
+            inputs: Arrays by name: anything with `__array__` or `__dlpack__`, and Python numbers or lists of numbers,
+                which take the dtype of the input if they fit. They are never changed, unless donated.
 
         Returns:
             One array for each output, in order. They own their memory.
 
         Raises:
-            Error: An input is missing, unknown, or of the wrong shape or dtype; it names the input.
+            Error: An input is missing, unknown, or of the wrong shape or dtype; the message names the input.
         """
         if self._order is not None:
             self._order.settle()
         arrays = self._collected(inputs)
         if not self._content.proved:
             return holding(self._lock, self._run_first, arrays)
-        # `holding` without the time of its call
+        # `holding`, inlined to save the time of the call
         with self._lock: return (self._content.program or self._loaded()).call(arrays)  # noqa: E701  # fmt: skip
 
     __call__ = run
 
     def _collected(self, inputs: Mapping[str, Any] | None, *, for_device: bool = False) -> list[Any]:
-        """The arrays of a call, in order, checked. What is donated of device arrays is theirs no longer.
+        """Return the arrays of a call, in order, checked. Donated device arrays lose their memory.
 
         Args:
             inputs: Arrays by name.
-            for_device: Whether the program takes arrays that lie on its device as they are; else all are NumPy's.
+            for_device: Whether the program accepts arrays on its device unchanged; otherwise all are NumPy arrays.
         """
         if inputs is None:
             inputs = {}
@@ -241,25 +242,26 @@ class CompiledGraph(Saved):
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
                 requirement.check(sizes)
-        for index, array in donated or ():  # when nothing is wrong with the others
+        for index, array in donated or ():  # after all checks have passed
             arrays[index] = array.given_away(for_device, f"input '{self._inputs[index].name}'")
         return arrays
 
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-        """Run the program once; outputs by name."""
+        """Run the program once. Returns the outputs by name."""
         return dict(zip(self.output_names, self.run(inputs), strict=True))
 
     def run_device(self, inputs: Mapping[str, Any] | None = None) -> list[DeviceArray]:
-        """Run the program once; the outputs stay on its device, and any program on that device takes them without a copy.
+        """Run the program once, and keep the outputs on its device. Programs on the same device take them without a copy.
 
         Args:
-            inputs: As for `run`; device arrays too. One that is given for a donated input cannot be used afterwards.
+            inputs: Inputs as for `run`, or device arrays. A device array passed for a donated input cannot be used
+                afterwards.
 
         Returns:
             One array for each output, in order.
 
         Raises:
-            Error: As for `run`; or a device array was donated before, or the device keeps no outputs.
+            Error: As for `run`, or a device array was donated before, or the device cannot keep outputs.
         """
         self._settle()
         program, device = holding(self._lock, self._loaded), self.artifact.target
@@ -276,18 +278,18 @@ class CompiledGraph(Saved):
         return [DeviceArray(r, device, name) for r, name in zip(results, self.output_names, strict=True)]
 
     def run_async(self, inputs: Mapping[str, Any] | None = None) -> Future[list[np.ndarray]]:
-        """Run the program once, in a thread of its own; returns at once.
+        """Run the program once in a separate thread, and return immediately.
 
-        Several may be under way: they run one after the other, in the order of the calls, so that states are what they would
-        be without threads. All other methods wait for them. Arrays are copied first, and may be changed as soon as this
-        returns; donated ones, device arrays and those that nobody can write are not copied.
+        Several calls may be pending: they run one after the other, in the order of the calls, so states are the same as
+        without threads. All other methods wait for them. Arrays are copied first, and may be changed after the call
+        returns; donated arrays, device arrays and read-only arrays are not copied.
 
         Args:
             inputs: As for `run`.
 
         Returns:
-            A `concurrent.futures.Future`: `result()` waits and gives what `run` does, or raises what it raises, `done()` says
-            whether it has run, and `cancel()` takes back a call that has not begun.
+            A `concurrent.futures.Future`: `result()` waits and returns or raises what `run` does, `done()` returns
+            whether the call has run, and `cancel()` cancels a call that has not begun.
 
         Raises:
             Error: An input is missing, unknown, or of the wrong shape or dtype.
@@ -316,17 +318,18 @@ class CompiledGraph(Saved):
             self._order.settle()
 
     def profile(self, inputs: Mapping[str, Any] | None = None, *, runs: int = 20) -> ProfileReport:
-        """Measure each kernel of the program: how long it takes, and which of the user's lines it computes.
+        """Measure each kernel of the program: its time, and the user's lines that it computes.
 
-        The program is compiled once more for this, and run by itself: states and parameters of this one stay as they are.
+        The program is compiled again for this and run separately: the states and parameters of this one are not
+        changed.
 
         Args:
-            inputs: Arrays by name; those that are not given, and weights that are not set, are drawn at random.
-            runs: How often it is run.
+            inputs: Arrays by name; missing inputs, and weights that are not set, are random.
+            runs: The number of runs.
 
         Raises:
-            Error: An array does not fit, the target cannot be measured here, the program comes from a file, or its graph has
-                been changed since.
+            Error: An array does not fit, the target cannot be measured here, the program was loaded from a file, or its
+                graph has been changed since.
         """
         compilation = self._made_of()
         from rlx.runtime.profiling import profile
@@ -334,13 +337,13 @@ class CompiledGraph(Saved):
         return profile(compilation, inputs, self._content.weights, runs=runs, threads=self._threads)
 
     def cost(self) -> Cost:
-        """The work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
+        """Return the work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
 
-        Both are numbers, or expressions of the symbols. What kernels keep in registers is counted too, and what is computed at
-        load.
+        Both are numbers, or expressions of the symbols. Values that kernels keep in registers are included, and so are
+        computations at load time.
 
         Raises:
-            Error: The program comes from a file, or its graph has been changed since.
+            Error: The program was loaded from a file, or its graph has been changed since.
         """
         lir = self._made_of().lir
         from rlx.ir.graph.listing import inspect_graph
@@ -358,10 +361,10 @@ class CompiledGraph(Saved):
     # --- state ------------------------------------------------------------------------------------
 
     def state(self, name: str) -> np.ndarray:
-        """A copy of a state's present value.
+        """Return a copy of a state's current value.
 
         Raises:
-            Error: There is no such state.
+            Error: The state does not exist.
         """
         self._check_state(name)
         self._settle()
@@ -371,10 +374,10 @@ class CompiledGraph(Saved):
         return self._loaded().read_state(name)
 
     def set_state(self, name: str, value: Any) -> None:
-        """Give a state another value, which is copied to the device.
+        """Set a state to another value, which is copied to the device.
 
         Raises:
-            Error: There is no such state, or shape or dtype differ.
+            Error: The state does not exist, or shape or dtype differ.
         """
         self._check_state(name)
         array = np.array(argument_array(self._states[name], value), order="C")
@@ -393,7 +396,7 @@ class CompiledGraph(Saved):
             raise unknown_name("state", name, self._states)
 
     def reset_state(self) -> None:
-        """Give every state its initial value again."""
+        """Reset every state to its initial value."""
         self._settle()
         holding(self._lock, self._reset_state)
 

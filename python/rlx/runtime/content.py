@@ -1,4 +1,4 @@
-"""What changes of a compiled program."""
+"""Mutable content of a compiled program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rlx.targets.protocol import Program
 
 @dataclass(frozen=True)
 class Content:
-    """All of a `CompiledGraph` that changes. It is replaced as a whole, so that an interrupt leaves the old or the new.
+    """The mutable part of a `CompiledGraph`. It is replaced as a whole, so that an interrupt leaves the old or the new one.
 
     Attributes:
         weights: Values of the parameters.
-        states: What the states get when the program is loaded, where that is not their first value.
+        states: Values for the states when the program is loaded, if they differ from the initial ones.
         program: The program, once it is loaded.
-        proved: Whether the program has been called, and returned what it should.
+        proved: Whether the program has been called, and returned valid results.
     """
 
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The devices that a session can be opened on."""
+"""Devices for sessions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rlx.support.suggestions import suggestion
 class Device(Enum):
     """A kind of device. Values are the names of compile targets.
 
-    The members are the devices of RLX's own back ends. A device of another package's has its name only: `Device("toy")` is
-    there, always the same object, once its back end is registered.
+    The members are the devices of RLX's own back ends. A device of another package has only a name: `Device("toy")` is
+    available once its back end is registered, and is always the same object.
     """
 
     CPU = "cpu"
@@ -29,10 +29,10 @@ class Device(Enum):
 
     @classmethod
     def of(cls, value: Any) -> Device:
-        """A device from itself or its name.
+        """Return a device, given itself or its name.
 
         Raises:
-            Error: There is no such device.
+            Error: The device does not exist.
         """
         if isinstance(value, cls):
             return value
@@ -45,7 +45,7 @@ class Device(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Device | None:
-        """The device of that name of another package's back end. Called by `Device(value)` for what is no member."""
+        """Return the device of another package's back end. Called by `Device(value)` for values that are not members."""
         from rlx.targets.registry import device_names
 
         if not isinstance(value, str) or value not in device_names():
@@ -55,12 +55,12 @@ class Device(Enum):
         return _others.setdefault(value, device)
 
 
-# By name: equal devices are one object, as members are.
+# By name: equal devices are one object, like members.
 _others: dict[str, Device] = {}
 
 
 _GPUS = "rlx.Session('cuda') is NVIDIA's, 'rocm' AMD's, 'metal' Apple's, and 'vulkan' takes most GPUs"
-# What other libraries call devices: the drivers to look for, and what to type.
+# Names of devices in other libraries: the drivers to look for, and the call to suggest.
 _GENERAL = {
     "gpu": (("cuda", "hip", "metal", "vulkan"), _GPUS),
     "amd": (("hip",), "rlx.Session('rocm')"),
@@ -71,7 +71,7 @@ _GENERAL = {
 
 
 def _found(drivers: tuple[str, ...]) -> str:
-    """The devices of some drivers, or what each of these lacks."""
+    """Return the devices of some drivers, or the reasons why they are missing."""
     from rlx.targets.registry import runtime_of
 
     infos = [d for d in runtime_of("cuda").devices() if d.driver in drivers]
@@ -85,7 +85,7 @@ def _unknown(value: Any) -> Error:
     from rlx.targets.registry import device_names, problems, runtime_of, target_names
 
     if isinstance(value, str) and value.lower() in target_names():
-        runtime_of(value.lower())  # raises, where nothing runs it
+        runtime_of(value.lower())  # raises if no runtime supports it
     names = device_names()
     if isinstance(value, str) and value.lower() in _GENERAL:
         drivers, advice = _GENERAL[value.lower()]

@@ -1,4 +1,4 @@
-"""`DeviceArray`: a result that stays where the program has computed it."""
+"""`DeviceArray`: a result that stays in the memory of its device."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rlx.support.printable import printable
 
 
 class _NotLent(Error, BufferError):
-    """The error for an array that DLPack cannot pass on; consumers expect a `BufferError`."""
+    """The error for an array that DLPack cannot export; consumers expect a `BufferError`."""
 
     __str__ = Exception.__str__
 
 
 class DeviceArray:
-    """An array in the memory of a device. Made by `CompiledGraph.run_device`; nothing changes its numbers.
+    """An immutable array in the memory of a device. Created by `CompiledGraph.run_device`.
 
-    Programs on the same device take it without a copy, all others and NumPy (`np.asarray(a)`) through the host; where the
-    device is the CPU, that shares its memory too. Given for a donated input, it is used up: to use it then is an error.
+    Programs on the same device take it without a copy, all others and NumPy (`np.asarray(a)`) through the host. If the
+    device is the CPU, NumPy shares its memory. After it is passed for a donated input, using it is an error.
 
     Args:
-        buffer: What the back end keeps: a NumPy array, or its own with `__array__` and `__dlpack__`.
+        buffer: The buffer of the back end: a NumPy array, or an object with `__array__` and `__dlpack__`.
         device: The name of the device.
         name: The name of the output.
     """
@@ -40,7 +40,7 @@ class DeviceArray:
     def __init__(self, buffer: Any, device: str, name: str):
         self._buffer, self.device, self.name = buffer, device, name
         self.shape, self.dtype = tuple(buffer.shape), np.dtype(buffer.dtype)
-        self._shared = False  # whether others see its memory: it must not be overwritten then
+        self._shared = False  # whether others share its memory, which must not be overwritten then
         self._lock = make_lock()
 
     @property
@@ -60,7 +60,7 @@ class DeviceArray:
 
     @property
     def is_donated(self) -> bool:
-        """Whether it was given for a donated input, and cannot be used any more."""
+        """Whether it was passed for a donated input, and cannot be used any more."""
         return self._buffer is None
 
     def _present(self, what: str = "") -> Any:
@@ -74,10 +74,10 @@ class DeviceArray:
         return buffer
 
     def lent(self, for_device: bool, what: str) -> Any:
-        """What a program that only reads it gets: the buffer itself where that may be.
+        """Return the value for a program that only reads it: the buffer itself if possible.
 
         Args:
-            for_device: Whether the program takes buffers of this kind; else it gets an array of NumPy.
+            for_device: Whether the program accepts buffers of this kind; otherwise it gets a NumPy array.
             what: The argument that it is for.
 
         Raises:
@@ -87,8 +87,9 @@ class DeviceArray:
         return buffer if for_device or isinstance(buffer, np.ndarray) else np.asarray(buffer)
 
     def given_away(self, for_device: bool, what: str) -> Any:
-        """The same for a program that may write to it: from now on the memory is the program's, or that of a copy if others
-        see it.
+        """Return the value for a program that may write to it.
+
+        The memory then belongs to the program. If others share the memory, the program gets a copy.
         """
         return holding(self._lock, self._give_away, for_device, what)
 
@@ -111,10 +112,10 @@ class DeviceArray:
         return buffer
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The memory of the array for another library, which must not write to it.
+        """Export the memory of the array to another library, which must not write to it.
 
         Raises:
-            Error: It has been donated, or the protocol does not have its dtype.
+            Error: It has been donated, or the protocol lacks its dtype.
         """
         buffer = holding(self._lock, self._share)
         try:

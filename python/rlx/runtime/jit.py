@@ -1,4 +1,4 @@
-"""`@rlx.jit`: a Python function of arrays as a compiled program for each signature of its arguments."""
+"""`@rlx.jit`: a Python function of arrays, compiled for each signature of its arguments."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from rlx.support.locks import holding
 
 @dataclass(frozen=True)
 class _PythonNumber:
-    """What the trace knows of an argument that is a Python number: its class, and whether it is an integer of 64 bits."""
+    """The properties of a Python number that affect a trace: its class, and whether it is a 64-bit integer."""
 
     kind: type
     is_wide: bool
 
 
 class Traced(Graph):
-    """The graph of a trace: its arguments are those of the function, so nothing else declares any."""
+    """The graph of a trace. Its arguments are those of the function, so no others can be declared."""
 
     def _refuse(self, kind: str, name: Any) -> Error:
         message = f"{kind} '{name}' cannot be declared in a function under rlx.jit: nobody could give it a value"
@@ -57,10 +57,10 @@ class Traced(Graph):
 
 
 class Jit:
-    """A function of arrays and pytrees of arrays that is traced and compiled once for each signature. Made by `@rlx.jit`.
+    """A function of arrays and pytrees of arrays that is traced and compiled once for each signature. Created by `@rlx.jit`.
 
-    The signature is the shapes and dtypes of the arrays, the structure of their containers, and the values of static
-    arguments. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
+    The signature consists of the shapes and dtypes of the arrays, the structure of their containers, and the values of
+    static arguments. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
     """
 
     def __init__(self, function: Callable[..., Any], static: Any = (), device: Any = Device.CPU, threads: Any = None):
@@ -90,21 +90,21 @@ class Jit:
         return holding(variant.lock, self._run, variant, arguments, static)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        """The graph for a call with these arguments; it is not run.
+        """Return the graph for a call with these arguments, without running it.
 
-        In place of an array there may be an `rlx.Shape`, with symbols as well: `f.graph_for(rlx.Shape(("batch", 4)))`.
+        An array may be replaced by an `rlx.Shape`, also with symbols: `f.graph_for(rlx.Shape(("batch", 4)))`.
         """
         variant, arguments, static = self._of(args, kwargs)
         return holding(variant.lock, self._trace, variant, arguments, static)[0]
 
     def compiled_for(self, *args: Any, **kwargs: Any) -> CompiledGraph:
-        """The compiled program for a call with these arguments, as for `graph_for`; it is not run."""
+        """Return the compiled program for a call with these arguments, as for `graph_for`, without running it."""
         variant, arguments, static = self._of(args, kwargs)
         return holding(variant.lock, self._compile, variant, arguments, static)
 
     @property
     def num_traces(self) -> int:
-        """How many signatures the function has been traced for."""
+        """The number of signatures for which the function has been traced."""
         return sum(variant.traced is not None for variant in list(self._variants.values()))
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -115,13 +115,13 @@ class Jit:
         )
 
     def __copy__(self) -> Jit:
-        return self  # as Python's functions
+        return self  # like Python functions
 
     def __deepcopy__(self, memo: object) -> Jit:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """By its name where a module has it, as Python's functions; else the function and the options, without programs."""
+        """Pickle by name if a module defines it, like Python functions; otherwise as the function and its options."""
         name: str = getattr(self, "__qualname__", "")
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         for part in name.split("."):
@@ -129,7 +129,7 @@ class Jit:
         return name if found is self else (type(self), self._made_of)
 
     def clear_cache(self) -> None:
-        """Forget all traces and programs."""
+        """Drop all traces and programs."""
         self._variants.clear()
 
     def _of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Variant, TracedArguments, dict[str, Any]]:
@@ -138,7 +138,7 @@ class Jit:
         return self._variant(arguments, static), arguments, static
 
     def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arguments that are traced, and the static ones; those with their defaults are in neither."""
+        """Return the traced arguments and the static ones. Arguments with their defaults are in neither."""
         bound = bound_to(self._signature, args, kwargs, self._what)
         dynamic = {n: v for n, v in bound.items() if n not in self._static}
         return dynamic, {n: v for n, v in bound.items() if n in self._static}
@@ -178,7 +178,7 @@ class Jit:
         return variant.traced
 
     def _traced(self, arguments: TracedArguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        """The graph for a signature, and the function that builds the result of a call from the arrays of a run."""
+        """Return the graph for a signature, and a function that builds the result of a call from the arrays of a run."""
         graph = Traced(self.__name__, stage="hir")
         tensors = [
             self._argument(graph, name, spec) for name, spec in zip(arguments.paths(), arguments.signature, strict=True)
@@ -203,7 +203,7 @@ class Jit:
     def _apply(self, dynamic: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
         bound = self._signature.bind_partial()
         bound.arguments.update({**dynamic, **static})
-        # `args` and `kwargs` go by the order of the arguments.
+        # `args` and `kwargs` follow the order of the arguments.
         order = [name for name in self._signature.parameters if name in bound.arguments]
         bound.arguments = {name: bound.arguments[name] for name in order}
         return self._function(*bound.args, **bound.kwargs)
@@ -219,7 +219,7 @@ class Jit:
             raise Error(message, location=place_of(self._function), hint=hint) from None
 
     def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """The result of a call with tensors: the ops go where these are. Arrays become constants there."""
+        """Call the function with tensors: the ops are inserted into their graph. Arrays become constants."""
         values = [
             leaf if isinstance(leaf, (Tensor, *NUMBERS)) else builder.constant(as_array(leaf, f"{self._what}: {name}"))
             for name, leaf in zip(paths_of(structure), leaves, strict=True)
@@ -228,7 +228,7 @@ class Jit:
             return self._apply(structure.build(values), static)
 
     def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """The result of a call inside of `rlx.eager()`, computed op by op; arrays come out, as of the program."""
+        """Call the function inside `rlx.eager()`, op by op. The results are arrays, as for a compiled program."""
         paths = paths_of(structure)
         values = [lifted(leaf, f"{self._what}: argument '{path}'") for leaf, path in zip(leaves, paths, strict=True)]
         result = self._apply(structure.build(values), static)
@@ -242,13 +242,13 @@ class Jit:
 
     @answered
     def value_and_grad(self, wrt: Any = None) -> Jit:
-        """The function that gives `(value, gradients)`, compiled as one program.
+        """Return the function that computes `(value, gradients)`, compiled as one program.
 
         The first leaf of `value` is the loss, a scalar of floats; other leaves are passed on.
 
         Args:
-            wrt: Name of the argument to differentiate by, or several; the first that is not static when absent. Gradients
-                have the structure of that argument, and are a tuple for several.
+            wrt: Name of the argument to differentiate by, or several; by default, the first that is not static.
+                Gradients have the structure of that argument; for several, they are a tuple.
         """
         from rlx.runtime.jit_gradient import Differentiated
 
@@ -256,7 +256,7 @@ class Jit:
 
     @answered
     def grad(self, wrt: Any = None) -> Jit:
-        """The function that gives the gradients only; see `value_and_grad`."""
+        """Return the function that computes only the gradients; see `value_and_grad`."""
         from rlx.runtime.jit_gradient import Differentiated
 
         return Differentiated(self, wrt, with_value=False)
@@ -270,7 +270,7 @@ class Jit:
 
 
 class TracedArguments:
-    """The traced arguments of a call: leaves, their structure, and what the trace depends on.
+    """The traced arguments of a call: leaves, their structure, and the signature of the trace.
 
     Raises:
         Error: A leaf is neither an array nor a number.
@@ -297,7 +297,7 @@ class TracedArguments:
 
 
 class _naming:
-    """A context that says of an error which argument it is about."""
+    """A context that adds the argument's name to errors."""
 
     def __init__(self, what: str, structure: Structure, index: int):
         self._about = what, structure, index
@@ -313,7 +313,7 @@ class _naming:
 
 
 def paths_of(structure: Structure) -> list[str]:
-    """The names of the leaves of all arguments."""
+    """Return the names of the leaves of all arguments."""
     return [path for name, child in zip(structure.keys, structure.children, strict=True) for path in child.paths(name)]
 
 
@@ -352,11 +352,11 @@ def jit(
     device: Any = Device.CPU,
     threads: int | None = None,
 ) -> Any:
-    """Compile a Python function of arrays, once for each signature of its arguments, when it is called.
+    """Compile a Python function of arrays when it is called, once for each signature of its arguments.
 
-    Arguments are arrays, Python numbers, and dictionaries, lists, tuples, named tuples, dataclasses and None that hold them.
-    They are traced: the function computes with `rlx.Tensor`s. A number is traced as a scalar that takes the dtype of the
-    tensor beside it; an argument that is left at its default stays the Python value that it is.
+    Arguments are arrays, Python numbers, and dictionaries, lists, tuples, named tuples, dataclasses and None that
+    contain them. They are traced: the function computes with `rlx.Tensor`s. A number is traced as a scalar that takes
+    the dtype of the tensors it is combined with. An argument that is left at its default stays a Python value.
 
     Args:
         function: The function.
@@ -365,7 +365,7 @@ def jit(
         threads: As in `rlx.Session`.
 
     Returns:
-        A `Jit`: called with arrays it gives NumPy arrays in the containers that the function returns.
+        A `Jit`. Called with arrays, it returns NumPy arrays in the containers that the function returns.
     """
     if function is None:
         return functools.partial(jit, static=static, device=device, threads=threads)

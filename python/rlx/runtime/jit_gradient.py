@@ -1,4 +1,4 @@
-"""Derivatives of functions under `rlx.jit`: the gradient is taken of the traced graph, and compiled in its place."""
+"""Derivatives of functions under `rlx.jit`: the traced graph is differentiated and compiled."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rlx.transforms.grad import grad, grad_with_loss
 
 
 class Differentiated(Jit):
-    """A function that gives `(value, gradients)` of another one, or the gradients alone.
+    """A function that computes `(value, gradients)` of another one, or only the gradients.
 
     Args:
-        of: The function whose value's first leaf is the loss; it may be a derivative itself.
-        wrt: Names of arguments; the first that is not static when absent.
-        with_value: Whether to give the value too.
+        of: The function. The first leaf of its value is the loss; it may be a derivative itself.
+        wrt: Names of arguments; by default, the first that is not static.
+        with_value: Whether to return the value as well.
     """
 
     def __init__(self, of: Jit, wrt: Any, with_value: bool = True):
@@ -58,7 +58,7 @@ class Differentiated(Jit):
             )
             raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
         tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
-        if not self._with_value:  # without outputs that nobody reads: the first one is what a second derivative is of
+        if not self._with_value:  # without unused outputs; a second derivative differentiates the first output
             return grad(graph, names), tree.build
 
         def build(arrays: Sequence[Any]) -> Any:
@@ -68,7 +68,7 @@ class Differentiated(Jit):
         return grad_with_loss(graph, names), build
 
     def _differentiated(self, structure: Structure, signature: Sequence[Any]) -> tuple[list[str], list[Structure]]:
-        """The names of the arguments of the graph by which to differentiate, and the structure of each of the user's."""
+        """Return the graph's arguments to differentiate by, and the structure of each of the user's arguments."""
         leaves = dict(zip(paths_of(structure), signature, strict=True))
         children = dict(zip(structure.keys, structure.children, strict=True))
         for name in self._wrt:
@@ -85,7 +85,7 @@ class Differentiated(Jit):
         return names, [children[name] for name in self._wrt]
 
     def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """The graph of the derivative where the tensors are."""
+        """Inline the graph of the derivative into the graph of the tensors."""
         specs = [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         graph, build = self._trace(*self._for(TracedArguments(self._what, specs, structure), static))
         names = [a.name for a in graph.inputs]
@@ -97,7 +97,7 @@ class Differentiated(Jit):
         return build(results if isinstance(results, tuple) else [results])
 
     def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
-        """The graph of the derivative, evaluated as a whole: its ops are none of the user's."""
+        """Evaluate the graph of the derivative as a whole, because its ops are not the user's."""
         arguments = TracedArguments(self._what, list(leaves), structure)
         graph, build = self._trace(*self._for(arguments, static))
         values = {

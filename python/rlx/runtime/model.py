@@ -36,7 +36,7 @@ class _ArgumentAnnotation:
 
 
 def Input(*dims: Any, dtype: Any = None) -> Any:
-    """Annotation of an argument that is given at every call: `x: rlx.Input("batch", 784)`.
+    """Annotate an argument that is passed in every call: `x: rlx.Input("batch", 784)`.
 
     Args:
         dims: Sizes or symbol names.
@@ -46,15 +46,16 @@ def Input(*dims: Any, dtype: Any = None) -> Any:
 
 
 def Param(*dims: Any, dtype: Any = None) -> Any:
-    """Annotation of an argument that is a weight: `w: rlx.Param(784, 10)`."""
+    """Annotate an argument that is a weight: `w: rlx.Param(784, 10)`."""
     return _ArgumentAnnotation(Shape(dims, dtype), "param")
 
 
 class Model:
-    """A function of tensors, traced once for each set of static arguments. Made by `@rlx.model`.
+    """A function of tensors, traced once for each set of static arguments. Created by `@rlx.model`.
 
     Arguments annotated with `rlx.Input` and `rlx.Param` are tensors; all others are static: plain Python values that
-    the trace may depend on. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
+    the trace may depend on. Called with tensors of a graph, the function is traced into that graph. Any thread may call
+    it.
     """
 
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
@@ -89,7 +90,7 @@ class Model:
         return self._annotations
 
     def compiled(self, **static: Any) -> CompiledGraph:
-        """The program for these static arguments, compiled on first use."""
+        """Return the program for these static arguments, compiled on first use."""
         variant = self._variant(static)
         return holding(variant.lock, self._compile, variant, static)
 
@@ -112,7 +113,7 @@ class Model:
         return holding(variant.lock, self._run, variant, static, bound)
 
     def _eagerly(self, bound: Mapping[str, Any]) -> Any:
-        """The result of a call inside of `rlx.eager()`, computed op by op."""
+        """Call the function inside `rlx.eager()`, op by op."""
         declared = [Argument(n, a.kind, a.shape) for n, a in self.tensors.items()]
         arrays = {a.name: argument_array(a, bound[a.name]) for a in declared}
         bind_symbols([(a, arrays[a.name].shape) for a in declared])
@@ -129,7 +130,7 @@ class Model:
         return self._trace(variant, static)[1](program.run(inputs))
 
     def _set_params(self, program: CompiledGraph, variant: Variant, bound: Mapping[str, Any]) -> None:
-        """Load weights that differ from those of the last call: an array may have been changed in place."""
+        """Set weights that differ from those of the last call: an array may have been changed in place."""
         before = variant.given
         arrays = {
             n: given_array(bound[n], a.shape.dtype, f"param '{n}'")
@@ -138,7 +139,7 @@ class Model:
         }
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
         if not same:
-            variant.given = {}  # what the program has is not known until both are set
+            variant.given = {}  # until both are set, the program's weights are unknown
             given = {n: keep(array) for n, array in arrays.items()}
             program.set_params(given, copy=False)
             variant.given = given
@@ -179,7 +180,7 @@ class Model:
     def __repr__(self) -> str:
         try:
             tensors = self.tensors
-        except Error:  # what is wrong with an annotation is said when it is used
+        except Error:  # errors of annotations are reported when they are used
             tensors = {}
         arguments = [
             f"{name}: {tensors[name]}" if name in tensors else str(parameter.replace(annotation=parameter.empty))
@@ -194,7 +195,7 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], Any]]:
-    """What a function returned, as outputs of a graph, and how a run's arrays take that form again."""
+    """Return the results of a function as outputs of a graph, and a function that restores their form from arrays."""
     if isinstance(result, Tensor):
         return [result], lambda arrays: arrays[0]
     if isinstance(result, Mapping):
@@ -208,7 +209,7 @@ def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], 
 
 @answered
 def model(function: Callable[..., Any] | None = None, *, session: Session | None = None) -> Any:
-    """Turn a Python function of tensors into a model: traced and compiled on first use, then fast.
+    """Turn a Python function of tensors into a model, which is traced and compiled on first use.
 
     Args:
         function: The function; arguments annotated with `rlx.Input` and `rlx.Param` are tensors.

@@ -1,4 +1,4 @@
-"""Calls that run in a thread of their own, one after the other."""
+"""Sequential execution of calls in a separate thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Order:
-    """A thread that calls functions in the order in which they are submitted. Any thread may submit, and wait."""
+    """A thread that calls functions in the order of submission. Any thread may submit and wait."""
 
     def __init__(self) -> None:
         self._start()
@@ -27,7 +27,7 @@ class Order:
         self._here = threading.local()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Call a function after all that were submitted before; returns its result to come."""
+        """Call a function after all that were submitted before. Returns a future of its result."""
         future = self._thread.submit(self._call, function, *arguments)
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
@@ -38,17 +38,17 @@ class Order:
         return function(*arguments)
 
     def settle(self) -> None:
-        """Wait until all that was submitted has run or was cancelled. What is called by a result's callback does not wait."""
+        """Wait until all submitted calls have run or were cancelled. Callbacks of results do not wait."""
         if not self._pending or getattr(self._here, "is_worker", False):
             return
         self._thread.submit(_nothing).result()
 
     def _after_fork(self) -> None:
-        """In a forked child, which has no such thread: what the parent waits for would never come here."""
+        """Cancel pending calls in a forked child, which lacks the thread: they would never finish."""
         pending = list(self._pending)
         self._start()
         for future in pending:
-            # The parent's thread may hold its lock, and it is the parent that wants to be called.
+            # The parent's thread may hold the lock, and the callbacks belong to the parent.
             future._condition = threading.Condition()  # type: ignore[attr-defined]
             future._done_callbacks.clear()  # type: ignore[attr-defined]
             if not future.done():
@@ -75,4 +75,4 @@ if hasattr(os, "register_at_fork"):
 
 
 def _nothing() -> None:
-    """What is submitted to learn that all before it has run."""
+    """Do nothing. Submitted to learn that all earlier calls have run."""

@@ -1,4 +1,4 @@
-"""`Pipeline`: from a graph to what a target lowers, stage by stage, with reports."""
+"""`Pipeline`: the stages from a graph to the module that a target lowers, with reports."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from rlx.targets.registry import target_of
 
 @dataclass(frozen=True)
 class Pipeline:
-    """All that happens to a graph before it is compiled for a target, without compiling it.
+    """All steps from a graph to a target's input, without compiling.
 
     Args:
         target: The name of a target, such as `"cpu"`, `"cuda"` or `"stablehlo"`; `docs/targets.md` lists them.
-        arch: Its architecture, such as `"sm_80"`; None takes the default one.
+        arch: Its architecture, such as `"sm_80"`; None takes the default.
         policy: Whether ops are fused at MIR (`"direct"`, unless the module declares otherwise), or stay primitives
             (`"fusable"`).
         passes: A pipeline of passes to run first, as text.
-        bind: Sizes of symbols that are fixed; the others stay symbolic.
+        bind: Sizes of symbols to fix; the others stay symbolic.
         precision: As in `Session.compile`.
-        opt: The level of optimisation, 0 to 3, as there.
-        fast_math: Whether floats are simplified as if they were real numbers, as there.
-        dispatch: Which composite ops the target lowers by rules of its own, as there.
-        assert_fusion_clean: Whether to refuse a graph in which a fusion nearly matches: `FusionReport.assert_clean`.
+        opt: The optimisation level, 0 to 3, as in `Session.compile`.
+        fast_math: Whether floats are simplified as if they were real numbers, as in `Session.compile`.
+        dispatch: The composite ops that the target lowers by its own rules, as in `Session.compile`.
+        assert_fusion_clean: Whether to reject a graph with near misses of fusions: `FusionReport.assert_clean`.
 
     Raises:
-        Error: There is no such target, architecture, policy or level.
+        Error: The target, architecture, policy or level does not exist.
     """
 
     target: str = "cpu"
@@ -65,13 +65,13 @@ class Pipeline:
         target_of(self.target, self.arch)
 
     def compile(self, graph: Any) -> CompileResult:
-        """Take a graph to MIR; LIR, reports and the artifact are made when they are asked for. The graph is not changed.
+        """Lower a graph to MIR. LIR, reports and the artifact are created on demand. The graph is not changed.
 
         Args:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
 
         Raises:
-            Error: An option does not fit the graph, a pass failed, or a fusion was missed that the pipeline insists on.
+            Error: An option does not fit the graph, a pass failed, or a required fusion was missed.
         """
         result = CompileResult(self, stages.graph_of(graph, "Pipeline.compile").clone())
         _ = result.mir
@@ -81,14 +81,15 @@ class Pipeline:
 
 
 class CompileResult(Compilation):
-    """A graph at every stage on its way to a target, and reports on it. `str()` is a summary.
+    """A graph at every stage on its way to a target, with reports. `str()` is a summary.
 
-    `mir` has sizes bound, passes run, precision lowered, and blocks replaced by tensor ops. `lir` is what the target lowers,
-    with all else decomposed; it raises an `UnsupportedError` where the target cannot take the graph.
+    `mir` is the graph after binding of sizes, passes and precision lowering, with blocks replaced by tensor ops. `lir`
+    is the graph that the target lowers, with other ops decomposed; it raises an `UnsupportedError` if the target does
+    not support the graph.
 
     Attributes:
         pipeline: The options.
-        hir: The graph as given.
+        hir: The given graph.
     """
 
     def __init__(self, pipeline: Pipeline, graph: Graph):
@@ -107,30 +108,30 @@ class CompileResult(Compilation):
 
     @property
     def hir(self) -> Graph:
-        """The graph as given."""
+        """The given graph."""
         return self.given
 
     @cached_property
     def fusion(self) -> FusionReport:
-        """What fused on the way to MIR, what nearly did, and what would make it fuse: the passes run once more for it."""
+        """Fusions on the way to MIR, near misses and how to enable them. The passes run again for this."""
         return analyse_fusion(self.hir, self.passes_to_mir)
 
     @cached_property
     def memory(self) -> MemoryReport:
-        """The memory plan of the LIR: that which it carries, else one with 64 for each symbol that has no size.
+        """The memory plan of the LIR: the stored one, else one with 64 for each symbol without a size.
 
-        What is computed from weights alone is not in it: the compiler has it computed when the program is loaded.
+        Values that depend only on weights are not included: they are computed when the program is loaded.
         """
         return memory_of_program(self.lir)
 
     @cached_property
     def dispatch(self) -> DispatchReport:
-        """Which way each op of the MIR goes on the target."""
+        """The way in which the target implements each op of the MIR."""
         return dispatch_of(self)
 
     @cached_property
     def history(self) -> CompileHistory:
-        """What each pass on the way to LIR changed: the passes run once more for it."""
+        """The changes of each pass on the way to LIR. The passes run again for this."""
         return analyse_history(self.hir, self.pipeline_text)
 
     def profile(
@@ -141,12 +142,12 @@ class CompileResult(Compilation):
         runs: int = 20,
         threads: int | None = None,
     ) -> ProfileReport:
-        """Compile the graph, and measure each kernel: how long it takes, and which of the user's lines it computes.
+        """Compile the graph, and measure each kernel: its time, and the user's lines that it computes.
 
         Args:
-            inputs: Arrays by name; those that are not given are drawn at random.
-            params: Weights, by name or as the path of a file; those that came with the graph need not be given.
-            runs: How often the program is run.
+            inputs: Arrays by name; missing ones are random.
+            params: Weights, by name or as the path of a file. Those that came with the graph are optional.
+            runs: The number of runs.
             threads: The number of threads, as for `Session`.
 
         Raises:
@@ -156,16 +157,16 @@ class CompileResult(Compilation):
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:
-        """The symbols that have no size yet, by name."""
+        """The symbols without a size, by name."""
         return tuple(sorted(self.lir.symbols))
 
     @property
     def has_dynamic_dims(self) -> bool:
-        """Whether some size is not known yet."""
+        """Whether some size is unknown."""
         return bool(self.dynamic_symbols)
 
     def specialise(self, bind: Mapping[str, int]) -> CompileResult:
-        """The same with more symbols bound.
+        """Return the result with more symbols bound.
 
         Raises:
             Error: A symbol is unknown.

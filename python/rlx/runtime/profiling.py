@@ -1,4 +1,4 @@
-"""Measuring a compilation: its kernels are timed on given inputs, or on some that are drawn."""
+"""Profiling of compilations: timing of kernels on given or random inputs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def profile(
 
     Args:
         compilation: The program.
-        inputs: Arrays by name. Those that are not given are drawn at random: floats in [-2, 2], integers in the range that
-            they index. A symbol without a size is then 64.
-        params: Weights by name, or the path of a file; those that the graph carries need not be given, others are drawn.
-        runs: How often the program is run.
+        inputs: Arrays by name. Missing inputs are random: floats in [-2, 2], integers in the range that they index. A
+            symbol without a size is then 64.
+        params: Weights by name, or the path of a file. Those that the graph carries are optional; other missing ones
+            are random.
+        runs: The number of runs.
         threads: The number of threads, as for `Session`.
 
     Raises:
@@ -66,11 +67,12 @@ def profile(
 
 
 def compile_report(compilation: Compilation, inputs: Mapping[str, Any] | None = None, **options: Any) -> CompileReport:
-    """The report on a whole compilation.
+    """Return the report on a whole compilation.
 
     Args:
-        compilation: What it is about.
-        inputs: Arrays by name, perhaps none: then it is run, and the report has the time of each kernel. None does not run it.
+        compilation: The compilation.
+        inputs: Arrays by name, possibly empty: the program is run, and the report has the time of each kernel. With
+            None, it is not run.
         options: Further options of `profile`.
 
     Raises:
@@ -86,13 +88,13 @@ def compile_report(compilation: Compilation, inputs: Mapping[str, Any] | None = 
 def _arguments(
     compilation: Compilation, inputs: Mapping[str, Any], params: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """The arrays of all inputs and parameters, and the sizes of symbols."""
+    """Return the arrays of all inputs and parameters, and the sizes of symbols."""
     graph = compilation.lir
     declared = {a.name: a for a in graph.arguments}
     needed = [a for a in graph.arguments if a.kind != "state"]
     offered: dict[str, Any] = {}
     for weights in (graph.weights, opened(params) if params is not None else {}):
-        of_file = isinstance(weights, Weights)  # what a file has besides is left alone
+        of_file = isinstance(weights, Weights)  # other tensors of a file are ignored
         offered.update((name, weights[name]) for name in weights if not of_file or name in declared)
     offered.update(inputs)
     for name in offered:
@@ -111,10 +113,10 @@ def _arguments(
 
 
 def _check_sizes(name: str, sizes: list[int]) -> None:
-    """No more is drawn than a machine has memory for.
+    """Check that a random array is not too large for the machine.
 
     Raises:
-        Error: It is.
+        Error: It is too large.
     """
     if min(sizes, default=0) < 0 or np.prod(sizes, dtype=float) > 1 << 32:
         raise Error(f"'{name}' of {sizes} is too large to draw", hint="give it, or other sizes for symbols")

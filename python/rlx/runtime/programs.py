@@ -1,4 +1,4 @@
-"""`Programs`: several compiled entry points that share parameters and states by name."""
+"""`Programs`: compiled entry points that share parameters and states by name."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from rlx.targets.protocol import Program
 
 
 class _Shared:
-    """What entry points have together; whoever changes it holds the lock.
+    """The shared data of entry points. Changes require the lock.
 
     Attributes:
         params: The parameters, by name.
         states: The states, with their values.
-        contents: What each entry has. It is replaced as a whole, so that new weights are those of all entries or of none.
+        contents: The content of each entry. The mapping is replaced as a whole, so that new weights apply to all
+            entries or none.
     """
 
     def __init__(self, arguments: Mapping[str, Mapping[str, Argument]]):
@@ -44,7 +45,7 @@ class _Shared:
         self._arguments = arguments
 
     def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Give weights to all entries that have them; each loads them when it runs next."""
+        """Set weights in all entries that have them. Each entry loads them at its next run."""
         contents, leaving = {}, []
         for entry, content in self.contents.items():
             own = {name: array for name, array in arrays.items() if name in self._arguments[entry]}
@@ -55,16 +56,16 @@ class _Shared:
         self.contents = contents
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights of all entries."""
+        """Return the weights of all entries."""
         return {name: array for content in self.contents.values() for name, array in content.weights.items()}
 
     def values(self) -> dict[str, np.ndarray]:
-        """Copies of the newest values of the states."""
+        """Return copies of the newest values of the states."""
         return {name: self.states.read(name) for name in self.states.arguments}
 
 
 class EntryPoint(CompiledGraph):
-    """One of several programs that share parameters and states: what is set here is set for all."""
+    """One of several programs that share parameters and states: a change applies to all."""
 
     def __init__(self, of: CompiledGraph, shared: _Shared, name: str):
         self._shared, self._name = shared, name
@@ -99,17 +100,17 @@ class EntryPoint(CompiledGraph):
         return dict(self._content.weights), {name: self._shared.states.read(name) for name in self._states}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled is a `CompiledGraph` of its own, with copies of what it shares."""
+        """Pickle a separate `CompiledGraph`, with copies of the shared data."""
         return CompiledGraph._restored, super().__reduce__()[1]
 
 
 class Programs:
-    """Compiled entry points that share parameters and states by name. Made by `Session.compile({…})` and `rlx.load`.
+    """Compiled entry points that share parameters and states by name. Created by `Session.compile({…})` and `rlx.load`.
 
-    `programs["decode"]` is a `CompiledGraph`; `len`, `in` and iteration are those of a mapping. A parameter of one name has one
-    value. A state of one name is one state: what one entry point leaves, the next one that runs finds, and it is handed on
-    only when another one runs. Any thread may call any method of all of them: they come one after the other, those of
-    `run_async` in the order of the calls.
+    `programs["decode"]` is a `CompiledGraph`; `len`, `in` and iteration work as for a mapping. Parameters with the same
+    name have one value. States with the same name are one state: an entry point continues from the value that the
+    previous one left. The value is transferred only when another entry point runs. Any thread may call any method;
+    calls are serialised, those of `run_async` in the order of the calls.
     """
 
     def __init__(self, programs: Mapping[str, CompiledGraph]):
@@ -122,10 +123,10 @@ class Programs:
     # --- entry points -----------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> CompiledGraph:
-        """An entry point.
+        """Return an entry point.
 
         Raises:
-            Error: There is none of this name.
+            Error: The entry point does not exist.
         """
         if not isinstance(name, str) or name not in self._entries:
             raise unknown_name("entry point", name, self._entries)
@@ -156,11 +157,11 @@ class Programs:
         return tuple(self._shared.states.arguments.values())
 
     def load(self) -> None:
-        """Load all programs on their device now, not each at its first run.
+        """Load all programs on their device now, rather than at their first run.
 
         Raises:
             Error: A parameter has not been set.
-            ExecutionError: The device is not there.
+            ExecutionError: The device is not available.
         """
         for entry in self._entries.values():
             entry.load()
@@ -168,7 +169,7 @@ class Programs:
     # --- parameters -------------------------------------------------------------------------------
 
     def set_param(self, name: str, value: Any, *, copy: bool = True, cast: bool = False) -> None:
-        """Give one weight to all entry points that have it; see `CompiledGraph.set_param`."""
+        """Set one weight in all entry points that have it; see `CompiledGraph.set_param`."""
         if not isinstance(name, str):
             raise unknown_parameter(name, self._shared.params)
         self.set_params({name: value}, copy=copy, cast=cast)
@@ -176,10 +177,10 @@ class Programs:
     def set_params(
         self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
     ) -> None:
-        """Give weights to all entry points, which share one copy in the host's memory; see `CompiledGraph.set_params`.
+        """Set weights in all entry points, which share one copy in the host's memory; see `CompiledGraph.set_params`.
 
         Raises:
-            Error: A parameter does not fit, no entry point has it, or a file does not have it. Then none is set.
+            Error: A parameter does not fit, no entry point has it, or a file lacks it. Then none is set.
         """
         arrays = given_params(self._shared.params, params, copy, cast)
         self._settle()
@@ -188,27 +189,27 @@ class Programs:
     # --- states -----------------------------------------------------------------------------------
 
     def state(self, name: str) -> np.ndarray:
-        """A copy of a state's present value.
+        """Return a copy of a state's current value.
 
         Raises:
-            Error: There is no such state.
+            Error: The state does not exist.
         """
         self._checked_state(name)
         self._settle()
         return holding(self._shared.lock, self._shared.states.read, name)
 
     def set_state(self, name: str, value: Any) -> None:
-        """Give a state another value, for all entry points.
+        """Set a state to another value, for all entry points.
 
         Raises:
-            Error: There is no such state, or shape or dtype differ.
+            Error: The state does not exist, or shape or dtype differ.
         """
         array = np.array(argument_array(self._checked_state(name), value), order="C")
         self._settle()
         holding(self._shared.lock, self._shared.states.write, {name: array})
 
     def reset_state(self) -> None:
-        """Give every state its initial value again."""
+        """Reset every state to its initial value."""
         self._settle()
         states = self._shared.states
         holding(self._shared.lock, states.write, dict.fromkeys(states.arguments))
@@ -223,7 +224,7 @@ class Programs:
         """Wait for the calls of `run_async`."""
         self._shared.order.settle()
 
-    # --- files, copies, and what prompts show -------------------------------------------------------
+    # --- files, copies and repr ---------------------------------------------------------------------
 
     def save(
         self,
@@ -232,16 +233,16 @@ class Programs:
         params: bool = False,
         params_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write all entry points to one file that `rlx.load`, `rlx.deploy.load` and `rlx run --entry=NAME` read.
+        """Write all entry points to one file, for `rlx.load`, `rlx.deploy.load` and `rlx run --entry=NAME`.
 
         Args:
             path: The file; its name usually ends with `.rlxa`.
             others: The same entry points for other targets or architectures; see `CompiledGraph.save`.
             params: True writes the weights into the file, each once, up to 2 GiB.
-            params_file: A file beside it to write the weights to.
+            params_file: A separate file for the weights.
 
         Raises:
-            Error: A file cannot be written, the programs take or give something else, or a weight has not been set.
+            Error: A file cannot be written, the programs have other inputs or outputs, or a weight has not been set.
         """
         bundle = Bundle.of({name: [p[name].artifact for p in (self, *map(self._alike, others))] for name in self})
         if params or params_file is not None:
@@ -253,7 +254,7 @@ class Programs:
         bundle.save(file_name(path))
 
     def _alike(self, other: Any) -> Programs:
-        """Other programs with the same entry points.
+        """Return other programs, checked to have the same entry points.
 
         Raises:
             Error: They are something else.
@@ -265,7 +266,7 @@ class Programs:
         return other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled are the artifacts, with weights and present states: programs of their own, here or in another process."""
+        """Pickle the artifacts, with weights and current states, as separate programs."""
         self._settle()
         weights, states = holding(self._shared.lock, lambda: (self._shared.weights(), self._shared.values()))
         rows = {n: (e.artifact.to_bytes(), e._threads, e.tuning) for n, e in self._entries.items()}
@@ -273,7 +274,7 @@ class Programs:
 
     @classmethod
     def _restored(cls, rows: Mapping[str, Any], weights: Any, states: Any) -> Programs:
-        """Programs that were pickled."""
+        """Restore pickled programs."""
         compiled = {}
         for name, (data, threads, tuning) in rows.items():
             compiled[name] = CompiledGraph(Artifact.from_bytes(data, "the pickled program"), threads=threads)

@@ -1,4 +1,4 @@
-"""What every compiled program has besides running: its file, its pickled form, and what prompts and notebooks show."""
+"""Saving, pickling and display of compiled programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Saved:
-    """The part of `CompiledGraph` that writes and shows it."""
+    """The part of `CompiledGraph` for saving and display."""
 
     artifact: Artifact
     phases: Mapping[str, float]
@@ -42,18 +42,18 @@ class Saved:
         params: bool = False,
         params_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write the program to a file that `rlx.load`, `rlx.deploy.load` and `rlx run` read, completely or not at all.
+        """Write the program to a file for `rlx.load`, `rlx.deploy.load` and `rlx run`, completely or not at all.
 
         Args:
             path: The file; its name usually ends with `.rlxa`.
-            others: Programs of the same graph for other targets or architectures; whoever loads the file gets the one for their
+            others: Programs of the same graph for other targets or architectures. Loading selects the one for the
                 machine.
             params: True writes the weights of this program into the file, up to 2 GiB.
-            params_file: A file to write the weights to, in IREE's format (`.irpa`). The program refers to it by its name and
-                hash, and it has to lie in the same folder.
+            params_file: A file to write the weights to, in IREE's format (`.irpa`). The program refers to it by name
+                and hash, and the file must be in the same folder.
 
         Raises:
-            Error: A file cannot be written, the programs take or give something else, or a weight has not been set.
+            Error: A file cannot be written, the programs have other inputs or outputs, or a weight has not been set.
         """
         archive = Archive.of([self.artifact, *(_artifact_of(other) for other in others)])
         if params or params_file is not None:
@@ -68,14 +68,14 @@ class Saved:
         return weights
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled is the artifact, with weights and present states: a program of its own, here or in another process."""
+        """Pickle the artifact, with weights and current states, as a separate program."""
         self._settle()
         weights, states = holding(self._lock, self._values)
         return type(self)._restored, (self.artifact.to_bytes(), self._threads, weights, states, self.tuning)
 
     @classmethod
     def _restored(cls, artifact: bytes, threads: Any, weights: Any, states: Any, tuning: Any) -> Saved:
-        """A program that was pickled. Whether this machine can run it is checked when it is loaded, as for one of a file."""
+        """Restore a pickled program. As for files, whether this machine can run it is checked when it is loaded."""
         build: Any = cls
         compiled = build(Artifact.from_bytes(artifact, "the pickled program"), threads=threads)
         compiled._content, compiled.tuning = Content(weights, states), tuning
@@ -88,7 +88,7 @@ class Saved:
         return dict(content.weights), {name: content.program.read_state(name) for name in self._states}
 
     def _repr_html_(self) -> str | None:
-        if importlib.util.find_spec("rlx.report.html") is None:  # the distribution that only runs programs has no pages
+        if importlib.util.find_spec("rlx.report.html") is None:  # the distribution for running programs has no pages
             return None
         from rlx.runtime.shown import program_html
 

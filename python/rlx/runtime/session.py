@@ -1,4 +1,4 @@
-"""`Session`: compiles graphs for a device."""
+"""`Session`: compilation of graphs for a device."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Session(Answered):
     """Compiles graphs for one device.
 
     Args:
-        device: A `rlx.Device` or its name.
-        arch: Architecture of the device, such as `"sm_80"`; None takes the target's default.
-        threads: Threads that programs may use on the CPU; None is one for each core, 1 runs in the caller's thread.
-            XLA takes no other numbers.
-        flags: More flags for the compiler: IREE's, or XLA's options (`--xla_…=…`).
+        device: An `rlx.Device` or its name.
+        arch: The architecture of the device, such as `"sm_80"`; None takes the target's default.
+        threads: Threads that programs may use on the CPU; None is one per core, 1 runs in the caller's thread. XLA
+            supports no other values.
+        flags: Additional flags for the compiler: IREE's, or XLA's options (`--xla_…=…`).
 
     Raises:
-        Error: There is no such device or architecture.
+        Error: The device or architecture does not exist.
     """
 
     def __init__(
@@ -151,30 +151,30 @@ class Session(Answered):
         """Compile a graph, or several into entry points that share parameters and states. Graphs are not changed.
 
         Args:
-            graph: A `Graph` or `GraphModule`, HIR or MIR; a mapping of names to graphs gives `Programs`, options hold for all.
-            params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
-                then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
+            graph: A `Graph` or `GraphModule` (HIR or MIR), or graphs by name, which share all options and give `Programs`.
+            params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and then
+                be lent: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) are optional.
             cast: True converts weights of other dtypes, such as f16 for f32: see `CompiledGraph.set_params`.
-            bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of sizes.)
+            bind: Sizes of symbols to fix; the others stay dynamic. (XLA compiles again for each set of sizes.)
             buckets: Sizes of symbols for which programs are compiled now; the result is a `BucketedGraph`, which pads.
-            precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the boundary
-                stay in f32. Other policies by name, and a mapping of ops to dtypes: see docs/quantisation.md.
+            precision: `"f16"` or `"bf16"`: the compute dtype; reductions, values that would leave its range, and the
+                boundary stay in f32. Other policies by name, and a mapping of ops to dtypes: see docs/quantisation.md.
             passes: A pipeline to run first.
-            policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
-            opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and smaller, whose
-                numbers are the same within the tolerance of its dtypes.
-            fast_math: Simplify floats as if they were real numbers, from level 1 on (docs/optimisation.md).
-            dispatch: Which composite ops are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.
-            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. One that is not this
-                user's alone is not used, which is said once by the logger `rlx`.
-            timeout: Seconds that an attempt of the compiler may take.
-            tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
-                `CompiledGraph.tuning` is the report.
-            tune_inputs: What to measure with, inputs and states by name; other inputs are drawn, with 64 for a symbol.
+            policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` does not.
+            opt: The optimisation level: 0 does only what is necessary. Levels 1 to 3 make programs faster and smaller;
+                results stay equal within the tolerance of their dtypes.
+            fast_math: Simplify floats as if they were real numbers, from level 1 (docs/optimisation.md).
+            dispatch: The composite ops that are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.
+            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory, if it belongs to
+                this user alone (the logger `rlx` reports once if it does not).
+            timeout: Seconds that one attempt of the compiler may take.
+            tune: Seconds to search for the fastest program on this machine (docs/performance.md). The cache stores the
+                choice, and `CompiledGraph.tuning` is the report.
+            tune_inputs: Inputs and states to measure with, by name; other inputs are random, with 64 for a symbol.
 
         Raises:
-            CompileError: It cannot be expressed or compiled for the device.
-            Error: An option is not known, or a parameter does not fit.
+            CompileError: The graph cannot be expressed or compiled for the device.
+            Error: An option is unknown, or a parameter does not fit.
         """
         _check_options(timeout, buckets, tune if tune is not None else tune_inputs, isinstance(graph, Mapping))
         options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
@@ -204,7 +204,7 @@ class Session(Answered):
         cache: DiskCache | None,
         timeout: float | None,
     ) -> Programs:
-        """Entry points for several graphs."""
+        """Return entry points for several graphs."""
         from rlx.runtime.together import compiled_together
 
         def compile(graph: Graph, sizes: dict[str, int] | None) -> tuple[CompiledGraph, Mapping[str, Any]]:
@@ -224,7 +224,7 @@ class Session(Answered):
         cache: DiskCache | None,
         seconds: Any,
     ) -> CompiledGraph:
-        """The fastest program for a graph on this machine."""
+        """Return the fastest program for a graph on this machine."""
         from rlx.runtime.tuning import Request, check_seconds, tuned
 
         if options.pop("buckets"):
@@ -237,7 +237,7 @@ class Session(Answered):
         return tuned(Request(self, graph, options, params, inputs, cache), check_seconds(seconds))
 
     def _bucketed(self, source: Graph, buckets: Mapping[str, Sequence[int]], options: dict[str, Any]) -> BucketedGraph:
-        """Programs for some sizes of symbols."""
+        """Return programs for some sizes of symbols."""
         from rlx.runtime.bucketed import BucketedGraph
 
         return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
@@ -249,7 +249,7 @@ def _artifact(compilation: Compilation, cache: DiskCache | None, timeout: float 
 
 
 def _check_timeout(timeout: float | None) -> None:
-    """A limit is a positive number of seconds, or None.
+    """Check that a limit is a positive number of seconds, or None.
 
     Raises:
         Error: It is something else.
@@ -261,10 +261,10 @@ def _check_timeout(timeout: float | None) -> None:
 
 
 def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> None:
-    """Check options, of which some go with one graph alone.
+    """Check the options. Some are valid only for a single graph.
 
     Raises:
-        Error: One is of another kind, or is given for several graphs.
+        Error: An option has the wrong type, or is given for several graphs.
     """
     _check_timeout(timeout)
     _check_buckets(buckets)
@@ -275,7 +275,7 @@ def _check_options(timeout: Any, buckets: Any, tuning: Any, several: bool) -> No
 
 
 def _check_buckets(buckets: Any) -> None:
-    """Buckets are a mapping, or None.
+    """Check that buckets are a mapping, or None.
 
     Raises:
         Error: They are something else.
@@ -288,7 +288,7 @@ P = TypeVar("P", CompiledGraph, "BucketedGraph")
 
 
 def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
-    """A program with the values that came with its graph, and then those of the user."""
+    """Set the weights that came with a graph, then those of the user. Returns the program."""
     if source.weights:
         program.set_params(source.weights)
     if params is not None:
@@ -297,7 +297,7 @@ def _with_params(program: P, source: Graph, params: Any, cast: bool) -> P:
 
 
 def _converted(graph: Any, params: Any) -> Mapping[str, Any]:
-    """Weights in the dtypes of the graph's parameters; names that it does not have stay."""
+    """Return weights in the dtypes of the graph's parameters. Unknown names are kept."""
     given, known = opened(params or {}), {a.name: a for a in graph_of(graph, "compile").params}
     if isinstance(given, Weights):
         return given.values_of(known.values(), cast=True)

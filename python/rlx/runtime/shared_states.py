@@ -1,4 +1,4 @@
-"""States that several programs share: each value lies in the program that ran last, and is handed on when another one runs."""
+"""States shared by several programs. Each value is in the program that ran last, and is transferred when another one runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rlx.targets.protocol import KeepingResults, Program, Remarking
 
 
 class States:
-    """For each state, who has its newest value. Whoever calls a method holds the lock of the programs.
+    """The holder of the newest value of each state. Callers must hold the lock of the programs.
 
-    What changes does so in one step, and a value is handed on before it is said who has it. So an interrupt leaves the newest
-    value with one that has it.
+    Changes are made in one step, and a value is transferred before its holder is changed, so an interrupt leaves the
+    newest value with its holder.
 
     Attributes:
         arguments: The states, by name.
@@ -23,12 +23,12 @@ class States:
 
     def __init__(self, arguments: Mapping[str, Argument]):
         self.arguments = arguments
-        # A loaded program, an array that nobody changes, or None for the initial value.
+        # A loaded program, an immutable array, or None for the initial value.
         self._holders: dict[str, Program | np.ndarray | None] = dict.fromkeys(arguments)
-        self.last: Program | None = None  # the program that has the newest value of all its states, if that is known
+        self.last: Program | None = None  # the program that has the newest value of all its states, if known
 
     def read(self, name: str) -> np.ndarray:
-        """A copy of the newest value of a state."""
+        """Return a copy of the newest value of a state."""
         return self._value(name).copy()
 
     def _value(self, name: str) -> np.ndarray:
@@ -39,17 +39,17 @@ class States:
         return holder if isinstance(holder, np.ndarray) else holder.read_state(name)
 
     def write(self, values: Mapping[str, np.ndarray | None]) -> None:
-        """Give states other values, which nobody changes; None is the initial one."""
+        """Set states to other values, which must not be changed; None is the initial value."""
         self.last = None
         self._holders = {**self._holders, **values}
 
     def leave(self, programs: Collection[Program]) -> None:
-        """Fetch what programs have, which will not run again."""
+        """Fetch the values held by programs that will not run again."""
         held = {name for name, holder in self._holders.items() if any(holder is program for program in programs)}
         self.write({name: self._value(name) for name in held})
 
     def bring(self, program: Program, names: Sequence[str]) -> None:
-        """Let a program have the newest values of its states; from now on they are the newest."""
+        """Transfer the newest values of its states to a program, which then holds them."""
         self.last = None
         for name in names:
             if self._holders[name] is not program:
@@ -69,8 +69,8 @@ class SharedStates:
     """A loaded program that has the newest values of its states whenever it runs.
 
     Args:
-        program: The program as its back end has loaded it.
-        states: What it shares with others.
+        program: The program loaded by its back end.
+        states: The states shared with others.
         names: The names of its states.
     """
 
@@ -82,32 +82,32 @@ class SharedStates:
             self.remarks = program.remarks
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
-        """See `Program.call`."""
+        """Call the program: see `Program.call`."""
         if self._states.last is not self.program:
             self._states.bring(self.program, self._names)
         return self.program.call(arrays)
 
     def read_state(self, name: str) -> np.ndarray:
-        """A copy of the newest value of a state."""
+        """Return a copy of the newest value of a state."""
         return self._states.read(name)
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """Set the value of a state, for all that share it."""
+        """Set the value of a state, for all programs that share it."""
         self._states.write({name: np.array(value, order="C")})
 
 
 class SharingOnDevice(SharedStates):
-    """The same for a program whose results may stay on its device."""
+    """A program with shared states whose results may stay on its device."""
 
     program: Any
 
     def call_on_device(self, arrays: Sequence[Any], /) -> list[Any]:
-        """See `KeepingResults.call_on_device`."""
+        """Call the program: see `KeepingResults.call_on_device`."""
         if self._states.last is not self.program:
             self._states.bring(self.program, self._names)
         return self.program.call_on_device(arrays)
 
 
 def sharing(program: Program, states: States, names: Sequence[str]) -> SharedStates:
-    """A program that shares its states."""
+    """Return a program that shares its states."""
     return (SharingOnDevice if isinstance(program, KeepingResults) else SharedStates)(program, states, names)

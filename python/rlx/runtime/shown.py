@@ -1,4 +1,4 @@
-"""What prompts and notebooks show of compiled programs."""
+"""Display of compiled programs in prompts and notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.targets.artifacts.artifact import Artifact
 
 
 def program_line(artifact: Artifact, given: Collection[str]) -> str:
-    """A program in one line; `given` are the names of the parameters that are set."""
+    """Return a program in one line; `given` are the names of the parameters that are set."""
     signature, names = artifact.signature, [a.name for a in artifact.signature.of_kind("param")]
     inputs = listed(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
     outputs = listed(f"{o.name}: {o.shape}" for o in signature.outputs)
@@ -22,12 +22,12 @@ def program_line(artifact: Artifact, given: Collection[str]) -> str:
 
 
 def program_html(artifact: Artifact, given: Collection[str], phases: Mapping[str, float]) -> str:
-    """A program as HTML.
+    """Return a program as HTML.
 
     Args:
         artifact: The program.
         given: The names of the parameters that are set.
-        phases: Seconds that each phase of compiling took.
+        phases: Seconds of each compile phase.
     """
     from rlx.report import html
 

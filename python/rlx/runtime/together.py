@@ -1,4 +1,4 @@
-"""Compiles several graphs into entry points that share parameters and states."""
+"""Compilation of several graphs into entry points that share parameters and states."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from rlx.support.errors import Error
 from rlx.targets.artifacts.bundle import MOST_ENTRIES, shared_arguments
 from rlx.targets.stages import check_options, graph_of
 
-# Compiles one graph for some sizes of symbols: the program, and the weights that came with its graph.
+# Compiles one graph for some sizes of symbols. Returns the program, and the weights that came with its graph.
 Compile = Callable[[Graph, "dict[str, int] | None"], "tuple[CompiledGraph, Mapping[str, Any]]"]
 
 
 def compiled_together(
     graphs: Mapping[str, Any], bind: Mapping[str, int] | None, params: Any, cast: bool, compile: Compile
 ) -> Programs:
-    """Entry points for some graphs.
+    """Return entry points for some graphs.
 
     Args:
         graphs: A `Graph` or `GraphModule` for each entry point.
         bind: Sizes of symbols, for all graphs that have them.
         params: Weights of the user, as for `Session.compile`.
         cast: Whether they are converted.
-        compile: Compiles one.
+        compile: The function that compiles one graph.
 
     Raises:
-        Error: Graphs differ in what they share, or `compile` raises it.
+        Error: Graphs differ in shared arguments, or `compile` raises it.
     """
     given = _checked(graphs)
     sizes = _sizes(given, bind)
@@ -42,7 +42,7 @@ def compiled_together(
         name: [replace(a, shape=a.shape.bind(sizes[name] or {})) for a in graph.arguments]
         for name, graph in given.items()
     }
-    shared_arguments(bound)  # before anything takes long
+    shared_arguments(bound)  # before any slow step
     _check_weights(given)
     made = {name: compile(graph, sizes[name]) for name, graph in given.items()}
     programs = Programs({name: program for name, (program, _) in made.items()})
@@ -58,10 +58,10 @@ def compiled_together(
 
 
 def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:
-    """The graphs by name.
+    """Return the graphs by name.
 
     Raises:
-        Error: A name is not text, something is no graph, or there are too few or too many.
+        Error: A name is not text, a value is not a graph, or there are too few or too many.
     """
     if not 0 < len(graphs) <= MOST_ENTRIES:
         raise Error(f"{len(graphs)} entry points; from 1 to {MOST_ENTRIES} are compiled together")
@@ -76,10 +76,10 @@ def _checked(graphs: Mapping[str, Any]) -> dict[str, Graph]:
 
 
 def _sizes(graphs: Mapping[str, Graph], bind: Any) -> dict[str, dict[str, int] | None]:
-    """What is bound in each graph.
+    """Return the bound sizes of each graph.
 
     Raises:
-        Error: A symbol is in none of them.
+        Error: No graph has the symbol.
     """
     check_options(bind)
     if bind is None:
@@ -92,7 +92,7 @@ def _sizes(graphs: Mapping[str, Graph], bind: Any) -> dict[str, dict[str, int] |
 
 
 def _check_weights(graphs: Mapping[str, Graph]) -> None:
-    """Check that weights of one name that came with several graphs are equal.
+    """Check that weights of the same name that came with several graphs are equal.
 
     Raises:
         Error: They differ; the message names both graphs.
@@ -117,4 +117,4 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     if a.__array_interface__["data"] == b.__array_interface__["data"] and a.strides == b.strides:
         return True
     a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (a, b))
-    return np.array_equal(a, b)  # bytes, so that NaN equals itself
+    return np.array_equal(a, b)  # as bytes, so that NaN equals itself

@@ -1,4 +1,4 @@
-"""What functions that are traced share (`@rlx.model`, `@rlx.jit`): signatures, static arguments, one trace for each key."""
+"""Shared helpers of traced functions (`@rlx.model`, `@rlx.jit`): signatures, static arguments, one trace per key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.support.traces import defined_at
 
 
 class Variant:
-    """What there is of a function for one set of static arguments: all of it is made and used under the lock."""
+    """The trace and program of a function for one set of static arguments. They are created and used under the lock."""
 
     def __init__(self) -> None:
         self.lock = make_lock()
@@ -26,10 +26,10 @@ class Variant:
 
 
 def signature_of(function: Any, decorator: str) -> inspect.Signature:
-    """The signature of a function that is to be traced.
+    """Return the signature of a function to trace.
 
     Raises:
-        Error: It is no function, or has no signature.
+        Error: It is not a function, or has no signature.
     """
     if not callable(function):
         raise Error(f"{decorator} takes a function of tensors, got {shown(function)}")
@@ -40,14 +40,14 @@ def signature_of(function: Any, decorator: str) -> inspect.Signature:
 
 
 def name_of(function: Any) -> str:
-    """The name of a function; that of its class for another object that can be called."""
+    """Return the name of a function; for another callable, the name of its class."""
     return getattr(function, "__name__", None) or name_of(getattr(function, "func", type(function)))
 
 
 def bound_to(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str
 ) -> dict[str, Any]:
-    """The arguments of a call by name, without those that have their defaults.
+    """Return the arguments of a call by name, without those that have their defaults.
 
     Raises:
         Error: The call does not fit the signature.
@@ -59,10 +59,10 @@ def bound_to(
 
 
 def static_names(static: Any, signature: inspect.Signature, what: str) -> frozenset[str]:
-    """The names of the arguments that are not traced, from one name or several.
+    """Return the names of the arguments that are not traced, from one name or several.
 
     Raises:
-        Error: The function has no such argument.
+        Error: The function lacks the argument.
     """
     try:
         names = [static] if isinstance(static, str) else list(static)
@@ -77,10 +77,10 @@ def static_names(static: Any, signature: inspect.Signature, what: str) -> frozen
 
 
 def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[str, Any], ...]:
-    """Static arguments as a key of a dictionary: see `distinct`.
+    """Return static arguments as a dictionary key: see `distinct`.
 
     Raises:
-        Error: One cannot be hashed.
+        Error: A value cannot be hashed.
     """
     for name, value in static.items():
         try:
@@ -92,6 +92,6 @@ def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[s
 
 
 def place_of(function: Callable[..., Any]) -> str | None:
-    """Where a function is defined, as `file:line`, for an error about the function as a whole."""
+    """Return `file:line`, where a function is defined, for an error about the function as a whole."""
     place = defined_at(function)
     return None if place is None else place.removeprefix("see ")

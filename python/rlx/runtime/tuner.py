@@ -1,7 +1,8 @@
-"""The search of tuning: which of several ways to compile and run a program is the fastest, within some seconds.
+"""The search of tuning for the fastest way to compile and run a program, within a time limit.
 
-Each is compiled, checked, and measured in turns with the program as given, a few calls first. The best, and what joins them,
-go on, and are measured twice as often in each round, whose better half stays. What is not faster than by chance is not kept.
+Each candidate is compiled, checked, and measured alternating with the given program, a few calls at first. The best
+candidates, and a combination of them, go on. They are measured twice as often in each round, and the better half stays.
+Differences within noise are ignored.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any
 from rlx.report.tuning import TuningTrial
 from rlx.support.errors import Error
 
-FASTER = 0.97  # of the time: more is within what measuring twice gives
+FASTER = 0.97  # fraction of the time; larger ratios are within measurement noise
 _FINALISTS = 4
 _FIRST_PAIRS, _FINAL_PAIRS = 5, 9
-_FOR_FINALS = 0.25  # of the seconds
-_SHORTEST_SAMPLE = 5e-3  # seconds: as many calls as that takes are one sample
+_FOR_FINALS = 0.25  # fraction of the seconds
+_SHORTEST_SAMPLE = 5e-3  # seconds; one sample consists of this many calls
 _MOST_CALLS = 100
 
 
@@ -29,9 +30,9 @@ class Choice:
 
     Attributes:
         device: The name of the device.
-        flags: Flags of its compiler, besides the user's.
-        opt: The level of optimisation.
-        fusions: `"target"` (those that pay on the target), `"all"` or `"none"`.
+        flags: Compiler flags in addition to the user's.
+        opt: The optimisation level.
+        fusions: `"target"` (those that pay off on the target), `"all"` or `"none"`.
         threads: As in `Session`.
     """
 
@@ -42,13 +43,13 @@ class Choice:
     threads: int | None = None
 
     def named(self, given: Choice) -> str:
-        """What is different about it from the program as given."""
+        """Return the differences from the given program."""
         changed = [f.name for f in fields(self) if getattr(self, f.name) != getattr(given, f.name)]
         texts = [" ".join(self.flags) if name == "flags" else f"{name}={getattr(self, name)}" for name in changed]
         return ", ".join(texts) or "as given"
 
     def joined(self, other: Choice, given: Choice) -> Choice:
-        """The choice, with what is different about another one where it is as given itself."""
+        """Return the choice with the differences of another one, where this one is as given."""
         names = {flag.partition("=")[0] for flag in self.flags}
         flags = [flag for flag in other.flags if flag.partition("=")[0] not in names]
         changes: dict[str, Any] = {"flags": (*self.flags, *flags)}
@@ -63,9 +64,9 @@ class Candidate:
     """A program that is ready to run.
 
     Attributes:
-        program: What is measured.
-        identity: Equal for programs that are the same code, run in the same way.
-        problem: Where its results are wrong, empty where they are not.
+        program: The program to measure.
+        identity: Equal for programs with the same code that run in the same way.
+        problem: Where its results are wrong; empty if they are right.
     """
 
     program: Any
@@ -76,15 +77,15 @@ class Candidate:
 @dataclass
 class _Contestant:
     choice: Choice
-    number: int  # of its trial
+    number: int  # the number of its trial
     program: Any
-    seconds: float = 0.0  # of the last call
+    seconds: float = 0.0  # seconds of the last call
     ratios: list[float] = field(default_factory=list[float])
-    screened: list[float] = field(default_factory=list[float])  # the ratios that it was chosen for
+    screened: list[float] = field(default_factory=list[float])  # the ratios of the first round, by which it was chosen
 
     @property
     def _counted(self) -> list[float]:
-        """What counts: the ratios of the finals, once there are as many as it was chosen for."""
+        """The ratios that count: those of the finals, once there are at least as many as in the first round."""
         return self.ratios if len(self.ratios) >= len(self.screened) else self.screened
 
     @property
@@ -93,7 +94,7 @@ class _Contestant:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it is faster than by chance: by a few percent, and in three of four pairs at least."""
+        """Whether it is faster beyond noise: by a few percent, and in at least three of four pairs."""
         return self.ratio <= FASTER and sorted(self._counted)[3 * len(self._counted) // 4] < 1
 
 
@@ -101,12 +102,12 @@ class ChoiceSearch:
     """The search for the fastest of several choices.
 
     Args:
-        choices: The first one is the program as given; the others are tried in their order.
-        prepare: Makes a program of a choice. An `Error` that it raises is that the choice cannot be tried.
-        measure: The seconds of a call of a program, over so many calls.
-        budget: The seconds that all may take.
-        clock: The time, in seconds.
-        progress: Called with each trial when it is first done.
+        choices: The first one is the given program; the others are tried in order.
+        prepare: Creates a program for a choice. If it raises an `Error`, the choice cannot be tried.
+        measure: Returns the seconds of a call of a program, measured over a number of calls.
+        budget: The seconds for everything.
+        clock: Returns the time in seconds.
+        progress: Called with each trial after its first measurement.
     """
 
     def __init__(
@@ -127,18 +128,18 @@ class ChoiceSearch:
         self._same: dict[object, str] = {}
         self._best: list[_Contestant] = []
         self._calls = 1
-        self._once = 0.0  # the seconds that making a program takes
+        self._once = 0.0  # the seconds to create a program
 
     @property
     def left(self) -> float:
-        """The seconds that are left."""
+        """The remaining seconds."""
         return self.budget - (self.clock() - self.started)
 
     def run(self) -> None:
-        """Search until all is tried, or time is out. Whatever it is ended by, `chosen` and `trials` say how far it came.
+        """Search until all choices are tried, or time is out. An interrupt leaves the results so far in `chosen` and `trials`.
 
         Raises:
-            Error: The program as given cannot be compiled or run, or its results are wrong.
+            Error: The given program cannot be compiled or run, or its results are wrong.
         """
         self._base = base = self.prepare(self.given)
         if base.problem:
@@ -160,12 +161,12 @@ class ChoiceSearch:
 
     @property
     def chosen(self) -> Choice:
-        """The best choice so far: the program as given, unless another one is faster than by chance."""
+        """The best choice so far: the given program, unless another one is faster beyond noise."""
         best = min((c for c in self._best if c.is_faster), key=lambda c: c.ratio, default=None)
         return self.given if best is None else best.choice
 
     def results(self) -> list[TuningTrial]:
-        """The trials, with what became of each; those that there was no time for are among them."""
+        """Return the trials with their outcomes, including those for which there was no time."""
         chosen, tried = self.chosen.named(self.given), {trial.name for trial in self.trials}
         done = [replace(self._timed(trial), outcome=_outcome(trial, chosen)) for trial in self.trials]
         done[:1] = [replace(trial, outcome="kept" if chosen == trial.name else "outdone") for trial in done[:1]]
@@ -173,7 +174,7 @@ class ChoiceSearch:
         return [*done, *(TuningTrial(name, "no time left") for name in names if name not in tried)]
 
     def _timed(self, trial: TuningTrial) -> TuningTrial:
-        """A trial with its time, by that of the program as given: other work on the machine comes and goes between trials."""
+        """Return a trial with its time relative to the given program, since the load of the machine varies between trials."""
         return replace(trial, seconds=None if trial.ratio is None else trial.ratio * median(self._base_seconds))
 
     def _try(self, choice: Choice) -> None:
@@ -192,7 +193,7 @@ class ChoiceSearch:
         self.progress(self.trials[number])
 
     def _prepared(self, choice: Choice, name: str) -> Candidate | TuningTrial:
-        """The program of a choice, or why there is nothing to measure."""
+        """Return the program of a choice, or the reason why it cannot be measured."""
         try:
             candidate = self.prepare(choice)
         except Error as problem:
@@ -205,7 +206,7 @@ class ChoiceSearch:
         return candidate
 
     def _pair(self, contestant: _Contestant) -> float:
-        """Measure a program and the one as given, in turns; the ratio."""
+        """Measure a program and the given one, alternating. Returns the ratio."""
         assert self._base is not None
         programs = [self._base.program, contestant.program]
         swapped = len(contestant.ratios) % 2
@@ -218,7 +219,7 @@ class ChoiceSearch:
         return contestant.ratios[-1]
 
     def _try_joined(self) -> None:
-        """What joins the best ones, which each may be fast in another way."""
+        """Try a combination of the best choices, which may be fast for different reasons."""
         faster = [c.choice for c in self._best if c.is_faster]
         alike = [c for c in faster if c.device == faster[0].device]
         if len(alike) > 1:
@@ -230,9 +231,9 @@ class ChoiceSearch:
                 self._try(joined)
 
     def _final(self) -> None:
-        """Rounds among the best: each is measured twice as often as the last one, and the better half goes on.
+        """Run rounds among the best: each measures twice as often as the last one, and the better half goes on.
 
-        What they were chosen for does not count: of many that are alike, the first calls of some are fast by chance.
+        The first measurements do not count: among many similar candidates, some are fast by chance.
         """
         self._best, pairs = [c for c in self._best if c.ratio < 1], _FINAL_PAIRS
         if self.left < 2 * pairs * sum(c.seconds for c in self._best) * self._calls:
@@ -252,7 +253,7 @@ class ChoiceSearch:
 
 
 def _outcome(trial: TuningTrial, chosen: str) -> str:
-    """What became of a trial, of which one was chosen in the end; empty while it is open."""
+    """Return the outcome of a trial, given the final choice; empty while it is open."""
     if trial.ratio is None or trial.name == chosen:
         return "kept" if trial.name == chosen else trial.outcome
     if trial.ratio <= FASTER:

@@ -1,4 +1,4 @@
-"""Tuning a program for this machine: what there is to try, what its results must be, and where the best one is kept."""
+"""Tuning of a program for this machine: the choices, the expected results, and the stored best choice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _LARGEST_RECORD = 1 << 20
-# The two ways to run a graph on the CPU: each is an alternative to the other.
+# The two ways to run a graph on the CPU, each an alternative to the other.
 _OTHER_DEVICE = {"cpu": "xla", "xla": "cpu"}
 _ALL_FUSIONS = "rlx-lower-blocks,rlx-simplify,rlx-recognize,rlx-simplify,rlx-fuse"
 _CHOICE = record(
@@ -61,7 +61,7 @@ _RECORD = record(
 
 
 def check_seconds(seconds: Any) -> float:
-    """The seconds for tuning are a positive number.
+    """Check that the seconds for tuning are a positive number.
 
     Raises:
         Error: They are something else.
@@ -73,15 +73,16 @@ def check_seconds(seconds: Any) -> float:
 
 @dataclass(frozen=True)
 class Request:
-    """A program that is to be tuned.
+    """A program to tune.
 
     Attributes:
-        session: What the user compiles for.
+        session: The user's session.
         graph: The graph.
         options: Arguments of `Session.compile`: `bind`, `precision`, `passes`, `policy`, `opt`, `dispatch`, `timeout`.
-        params: Weights, as there.
-        inputs: Arrays to measure with, by the names of inputs and states. Other inputs are drawn, other states begin as always.
-        cache: Where programs and choices are kept, None for nowhere.
+        params: Weights, as in `Session.compile`.
+        inputs: Arrays to measure with, by the names of inputs and states. Other inputs are random, other states have
+            their initial values.
+        cache: Where programs and choices are stored, None for nowhere.
     """
 
     session: Session
@@ -93,12 +94,12 @@ class Request:
 
     @cached_property
     def given(self) -> Compilation:
-        """The program as given, at all stages."""
+        """The given program, at all stages."""
         return self._compilation()
 
     @cached_property
     def reference(self) -> Graph:
-        """The graph whose value by the evaluator is what programs have to give: in the precision asked for, not optimised."""
+        """The graph whose evaluation defines the expected results: in the requested precision, without optimisation."""
         return self._compilation(opt=0, policy="fusable").mir
 
     def _compilation(self, **changed: Any) -> Compilation:
@@ -110,7 +111,7 @@ class Request:
         """The sizes to measure with.
 
         Raises:
-            Error: An array is for no input or state, or does not fit.
+            Error: An array does not belong to an input or state, or does not fit.
         """
         arguments = {a.name: a for a in self.given.prepared.arguments if a.kind != "param"}
         known: list[tuple[Argument, tuple[int, ...]]] = []
@@ -122,7 +123,7 @@ class Request:
         return dict.fromkeys(sorted(self.given.prepared.symbols), TYPICAL_SIZE) | bind_symbols(known)
 
     def compiled(self, choice: Choice) -> CompiledGraph:
-        """The program of a choice, without weights but those of the graph."""
+        """Return the program of a choice, with only the weights of the graph."""
         from rlx.runtime.session import Session
 
         session = self.session
@@ -146,19 +147,19 @@ def tuned(
     measure: Callable[[CompiledGraph, Mapping[str, np.ndarray], int], float] | None = None,
     progress: Callable[[TuningTrial], None] = lambda _: None,
 ) -> CompiledGraph:
-    """The program that is the fastest on this machine, with its report as `tuning`: what was kept, or what a search finds.
+    """Return the fastest program on this machine, from a stored choice or a search, with its report as `tuning`.
 
     Args:
         request: The program.
-        seconds: How long the search may take.
-        again: Whether to search even if a choice is kept.
-        clock: The time, in seconds.
-        measure: The seconds of one call of a program with inputs, over so many calls.
-        progress: Called with each trial when it is first done.
+        seconds: The time limit of the search.
+        again: Whether to search even if a choice is stored.
+        clock: Returns the time in seconds.
+        measure: Returns the seconds of one call of a program with inputs, measured over a number of calls.
+        progress: Called with each trial after its first measurement.
 
     Raises:
-        Error: The program as given does not run here, or its results are wrong.
-        KeyboardInterrupt: The search was interrupted; the best choice so far is kept, if anything was measured.
+        Error: The given program does not run here, or its results are wrong.
+        KeyboardInterrupt: The search was interrupted; the best choice so far is stored, if anything was measured.
     """
     seconds = check_seconds(seconds)
     choices = choices_of(request)
@@ -194,7 +195,7 @@ def tuned(
 
 
 def choices_of(request: Request) -> list[Choice]:
-    """What there is to try, the program as given first."""
+    """Return the choices to try, the given program first."""
     session, options = request.session, request.options
     device = session.device.value
     fusions = "none" if options["policy"] == "fusable" else "target"
@@ -223,14 +224,14 @@ def choices_of(request: Request) -> list[Choice]:
     return [given, *others]
 
 
-# --- what its results must be ---------------------------------------------------------------------
+# --- expected results -----------------------------------------------------------------------------
 
 
 def _expected(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], list[float]]:
-    """Values of all arguments, what the evaluator gives for them, and how far each result may be from that.
+    """Return values of all arguments, the evaluator's results for them, and the tolerance of each result.
 
     Raises:
-        Error: A parameter does not fit, or the graph has no value for these sizes.
+        Error: A parameter does not fit, or the graph cannot be evaluated for these sizes.
     """
     graph, given = request.reference, dict(request.inputs or {})
     if request.params is not None:
@@ -249,14 +250,14 @@ def _expected(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray]
 
 
 def _scaled(weight: np.ndarray) -> np.ndarray:
-    """Random weights, so small that a deep network neither overflows nor makes much of rounding."""
+    """Return random weights that are small enough for a deep network to avoid overflow and large rounding errors."""
     if family(weight.dtype) not in ("float", "complex") or weight.ndim < 2:
         return weight
     return np.asarray(weight / math.sqrt(max(1, weight.size // max(1, weight.shape[-1]))), weight.dtype)
 
 
 def _fresh(program: CompiledGraph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs; those that the program may overwrite are copied."""
+    """Return the inputs. Those that the program may overwrite are copied."""
     donated = {a.name for a in program.inputs if a.donate}
     return {n: array.copy() if n in donated else array for n, array in inputs.items()}
 
@@ -268,11 +269,11 @@ def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray],
     return (time.perf_counter() - started) / calls
 
 
-# --- keeping --------------------------------------------------------------------------------------
+# --- stored choices -------------------------------------------------------------------------------
 
 
 def _key(request: Request, choices: list[Choice]) -> str | None:
-    """What a choice is kept under: the program, the sizes of its inputs, the machine, what there was to try, and with what."""
+    """Return the key of a stored choice: the program, its input sizes, the machine, the candidates and their versions."""
     program = request.given.key()
     if program is None:
         return None
@@ -283,7 +284,7 @@ def _key(request: Request, choices: list[Choice]) -> str | None:
 
 
 def _compiler(device: str) -> str:
-    """The version of what compiles for a device, empty where it is not installed."""
+    """Return the version of a device's compiler, empty if it is not installed."""
     try:
         return backend_of(device).compiler.version()
     except Error:
@@ -291,12 +292,12 @@ def _compiler(device: str) -> str:
 
 
 def _runs_on(device: str, given: str) -> list[str]:
-    """What runs the programs of another device than the given one: its back end may be of any version, or not installed."""
+    """Return the runtimes of another device than the given one, whose back end may be missing or of any version."""
     return [] if device == given else [d.name for d in runtime_of(device).devices() if d.available]
 
 
 def _kept(request: Request, key: str | None, seconds: float) -> tuple[Choice, TuningReport] | None:
-    """What an earlier search has chosen, unless it had fewer seconds and did not try all, or what ran it is not here."""
+    """Return the choice of an earlier search, unless it was incomplete with less time, or its runtime is missing."""
     stored = request.cache.get(key) if request.cache is not None and key is not None else None
     if stored is None:
         return None

@@ -1,1 +1,1 @@
-"""Errors, locks, files and texts: what needs neither MLIR nor tensors."""
+"""Shared utilities that need neither MLIR nor tensors: errors, locks, files and text."""

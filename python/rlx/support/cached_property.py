@@ -9,11 +9,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class cached_property(Generic[T_co]):
-    """A property that is computed once per object and then is an entry of the object's `__dict__`, also of a frozen dataclass.
+    """A property that is computed once per object and then stored in the object's `__dict__`, also for frozen dataclasses.
 
-    `functools.cached_property` of Python 3.11 holds one lock per class while it computes. Threads that work on different
-    objects wait for each other there, and a process that is forked meanwhile inherits a lock that nobody releases. Here no
-    lock is held: two threads that ask at the same moment may both compute, and both get the value that was stored first.
+    `functools.cached_property` of Python 3.11 holds one lock per class while it computes. Threads that work on
+    different objects wait for each other, and a process that is forked meanwhile inherits a lock that is never
+    released. This class holds no lock: two threads may compute the value at the same time, and both get the value that
+    was stored first.
     """
 
     def __init__(self, compute: Callable[[Any], T_co]) -> None:

@@ -1,4 +1,4 @@
-"""The exceptions of RLX: each says what happened, where, what was expected and what to do."""
+"""Exceptions of RLX. Each reports what happened, where, what was expected and how to fix it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Error(Exception):
     """Base of every exception that RLX raises on purpose.
 
     Args:
-        message: What went wrong, what was expected and what came.
-        location: The user's own place, as ``file:line`` or ``file:line:col``.
-        hint: What to do about it.
-        caller: The user's line that asked for it, where the location is a place in another file: in a model.
+        message: What went wrong, what was expected and what was passed.
+        location: The location in the user's code, as ``file:line`` or ``file:line:col``.
+        hint: How to fix it.
+        caller: The user's line that made the call, if `location` is in another file, such as a model.
 
-    Message and hint are of bounded length, however long the values are that they repeat.
+    The length of message and hint is bounded, even if they quote long values.
     """
 
     _longest: int | None = 6000  # characters
@@ -37,17 +37,17 @@ class Error(Exception):
         super().__init__(printable("".join([text, *notes])))
 
     def moved(self, message: str | None = None, *, location: str | None = None, hint: str | None = None) -> Self:
-        """The same error with another message, place or hint; what is None stays."""
+        """Return the same error with another message, location or hint; arguments that are None keep the old text."""
         return self._again(message, location, hint, self.caller)
 
     def called_at(self, place: str | None) -> Self:
-        """The same error, which names the user's line that asked for it as well."""
+        """Return the same error, which also names the user's line that made the call."""
         if place is None or self.caller is not None or self.location == place:
             return self
         return self._again(None, self.location or place, None, place if self.location else None)
 
     def _again(self, message: str | None, location: str | None, hint: str | None, caller: str | None) -> Self:
-        made = type(self).__new__(type(self))  # a subclass may be made of other things than a message
+        made = type(self).__new__(type(self))  # subclasses may take other arguments than a message
         made.__dict__ |= self.__dict__
         text = self.message if message is None else message
         Error.__init__(
@@ -61,11 +61,11 @@ class ShapeError(Error):
 
 
 class IndexShapeError(ShapeError, IndexError):
-    """An index does not fit a tensor: for code of arrays, which expects an `IndexError`."""
+    """An index does not fit a tensor. Also an `IndexError`, which array code expects."""
 
 
 class StageError(Error):
-    """A method was called on a module at a stage (HIR, MIR, LIR) that does not have it."""
+    """A method was called at a stage (HIR, MIR, LIR) that does not support it."""
 
 
 class ParseError(Error):
@@ -84,8 +84,8 @@ class CompileError(Error):
     """A back end could not compile a module.
 
     Attributes:
-        details: The whole message. A compiler may print the module, with the cause somewhere in it: `message` has the cause
-            first, and little of the rest.
+        details: The complete message. A compiler may print the whole module with the cause somewhere in it; `message`
+            has the cause first and is shortened.
     """
 
     def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
@@ -98,7 +98,7 @@ _CAUSES = 10
 
 
 def _bounded(message: str, longest: int | None) -> str:
-    """A message whose length is bounded: its first line, then those that speak of an error, then as many others as fit."""
+    """Shorten a message to its first line, the lines that contain "error", and other lines up to the limit."""
     if longest is None or len(message) <= longest:
         return message
     first, *rest = [

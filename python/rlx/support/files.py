@@ -1,4 +1,4 @@
-"""Files are read completely, and replaced completely or not at all."""
+"""Reading and writing of complete files: a file is replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from typing import Any
 from rlx.support.errors import Error
 from rlx.support.short import shown
 
-# The largest size of a file that is read into memory.
+# Maximum size of a file that is read into memory.
 LARGEST = 4 << 30
 _LARGEST_STREAM = 1 << 30
 _LARGEST_JSON = 64 << 20
 _CHUNK = 1 << 20
 _POINTER, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
 _PARTIAL = ".rlx-partial"
-_LONGEST_NAME = 255  # bytes of the name of a file on Linux, macOS and Windows
-_LONGEST_PREFIX = 200  # bytes of a file's name that are repeated in the name of its temporary file
+_LONGEST_NAME = 255  # maximum bytes of a file name on Linux, macOS and Windows
+_LONGEST_PREFIX = 200  # bytes of a file's name that the name of its temporary file repeats
 
 
 def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
-    """A path as text.
+    """Return a path as text.
 
     Args:
         path: Text or an `os.PathLike`.
-        what: What file it is the path of, for messages.
+        what: What the file is, for messages.
 
     Raises:
-        Error: It is not a path: of another type, empty, or with a NUL or half of a surrogate pair in it.
+        Error: The path has another type, is empty, or contains a NUL or half of a surrogate pair.
     """
     try:
         name = os.fspath(path)
@@ -61,7 +61,7 @@ def check_length(path: str, hint: str | None = None) -> None:
     """Check that file systems accept the last component of a path.
 
     Raises:
-        Error: It is too long, with the hint.
+        Error: It is too long; the error has the given hint.
     """
     length = len(os.fsencode(os.path.basename(path)))
     if length > _LONGEST_NAME:
@@ -70,7 +70,7 @@ def check_length(path: str, hint: str | None = None) -> None:
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
-    """The contents of a file.
+    """Return the contents of a file.
 
     Raises:
         Error: It is missing, unreadable or larger than `limit` bytes.
@@ -85,7 +85,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
                 data = file.read()
                 check_fetched(data, name)
                 return data
-            data = bytearray()  # a pipe, or a device that may have no end
+            data = bytearray()  # a pipe, or a device that may be endless
             while chunk := file.read(_CHUNK):
                 data += chunk
                 if len(data) > min(limit, _LARGEST_STREAM):
@@ -100,10 +100,10 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
 
 
 def check_fetched(content: bytes | mmap.mmap, name: str) -> None:
-    """Check that a file is not a stand-in that Git LFS has put in its place.
+    """Check that a file is not a Git LFS pointer.
 
     Raises:
-        Error: It is one.
+        Error: It is a pointer; the real file was not fetched.
     """
     if content[: len(_POINTER)] != _POINTER:
         return
@@ -116,16 +116,16 @@ def check_fetched(content: bytes | mmap.mmap, name: str) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The value in a JSON file.
+    """Return the value in a JSON file.
 
     Raises:
-        Error: The file is missing, larger than any that is read, or is not JSON, or an object in it has a name twice.
+        Error: The file is missing, too large, or not valid JSON, or an object in it repeats a name.
     """
     return parsed_json(read_bytes(path, _LARGEST_JSON), os.fspath(path))
 
 
 def parsed_json(data: bytes | mmap.mmap, name: str) -> Any:
-    """The value that the content of a JSON file stands for; `name` is what messages call it. See `read_json`."""
+    """Return the value of JSON text; `name` is the file's name in messages. See `read_json`."""
     if len(data) > _LARGEST_JSON:
         raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {_LARGEST_JSON} are read")
     try:
@@ -137,11 +137,12 @@ def parsed_json(data: bytes | mmap.mmap, name: str) -> Any:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for `object_pairs_hook` of `json.loads`. A name that occurs twice is an error, because other programs
-    may use the other one of its values.
+    """Return a JSON object, for `object_pairs_hook` of `json.loads`.
+
+    A repeated name is an error, because other programs may use the other one of its values.
 
     Raises:
-        ValueError: A name occurs twice.
+        ValueError: A name is repeated.
     """
     result = dict(pairs)
     if len(result) < len(pairs):
@@ -162,15 +163,15 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generator[str]:
-    """The name of a temporary file to write to, which replaces `path` at the end, unless an exception is raised.
+    """Yield the name of a temporary file that replaces `path` at the end, unless an exception is raised.
 
     The temporary file is in the same folder and is locked. If this process is killed, the lock is released, and a later
-    call for the same path removes the file. A file keeps its permissions, a symbolic link stays a link, and to a device or
-    a pipe the bytes are written.
+    call for the same path removes the file. The replaced file keeps its permissions. A symbolic link stays a link. If
+    `path` is a device or a pipe, the bytes are written to it.
 
     Args:
         path: The file.
-        durable: Wait until the data is on the disk, so that after a loss of power there is the old file or the new one.
+        durable: Wait until the data is on the disk, so that a power failure leaves either the old file or the new one.
 
     Raises:
         Error: The directory cannot be written.
@@ -189,14 +190,14 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
 
 
 def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
-    """Write files into a folder, which is made if it is not there: all of them, or none. Other files in it stay.
+    """Write files into a folder: all of them, or none. The folder is created if necessary, and its other files stay.
 
     Args:
-        path: The folder; the one that it is in has to be there.
+        path: The folder. Its parent must exist.
         files: Contents by name.
 
     Raises:
-        Error: The folder cannot be written, or a name is not that of a file in it.
+        Error: The folder cannot be written, or a name is not a valid file name.
     """
     folder = file_name(path, "a folder")
     for name in files:
@@ -215,15 +216,15 @@ def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> No
 
 
 def _remove_empty(folder: str) -> None:
-    with contextlib.suppress(OSError):  # it has files
+    with contextlib.suppress(OSError):  # the folder has files
         os.rmdir(folder)
 
 
 def check_folder_writable(path: str | os.PathLike[str]) -> None:
-    """Check, before work whose result goes into a folder, that it can be written, or made. Nothing is changed.
+    """Check that a folder can be written or created, before work whose result goes there. Changes nothing.
 
     Raises:
-        Error: It is a file, cannot be written, or the folder that it is to be in is not there or cannot be written.
+        Error: The path is a file, the folder cannot be written, or its parent is missing or cannot be written.
     """
     name = file_name(path, "a folder")
     check_length(name.rstrip(os.sep))
@@ -241,10 +242,10 @@ def check_folder_writable(path: str | os.PathLike[str]) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check, before work whose result goes to a file, that the file can be written. Nothing is changed.
+    """Check that a file can be written, before work whose result goes there. Changes nothing.
 
     Raises:
-        Error: It is a folder, its name is too long, or its folder is not there or cannot be written.
+        Error: The path is a folder, its name is too long, or its parent is missing or cannot be written.
     """
     name = file_name(path)
     check_length(name)
@@ -269,7 +270,7 @@ def _status(name: str) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def _passed_on(name: str) -> Generator[str]:
-    """A temporary file whose bytes go to a device or a pipe at the end."""
+    """Yield a temporary file whose bytes are copied to a device or a pipe at the end."""
     with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
         temporary = os.path.join(folder, "output")
         yield temporary
@@ -279,11 +280,12 @@ def _passed_on(name: str) -> Generator[str]:
 
 @contextlib.contextmanager
 def _partial(target: Path, status: os.stat_result | None, durable: bool) -> Generator[str]:
-    """A temporary file that replaces `target`, whose status is given, at the end."""
+    """Yield a temporary file that replaces `target` at the end; `status` is the status of `target`."""
     sweep(target)
     temporary, handle = _create_locked(target)
     try:
-        # The system has applied the umask to the new file. To read the umask would mean to set it, for all threads.
+        # The system has applied the umask to the new file. The umask itself can only be read by setting it, for all
+        # threads.
         permissions = stat.S_IMODE(os.fstat(handle).st_mode) if status is None else stat.S_IMODE(status.st_mode)
         _permit(temporary, (0o600 | permissions) if status is None else 0o600)
         if os.name == "nt":  # Windows cannot replace a file that is open
@@ -305,7 +307,7 @@ def _partial(target: Path, status: os.stat_result | None, durable: bool) -> Gene
 
 
 def _create_locked(target: Path) -> tuple[str, int]:
-    """A new file in the folder of `target`, opened, and locked until this process closes it."""
+    """Create a file in the folder of `target`, locked until this process closes it. Returns its name and handle."""
     while True:
         temporary = str(target.with_name(_prefix(target) + secrets.token_hex(4) + _PARTIAL))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -316,7 +318,7 @@ def _create_locked(target: Path) -> tuple[str, int]:
         lock(handle, wait=True)
         if os.path.exists(temporary):
             return temporary, handle
-        os.close(handle)  # another process has removed it before it was locked
+        os.close(handle)  # another process removed it before it was locked
 
 
 def _permit(path: str, mode: int) -> None:
@@ -325,7 +327,7 @@ def _permit(path: str, mode: int) -> None:
 
 
 def sweep(target: Path) -> None:
-    """Remove the temporary files of calls for the same target whose process was killed: these are not locked any more."""
+    """Remove temporary files for the same target whose process was killed. These files are no longer locked."""
     temporary_name = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{8}" + re.escape(_PARTIAL))
     with contextlib.suppress(OSError):
         for name in os.listdir(target.parent):
@@ -346,7 +348,7 @@ def remove_abandoned(path: str | os.PathLike[str], dir_fd: int | None = None) ->
 
 
 def lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file until all of its handles are closed; returns whether that was possible.
+    """Lock an open file until all of its handles are closed. Returns whether it was locked.
 
     Args:
         handle: The file.
@@ -369,7 +371,7 @@ def _prefix(target: Path) -> str:
 
 
 def _synchronise(path: str | os.PathLike[str]) -> None:
-    """Wait until a file, or a folder's list of files, is on the disk."""
+    """Wait until a file, or the file list of a folder, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Python's search for garbage, put off while many objects are made that stay."""
+"""Deferral of Python's garbage collection while many long-lived objects are created."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def put_off() -> Generator[None]:
-    """No search for garbage inside: each goes through all objects, so that making n of them takes more than n times as long.
+    """Disable garbage collection inside. A collection visits all objects, so creating n of them takes more than O(n) time.
 
-    Where threads overlap, the search may begin again when the first of them has ended, which costs time and nothing else.
+    If threads overlap, collection may resume when the first of them leaves. This costs time only.
     """
     if not gc.isenabled():
         yield

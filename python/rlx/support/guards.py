@@ -1,7 +1,7 @@
-"""Tests of the class of a value of unknown type: `isinstance` for classes that have type parameters.
+"""`isinstance` tests for generic classes, for values of unknown type.
 
-After `isinstance(value, list)`, a type checker takes the type of the elements for unknown, and its strict rules do not
-allow unknown types. After `is_list(value)`, the type is `list[Any]`.
+After `isinstance(value, list)`, a strict type checker treats the element type as unknown and reports an error. After
+`is_list(value)`, the type is `list[Any]`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def is_list(value: object) -> TypeIs[list[Any]]:
 
 
 def is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
-    """Whether this is several things in a tuple; a shape is one thing."""
+    """Whether the value is a tuple of several values. A shape counts as one value."""
     kind: Any = type(value)
     return isinstance(value, tuple) and not hasattr(kind, "with_dims")
 
 
 def is_sequence(value: object) -> TypeIs[list[Any] | tuple[Any, ...]]:
-    """Whether this is a list or a tuple."""
+    """Whether the value is a list or a tuple."""
     return isinstance(value, (list, tuple))
 
 
@@ -47,10 +47,10 @@ def is_truth_value(value: object) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    """Whether this is an integer of Python or NumPy, and not a truth value."""
+    """Whether the value is an integer of Python or NumPy, and not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> bool:
-    """Whether this is a real number of Python or NumPy, and not a truth value."""
+    """Whether the value is a real number of Python or NumPy, and not a bool."""
     return is_integer(value) or isinstance(value, (float, np.floating))

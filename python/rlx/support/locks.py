@@ -1,4 +1,4 @@
-"""Locks that outlive interrupts and forks, and what else a forked process inherits from threads that it does not have."""
+"""Locks that survive interrupts and forks, and repair of import locks in forked processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The packages whose imports a fork waits for: ours, and those that we import when they are first needed.
+# A fork waits for imports of these packages: RLX, and packages that RLX imports on first use.
 _PACKAGES = frozenset(
     (
         "rlx",
@@ -32,18 +32,16 @@ _PACKAGES = frozenset(
         "tokenizers",
     )
 )
-_IMPORT_S = 10.0  # how long a fork waits for them
+_IMPORT_S = 10.0  # seconds that a fork waits for imports
 _POLL_S = 0.002
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
-# In a forked process: the locks that threads of the parent held when it was forked.
+# In a forked process: locks that threads of the parent held at the fork.
 _abandoned: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def make_lock() -> Any:
-    """A lock that the thread that holds it may take again, and that is free in a forked child process, even if a thread of
-    the parent held it.
-    """
+    """Return a reentrant lock that is free in a forked child, even if a thread of the parent held it."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
@@ -52,19 +50,19 @@ def make_lock() -> Any:
 def holding(lock: Any, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function while holding a lock.
 
-    An interrupt (`KeyboardInterrupt`) may come between two lines of Python. Here the lock is taken, the function called and
-    the lock released in one line, and the lock is implemented in C: so no interrupt can leave it locked.
+    An interrupt (`KeyboardInterrupt`) may come between two lines of Python. Here one line takes the lock, calls the
+    function and releases the lock, and the lock is implemented in C. So no interrupt can leave it locked.
     """
     with lock: return function(*arguments)  # noqa: E701  # fmt: skip
 
 
 def is_abandoned(lock: Any) -> bool:
-    """Whether another thread held a lock when this process was forked. What it was changing may be half changed."""
+    """Whether another thread held a lock at the fork of this process. Its data may be half changed."""
     return lock in _abandoned
 
 
 def _release_locks() -> None:
-    """In a forked child: release the locks of threads that exist in the parent only."""
+    """In a forked child: release the locks of threads that exist only in the parent."""
     _abandoned.clear()
     for lock in list(_locks):
         if lock.acquire(blocking=False):
@@ -76,13 +74,13 @@ def _release_locks() -> None:
 
 # --- modules that are being imported ------------------------------------------------------------------
 
-# Python locks each module while a thread imports it, and a forked process inherits that lock from a thread that it does not
-# have: its own import of the module would wait for ever. So a fork waits until other threads have imported what they are
-# importing. If that takes too long, the child imports the module anew.
+# Python locks each module while a thread imports it. A forked process inherits the lock but not the thread, so its own
+# import of the module would wait forever. Therefore a fork waits until other threads have finished their imports. If
+# that takes too long, the child imports the module again.
 
 
 def _foreign_imports() -> Iterator[tuple[str, Any]]:
-    """The names and locks of the modules that other threads are importing."""
+    """Yield the names and locks of the modules that other threads are importing."""
     here = threading.get_ident()
     table: dict[str, Any] = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
     for name, reference in list(table.items()):
@@ -108,8 +106,8 @@ def _after_fork_in_child() -> None:
     _release_imports()
 
 
-# Before a fork, Python calls what was registered last first. These modules take their locks then, which an import may need:
-# so they must have registered before.
+# Before a fork, Python calls registered functions in reverse order. These modules take their locks at that point, and
+# an import may need them, so they must register first.
 _REGISTERED_BEFORE = logging, concurrent.futures.thread
 
 if hasattr(os, "register_at_fork"):

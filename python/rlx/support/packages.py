@@ -1,4 +1,4 @@
-"""Packages that are imported only where they are needed, and the error for a package that is not installed."""
+"""Import of optional packages, and the error for a package that is not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.support.errors import Error
 
-# What to give to pip, where that is not the name of the package.
+# The pip requirement of a package, where it differs from the package's name.
 _INSTALLS = {
     "iree.runtime": "iree-base-runtime",
     "iree.compiler": "iree-base-compiler",
@@ -26,11 +26,11 @@ _INSTALLS = {
 
 
 def required(name: str, purpose: str) -> Any:
-    """A package, or a module of it.
+    """Import a package, or a module of it.
 
     Args:
         name: The package or module to import.
-        purpose: What needs it; the message starts with this.
+        purpose: The feature that needs the package; the message starts with it.
 
     Raises:
         Error: It cannot be imported; the hint says how to install it.
@@ -42,7 +42,7 @@ def required(name: str, purpose: str) -> Any:
 
 
 def missing(name: str, purpose: str, problem: object) -> Error:
-    """The error for a package that cannot be imported."""
+    """Return the error for a package that cannot be imported."""
     package = next((p for p in _INSTALLS if name == p or name.startswith(p + ".")), name.partition(".")[0])
     return Error(
         f"{purpose} needs the package '{package}', which cannot be imported: {problem}",

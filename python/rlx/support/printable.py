@@ -1,4 +1,4 @@
-"""Text of files as a terminal may show it."""
+"""Escaping of text from files for terminals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    r"""Text in which characters that do not print stand as escapes, such as `\x1b` or `\u202e`.
+    r"""Return text with non-printable characters replaced by escapes, such as `\x1b` or `\u202e`.
 
-    A name in a file may hold what clears a terminal, moves its cursor or reverses the order of what follows.
+    A name in a file may contain codes that clear a terminal, move its cursor or reverse the text that follows.
 
     Args:
-        text: Text that holds names of a file.
-        keep: The control characters that stay; "" for a name that has to stand on one line.
+        text: Text that contains names from a file.
+        keep: Control characters that are kept; "" for a name that must be on one line.
     """
     if text.isprintable():
         return text
@@ -20,5 +20,5 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def printable_lines(lines: Iterable[str]) -> str:
-    """Lines as text that a terminal may show, each on one line whatever names it holds, with a line feed after each."""
+    """Return printable text with one line for each entry, each ended by a line feed."""
     return "".join(f"{printable(line, keep='')}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Texts of bounded length, for prompts: `repr` says what something is, `print` shows all of it."""
+"""Shortened text for prompts and messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from rlx.support.printable import printable
 
 _PARTS, _LENGTH = 8, 200
-_LINE, _END = 1000, 200  # characters of a line that is not cut, and of the end of one that is
+_LINE, _END = 1000, 200  # maximum characters of a line, and of the end that is kept of a longer one
 _VALUE = 120  # characters of a value in a message
-_BITS = 256  # of an integer that is written
+_BITS = 256  # maximum bits of an integer that is printed
 
 
 class _Look(reprlib.Repr):
-    """Looks at the beginning of a container alone."""
+    """A `repr` that reads only the beginning of a container."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _Look(reprlib.Repr):
         self.maxstring = self.maxother = _VALUE
 
     def repr_int(self, x: int, level: int) -> str:
-        """Python writes no number of thousands of digits."""
+        """Describe a large integer by its bits: Python does not print integers of thousands of digits."""
         return repr(x) if x.bit_length() <= _BITS else f"an integer of {x.bit_length()} bits"
 
 
@@ -33,13 +33,13 @@ _LOOK = _Look()
 
 
 def shown(value: object) -> str:
-    """A value that a user passed, for a message: its `repr`, of which the middle is left out where it is long."""
+    """Return the `repr` of a user's value for a message, with the middle of a long one left out."""
     return _LOOK.repr(value)
 
 
 def written(value: Any, name: str) -> str:
-    """A number, a text, or a few of them, as in a call; another value by the name that is given for it."""
-    from rlx.support.guards import is_sequence  # it loads NumPy, which not all that has errors does
+    """Return the source text of a number, a string or a few of them; for other values, return `name`."""
+    from rlx.support.guards import is_sequence  # it imports NumPy, which not every user of errors does
 
     parts: list[Any] = list(value) if is_sequence(value) else [value]
     is_plain = len(parts) <= _PARTS and all(p is None or type(p) in (bool, int, float, str) for p in parts)
@@ -47,7 +47,7 @@ def written(value: Any, name: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Text whose lines are of bounded length: of a longer one the beginning and the end."""
+    """Return text whose long lines are shortened to their beginning and end."""
     if len(text) <= _LINE:
         return text
     lines = (
@@ -58,14 +58,14 @@ def cut(text: str) -> str:
 
 
 def listed(parts: Iterable[str], most: int = _PARTS) -> str:
-    """Parts with commas between them; of many the first ones, and how many follow."""
+    """Join entries with commas. Of many entries, the first are named and the others counted."""
     every = list(parts)
     shown = every if len(every) <= most else [*every[: most - 1], f"… {len(every) - most + 1} more"]
     return ", ".join(shown)
 
 
 def report_repr(report: object, summary: str) -> str:
-    """The `repr` of a report: its class and one line, cut where it is long."""
+    """Return the `repr` of a report: its class and one line, shortened if it is long."""
     line = printable(summary.split("\n", 1)[0], keep="")
     cut = line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1]}…"
     return f"<{type(report).__name__}: {cut}>"

@@ -1,4 +1,4 @@
-"""Importing all files of a package, where each registers what it holds: a new file is found without a list."""
+"""Import of all modules of a package, so that each registers its contents without a list of modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def import_all(package: str) -> None:
     """Import every module of a package and of the packages inside, in the order of their names.
 
     Args:
-        package: Its name. It is imported already, or is just being so.
+        package: The package's name. The package has been imported, or its import is in progress.
     """
     for module in pkgutil.iter_modules(sys.modules[package].__path__, f"{package}."):
         importlib.import_module(module.name)

@@ -1,4 +1,4 @@
-"""Places in the code of users, for hints: where an exception came from, where a function is defined. It needs no MLIR."""
+"""Locations in user code for hints: where an exception was raised, where a function is defined. Does not need MLIR."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NUMPY = str(Path(np.__file__).parent)
 
 
 def raised_at(problem: Exception) -> str | None:
-    """The innermost place where an exception came from outside this package, MLIR and NumPy: `see file:line`, for a hint."""
+    """Return `see file:line`, the innermost frame of an exception outside this package, MLIR and NumPy."""
     place = place_of(problem)
     return None if place is None else f"see {place}"
 
 
 def place_of(problem: Exception, *libraries: str) -> str | None:
-    """The innermost place where an exception came from outside this package, MLIR, NumPy and other libraries: `file:line`.
+    """Return `file:line`, the innermost frame of an exception outside this package, MLIR, NumPy and `libraries`.
 
     Args:
         problem: The exception.
@@ -39,7 +39,7 @@ def place_of(problem: Exception, *libraries: str) -> str | None:
 
 
 def defined_at(function: object) -> str | None:
-    """The place where a function outside this package is defined, as `see file:line` for a hint."""
+    """Return `see file:line`, where a function outside this package is defined."""
     code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
     if code is None or code.co_filename.startswith(_PACKAGE):
         return None
@@ -47,6 +47,6 @@ def defined_at(function: object) -> str | None:
 
 
 def _bindings() -> tuple[str, ...]:
-    """The folder of MLIR's bindings, if they are imported."""
+    """Return the folder of MLIR's bindings, if they are imported."""
     mlir = sys.modules.get(BINDINGS)
     return () if mlir is None else (str(Path(mlir.ir.__file__).parent),)

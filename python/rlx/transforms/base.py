@@ -1,4 +1,4 @@
-"""`Transform`, the base of all transforms: a pass that replaces a function by another one; and helpers of transforms."""
+"""`Transform`, the base of all transforms: a pass that replaces a function by another one. Also helpers of transforms."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rlx.support.short import shown
 from rlx.support.suggestions import suggestion
 from rlx.transforms.scope import ValueScope, copied
 
-# The passes that run on a function that a transform has made: it has ops that are not used, and some ops twice.
+# Passes that clean up a transformed function, which has unused and duplicate ops.
 _CLEAN_UP = (
     "builtin.module(rlx-constant-fold{max-elements=1},rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
 )
@@ -40,13 +40,13 @@ class Transform(Pass):
     preserves_results: ClassVar[bool] = False
 
     def apply(self, graph: Graph) -> Graph:
-        """The new graph.
+        """Return the transformed graph.
 
         Args:
             graph: A graph at MIR; it is not changed.
 
         Raises:
-            Error: There is no such derivative, or an op has no rule; the message names the op and the user's line.
+            Error: The derivative does not exist, or an op has no rule; the message names the op and the user's line.
         """
         raise NotImplementedError(f"{self.name} does nothing")
 
@@ -62,18 +62,18 @@ class Transform(Pass):
         old_function.operation.erase()
 
     def __call__(self, graph: Any) -> Any:
-        """The new graph, cleaned up and verified; a `GraphModule` if `graph` is one."""
+        """Return the transformed graph, cleaned up and verified; a `GraphModule` if `graph` is one."""
         result = cleaned(self.apply(tensor_graph(graph)))
         result.verify()
         return GraphModule(result) if isinstance(graph, GraphModule) else result
 
 
 def tensor_graph(graph: Any) -> Graph:
-    """The graph of a graph or module, at MIR: blocks are replaced by primitives.
+    """Return the graph of a graph or module at MIR. Blocks are replaced by primitives.
 
     Raises:
-        StageError: It is at LIR.
-        Error: It is not a graph, or has no results.
+        StageError: The graph is at LIR.
+        Error: The argument is not a graph, or has no results.
     """
     bare = getattr(graph, "_graph", graph)
     if not isinstance(bare, Graph):
@@ -93,10 +93,10 @@ def tensor_graph(graph: Any) -> Graph:
 
 
 def hoisted(graph: Graph) -> Graph:
-    """A graph whose loops compute nothing that is the same in every step, for reverse mode.
+    """Return a graph with loop-invariant ops moved out of loops, for reverse mode.
 
-    In its gradient the cotangents of all steps are added up where a loop reads such a value, and go on from there once. Of a
-    value that is computed in the loop they go on in every step, and no pass can know that the sum may come first.
+    In its gradient, the cotangents of an invariant value are summed over all steps, and propagated once. For a value
+    computed inside the loop they are propagated in every step, and no pass can know that they may be summed first.
     """
     if not any(len(view.operation.regions) for view in graph.function.entry_block.operations):
         return graph
@@ -104,7 +104,7 @@ def hoisted(graph: Graph) -> Graph:
 
 
 def cleaned(graph: Graph) -> Graph:
-    """A graph without unused and repeated ops, in a new module."""
+    """Return a graph without unused and duplicate ops, in a new module."""
     module = clone_module(graph.module)
     run_on_module(module, _CLEAN_UP, verify_each=False)
     result = Graph.from_module(module, graph.name_symbol)
@@ -114,7 +114,7 @@ def cleaned(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class DerivedGraph:
-    """A new graph under construction, whose first arguments are those of another graph, the source.
+    """A new graph under construction, whose first arguments are those of a source graph.
 
     Attributes:
         source: The graph that is transformed.
@@ -128,11 +128,11 @@ class DerivedGraph:
 
     @classmethod
     def of(cls, source: Graph, changed: Mapping[str, Argument] | None = None) -> DerivedGraph:
-        """A new graph with the arguments of another.
+        """Create a new graph with the arguments of another.
 
         Args:
             source: The graph that is transformed.
-            changed: What takes the place of some arguments, by their names.
+            changed: Replacements of some arguments, by name.
         """
         graph = Graph(source.name_symbol, mesh=source.mesh)
         arguments = [a if changed is None else changed.get(a.name, a) for a in source.arguments]
@@ -146,25 +146,25 @@ class DerivedGraph:
         return self.source.function.entry_block
 
     def scope(self, *more: Tensor) -> ValueScope:
-        """A scope with the tensors for the source's arguments; `more` are for its last ones if the new graph has no such."""
+        """Return a scope with the tensors for the source's arguments. `more` are the last ones that the new graph lacks."""
         scope = ValueScope(self.graph)
         scope.bind(self.block.arguments, [*self.arguments.values(), *more])
         return scope
 
     def graph_results(self) -> list[Tensor]:
-        """Copy the ops of the source into the new graph; returns the tensors for its results."""
+        """Copy the ops of the source into the new graph. Returns the tensors for its results."""
         return copied(self.graph, self.block, self.scope())
 
     def input(self, name: str, shape: Shape, sharding: Sharding | None = None) -> Tensor:
-        """A new input. If the name is taken, a number is added: `tangent_x_2`."""
+        """Add an input. If the name is taken, a number is appended: `tangent_x_2`."""
         fresh = _fresh(name, {a.name for a in self.graph.arguments})
         return self.graph.add_argument(Argument(fresh, "input", shape, sharding=sharding))
 
     def finish(self, outputs: Sequence[tuple[str, Tensor]], results: Sequence[Tensor] = ()) -> Graph:
-        """The new graph with its outputs, and with the source's updates of states.
+        """Return the new graph with its outputs, and with the source's state updates.
 
         Args:
-            outputs: Names and tensors; to a name that occurs twice, a number is added: `grad_x_2`.
+            outputs: Names and tensors. Repeated names get a number: `grad_x_2`.
             results: The tensors for all results of the source. If empty, states are not updated.
         """
         named: dict[str, Tensor] = {}
@@ -178,16 +178,16 @@ class DerivedGraph:
 
 
 def _fresh(name: str, taken: Container[str]) -> str:
-    """A name that is not taken."""
+    """Return a name that is not taken."""
     numbered = (name if i == 1 else f"{name}_{i}" for i in itertools.count(1))
     return next(n for n in numbered if n not in taken)
 
 
-# --- checks of what users ask for -----------------------------------------------------------------
+# --- checks of users' arguments -------------------------------------------------------------------
 
 
 def names_of(names: object, what: str) -> tuple[str, ...]:
-    """The names that a user gives: one name, or several.
+    """Return the names passed by a user: one name, or several.
 
     Raises:
         Error: They are not names.
@@ -203,10 +203,10 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
 
 
 def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument]:
-    """The arguments of a graph with these names; without names, all parameters.
+    """Return the arguments of a graph with these names; without names, all parameters.
 
     Raises:
-        PassError: One does not exist, is named twice, or holds no floats.
+        PassError: An argument does not exist, is named twice, or is not of floats.
     """
     by_name = {a.name: a for a in graph.arguments}
     chosen = list(names) or [a.name for a in graph.params if a.shape.dtype.is_inexact]
@@ -239,7 +239,7 @@ def with_outputs(graph: Graph, chosen: Mapping[str, int]) -> Graph:
 
 
 def float_outputs(graph: Graph, what: str) -> list[tuple[int, Output]]:
-    """The outputs that have derivatives, with their positions among the results.
+    """Return the differentiable outputs, with their positions among the results.
 
     Raises:
         PassError: There is none.
@@ -251,12 +251,12 @@ def float_outputs(graph: Graph, what: str) -> list[tuple[int, Output]]:
 
 
 def place_of(graph: Graph, index: int) -> str | None:
-    """The user's line of the op that gives a result of a graph, as `file:line`."""
+    """Return the user's line of the op that computes a result of a graph, as `file:line`."""
     value = opview.yielded(graph.function.entry_block)[index]
     owner = getattr(value.owner, "operation", None)
     return describe((graph.function.operation if owner is None else owner).location)
 
 
 def outputs_of(graph: Graph, results: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
-    """The names of a graph's outputs, each with its tensor in the new graph; updates of states are left out."""
+    """Return the names of a graph's outputs, each with its tensor in the new graph, without state updates."""
     return [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]

@@ -1,4 +1,4 @@
-"""Batching: ops on many tensors at once. A batched tensor has the batch as its first axis."""
+"""Batching: the same ops on many tensors at once. A batched tensor has the batch as its first axis."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Batching:
         return tensor.value in self._batched
 
     def full(self, tensor: Tensor) -> Tensor:
-        """A tensor as a batched one: it is repeated if it is not batched."""
+        """Return a tensor as a batched one: it is expanded if it is not batched."""
         return rules.batch(self.builder, tensor, self.is_batched(tensor), self.size)
 
     def run(self, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
-        """Emit the ops of a block; returns the tensors that it yields.
+        """Emit the ops of a block. Returns the tensors that it yields.
 
         Args:
             block: The block, which is not changed.
@@ -83,11 +83,11 @@ class Batching:
         raise scopes.no_rule(op, "vmap")
 
     def _broadcasts(self, card: Card, operands: Sequence[Tensor]) -> bool:
-        """Whether an op on batched operands is the same op. A composite op may need operands of equal shapes."""
+        """Whether an op can be applied to batched operands directly. A composite op may need operands of equal shapes."""
         return card.spec.has_trait("elementwise") and (not card.composite or all(map(self.is_batched, operands)))
 
     def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Any:
-        """The results of an op on a batch, or NotImplemented."""
+        """Return the results of an op on a batch, or NotImplemented."""
         b, attributes = self.builder, opview.attributes_of(op)
         flags = [self.is_batched(t) for t in operands]
         with checked.rule(op, "vmap"):
@@ -107,7 +107,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class BatchedRegion:
-    """A region that is batched, for the rules of ops with regions."""
+    """A batched region, for the rules of ops with regions."""
 
     engine: Batching
     block: mlir.Block
@@ -125,10 +125,10 @@ class BatchedRegion:
         return scopes.depends(self.block, arguments, lambda v: engine.is_batched(scope[v]), floats=False)
 
     def __call__(self, arguments: Sequence[Tensor], batched: Sequence[bool], wanted: Sequence[bool]) -> list[Tensor]:
-        """Emit the ops of the region; returns the tensors that it yields.
+        """Emit the ops of the region. Returns the tensors that it yields.
 
         Args:
-            arguments: The arguments; those that are batched have the batch as their first axis.
+            arguments: The arguments; batched ones have the batch as their first axis.
             batched: Whether each argument is batched.
             wanted: Whether each result must be batched.
         """

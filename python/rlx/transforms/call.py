@@ -1,4 +1,4 @@
-"""A graph called from another: its ops are copied to the place of the call."""
+"""Calls of a graph from another: its ops are copied to the call site."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from rlx.transforms.base import tensor_graph
 
 
 def call(graph: Any, /, *inputs: Any, **named: Any) -> Any:
-    """Call a graph from another: copy its ops to where the given tensors are.
+    """Call a graph from another: copy its ops into the graph of the given tensors.
 
-    The symbols in its shapes take the sizes that come. A parameter that is not given is the caller's of the same name, or
-    becomes one, with the value that came with the graph; a state becomes a state of the caller, with its update.
+    The symbols in its shapes take the sizes of the tensors. A parameter that is not passed is shared with the caller's
+    parameter of the same name, or added to the caller, with its value. A state becomes a state of the caller, with its
+    update.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR; it is not changed.
         inputs: Tensors (or arrays) for its inputs, in order.
-        named: The same for inputs, parameters and states by name.
+        named: Tensors (or arrays) for inputs, parameters and states, by name.
 
     Returns:
         The tensor of its output; a tuple if there are several.
 
     Raises:
-        Error: No tensor says where to, an input is missing, unknown or given twice, or a name is taken.
+        Error: No argument is a tensor, an input is missing, unknown or passed twice, or a name is taken.
         ShapeError: A tensor does not fit.
     """
     source, place = tensor_graph(graph), describe(caller_location())
@@ -67,7 +68,7 @@ def call(graph: Any, /, *inputs: Any, **named: Any) -> Any:
 
 
 def _given(source: Graph, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a call by the names of arguments."""
+    """Return the values of a call by argument name."""
     names = [a.name for a in source.inputs]
     if len(inputs) > len(names):
         raise Error(f"{len(inputs)} tensors for {len(names)} inputs ({', '.join(names) or 'none'})")
@@ -86,7 +87,7 @@ def _given(source: Graph, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> 
 
 
 def _sizes(source: Graph, shapes: Mapping[str, Shape]) -> str:
-    """What symbols have to be replaced by, as options of `rlx-bind`."""
+    """Return the sizes that replace symbols, as options of `rlx-bind`."""
     sizes: dict[str, Dim] = {}
     for a in source.arguments:
         given = shapes.get(a.name)
@@ -98,7 +99,7 @@ def _sizes(source: Graph, shapes: Mapping[str, Shape]) -> str:
 
 
 def _own(b: Any, argument: Argument, source: Graph) -> Tensor:
-    """The argument of the caller for a parameter or a state that is not given."""
+    """Return the caller's argument for a parameter or a state that is not passed."""
     if not isinstance(b, Graph):
         if argument.name in source.weights:
             return b.constant(np.asarray(source.weights[argument.name]))

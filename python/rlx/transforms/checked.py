@@ -1,4 +1,4 @@
-"""Checks the results of rules of ops: a wrong rule gives an error that names it, and not a wrong derivative."""
+"""Checks of the results of op rules. A wrong rule gives an error that names it, and not a wrong derivative."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rlx.transforms import scope as scopes
 
 
 class NotLinearError(Error):
-    """A rule that is transposed is not linear: it may only scale, add and move tangents or cotangents."""
+    """A rule that is transposed is not linear. It may only scale, add and move tangents or cotangents."""
 
 
 class LinearArgument(Tensor):
-    """A tensor without a value: the argument of a linear function while the function is transposed."""
+    """A tensor without a value: the argument of a linear function that is being transposed."""
 
     __slots__ = ()
 
@@ -40,17 +40,18 @@ class LinearArgument(Tensor):
         raise NotLinearError("it reads the value of a tangent or cotangent")
 
 
-# The context for the call of a rule: whatever it raises becomes an error that names the op, the rule and the user's line.
+# The context for calls of rules: every exception becomes an error that names the op, the rule and the user's line.
 rule = partial(calling, passing=(NotLinearError,))
 
 
 def tangents(b: Builder, op: mlir.Operation, returned: Any) -> list[Tensor | None]:
-    """The tangents that a jvp returns, one for each result.
+    """Return the tangents from a jvp, one for each result.
 
     Raises:
-        Error: It returns something else.
+        Error: The jvp returned something else.
     """
-    if returned is None and op.name == opview.CUSTOM:  # so that a missing `return` in a rule is not a zero derivative
+    # A missing `return` in a rule must not be taken as a zero derivative.
+    if returned is None and op.name == opview.CUSTOM:
         raise Error("it returns None; expected a tangent, or a tuple with one for each result", hint="zero is (None,)")
     entries = list(returned) if is_sequence(returned) else [returned]
     if len(entries) != len(op.results):
@@ -63,11 +64,11 @@ def tangents(b: Builder, op: mlir.Operation, returned: Any) -> list[Tensor | Non
 
 
 def cotangents(op: mlir.Operation, returned: Any, operands: Sequence[Any]) -> list[Any]:
-    """The entries that a vjp returns, one for each operand; `cotangent` checks each entry.
+    """Return the entries from a vjp, one for each operand. `cotangent` checks each entry.
 
     Args:
         op: The op.
-        returned: What the rule returned.
+        returned: The result of the rule.
         operands: In the groups of the record.
 
     Raises:
@@ -91,7 +92,7 @@ def cotangents(op: mlir.Operation, returned: Any, operands: Sequence[Any]) -> li
 
 
 def cotangent(b: Builder, op: mlir.Operation, index: int, shape: Shape, entry: Any) -> Any:
-    """The cotangent of an entry that a vjp returns; if the entry is a function, it is called.
+    """Return the cotangent of an entry of a vjp. If the entry is a function, it is called.
 
     Args:
         b: The builder that the rule emits with.
@@ -119,10 +120,10 @@ def cotangent(b: Builder, op: mlir.Operation, index: int, shape: Shape, entry: A
 
 
 def batched(b: Builder, op: mlir.Operation, returned: Any, size: Dim) -> list[Tensor]:
-    """The batched results that a vmap rule returns, one for each result.
+    """Return the batched results from a vmap rule, one for each result.
 
     Raises:
-        Error: It returns something else.
+        Error: The rule returned something else.
     """
     entries = list(returned) if is_sequence(returned) else [returned]
     if len(entries) != len(op.results):

@@ -1,4 +1,4 @@
-"""`rlx-checkpoint`: the backward pass takes less memory, and more time."""
+"""`rlx-checkpoint`: recomputation in the backward pass, to trade time for memory."""
 
 # Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
@@ -26,17 +26,17 @@ from rlx.transforms.scope import captures, copy, ops_of
 
 @dataclass(frozen=True)
 class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
-    """Have the backward pass compute values again instead of keeping them.
+    """Recompute values in the backward pass instead of storing them.
 
-    Without a limit only the arguments are kept. With `memory-limit` the function is cut into as few segments as possible:
-    the values between segments are kept, and the values inside of a segment only while its gradient is computed. If all
-    values fit, nothing is computed again.
+    Without a limit, only the arguments are stored. With `memory-limit`, the function is divided into as few segments as
+    possible: the values between segments are stored, and the values inside a segment only while its gradient is
+    computed. If all values fit, nothing is recomputed.
     """
 
     preserves_results = True
 
     memory_limit: int | None = option(
-        None, "bytes that the values of the forward pass may take; without a limit none are kept", least=0
+        None, "bytes that the values of the forward pass may take; without a limit none are stored", least=0
     )
 
     def apply(self, graph: Graph) -> Graph:
@@ -68,10 +68,10 @@ class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
         return derived.finish(named, results)
 
     def _segments(self, ops: list[mlir.Operation]) -> list[tuple[list[mlir.Operation], bool]]:
-        """The segments of ops, and whether each is computed again.
+        """Return the segments of ops, and whether each is recomputed.
 
         Raises:
-            PassError: With any number of segments, the limit is exceeded.
+            PassError: Any number of segments exceeds the limit.
         """
         num_constants = next((i for i, op in enumerate(ops) if len(op.operands) or len(op.regions)), len(ops))
         constants, others = ops[:num_constants], ops[num_constants:]
@@ -99,12 +99,12 @@ class CheckpointTransform(Transform, name="rlx-checkpoint", exact=True):
 
 
 def _bytes(value: mlir.Value) -> int:
-    """The bytes of a value, with a typical size for each symbol."""
+    """Return the bytes of a value, with a typical size for each symbol."""
     return estimate(shape_of(value).size_bytes)
 
 
 def _cuts(sizes: list[int], count: int) -> list[int]:
-    """The positions of cuts into `count` segments of about the same number of bytes."""
+    """Return the positions that divide ops into `count` segments of similar size in bytes."""
     total, cuts, so_far = sum(sizes), [0], 0
     for i, size in enumerate(sizes):
         so_far += size
@@ -114,7 +114,7 @@ def _cuts(sizes: list[int], count: int) -> list[int]:
 
 
 def _needed(ops: list[mlir.Operation], sizes: list[int], cuts: list[int]) -> int:
-    """The bytes of values that are used across a cut, plus those of the largest segment."""
+    """Return the bytes of values that are used across segments, plus those of the largest segment."""
     position = {r: i for i, op in enumerate(ops) for r in op.results}
     segment_of = [sum(i >= c for c in cuts[1:]) for i in range(len(ops))]
     crossing: set[mlir.Value] = set()
@@ -131,7 +131,7 @@ def _operands(op: mlir.Operation) -> list[mlir.Value]:
 
 
 def _used_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> list[mlir.Value]:
-    """The results of a segment that are used by other ops, or returned by the function."""
+    """Return the results of a segment that are used by other ops, or returned by the function."""
     results = {r for op in segment for r in op.results}
     first_results = {op.results[0] for op in segment if len(op.results)}
     used = dict.fromkeys(v for v in returned if v in results)
@@ -143,14 +143,14 @@ def _used_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> 
 
 @answered
 def checkpoint(graph: Any, *, memory_limit: int | None = None) -> Any:
-    """A graph with the same results, whose backward pass computes values again instead of keeping them.
+    """Return a graph with the same results, whose backward pass recomputes values instead of storing them.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         memory_limit: Bytes that the values of the forward pass may take while the gradient is computed (parameters and
-            inputs do not count; a symbol counts as 64). With None only the arguments are kept.
+            inputs do not count; a symbol counts as 64). With None, only the arguments are stored.
 
     Raises:
-        PassError: The limit is exceeded, however the graph is cut.
+        PassError: The limit is exceeded for any division into segments.
     """
     return CheckpointTransform(memory_limit=memory_limit)(graph)

@@ -16,13 +16,14 @@ from rlx.transforms.nth_order_grad import one_argument
 
 @dataclass(frozen=True)
 class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
-    """Give the nth derivative of the outputs along n directions: forward mode, applied n times.
+    """Compute the nth derivative of the outputs along n directions: forward mode, applied n times.
 
-    There is a new input `dir_<level>` for each level from 0, shaped as the argument; the outputs are `dir<order>_<output>`.
+    There is a new input `dir_<level>` for each level from 0, shaped like the argument. The outputs are
+    `dir<order>_<output>`.
     """
 
     wrt: tuple[str, ...] = option((), "the argument; when empty, the only parameter")
-    order: int = option(2, "how many times to differentiate", least=0)
+    order: int = option(2, "the order of the derivative", least=0)
 
     def apply(self, graph: Graph) -> Graph:
         name = one_argument(graph, self.wrt, self.order, self.name)
@@ -51,18 +52,18 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
 
 @answered
 def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
-    """A graph that gives the nth derivative of the outputs along n directions.
+    """Return a graph that computes the nth derivative of the outputs along n directions.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: The name of the argument (or a list of it).
-        order: How many times to differentiate.
+        order: The order of the derivative.
 
     Returns:
-        A graph with new inputs `dir_0` to `dir_<order-1>`, shaped as the argument, and an output `dir<order>_<output>` for each
-        output of floats: `D^n f(x)[dir_0, dir_1, …]`.
+        A graph with new inputs `dir_0` to `dir_<order-1>`, shaped like the argument, and an output
+        `dir<order>_<output>` for each output of floats: `D^n f(x)[dir_0, dir_1, …]`.
 
     Raises:
-        Error: The argument does not exist or holds no floats, the order is negative, or an op has no rule.
+        Error: The argument does not exist or is not of floats, the order is negative, or an op has no rule.
     """
     return DirectionalNthGrad(wrt=names_of(wrt, "wrt"), order=order)(graph)

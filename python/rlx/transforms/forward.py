@@ -1,4 +1,4 @@
-"""Forward mode: emits ops and the tangents of their results."""
+"""Forward mode: emission of ops and of the tangents of their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlx.transforms.scope import ValueScope
 
 
 class Forward:
-    """Copies blocks to the insertion point of a builder, and adds the ops that compute tangents.
+    """Copies blocks to the insertion point of a builder, with the ops that compute tangents.
 
     Args:
         builder: The builder to emit with.
@@ -31,7 +31,7 @@ class Forward:
     def __init__(self, builder: Builder, note: str = "jvp"):
         self.builder = builder
         self.note = note
-        # The tangents of emitted values; a value that is not a key has the tangent zero.
+        # The tangents of emitted values. A value that is not a key has a zero tangent.
         self.tangents: dict[mlir.Value, Tensor] = {}
 
     def seed(self, tensor: Tensor, tangent: Tensor | None) -> None:
@@ -40,11 +40,11 @@ class Forward:
             self.tangents[tensor.value] = tangent
 
     def tangent(self, tensor: Tensor) -> Tensor | None:
-        """The tangent of a tensor, None for zero."""
+        """Return the tangent of a tensor, None for zero."""
         return self.tangents.get(tensor.value)
 
     def run(self, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
-        """Emit the ops of a block; returns the tensors that it yields.
+        """Emit the ops of a block. Returns the tensors that it yields.
 
         Args:
             block: The block, which is not changed.
@@ -105,7 +105,7 @@ class Forward:
     def _from_vjp(
         self, card: Card, op: mlir.Operation, operands: list[Tensor], results: list[Tensor]
     ) -> Sequence[Tensor | None]:
-        """The jvp from the vjp: the vjp is linear in the cotangents, and the jvp is its adjoint."""
+        """Derive the jvp from the vjp: the vjp is linear in the cotangents, and the jvp is its adjoint."""
         from rlx.transforms.reverse import transposed
 
         b = self.builder
@@ -148,7 +148,7 @@ class ForwardRegion:
         return scopes.depends(self.block, arguments, lambda v: self.scope[v].value in tangents, floats=True)
 
     def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Copy the ops of the region; returns the tensors that it yields."""
+        """Copy the ops of the region. Returns the tensors that it yields."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
     def adjoint(
@@ -162,7 +162,7 @@ class ForwardRegion:
     def run(
         self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]
     ) -> tuple[list[Tensor], list[Tensor | None]]:
-        """As `plain`, with tangents of arguments and results."""
+        """Copy the ops as `plain` does, with tangents of arguments and results."""
         inner = ValueScope(self.engine.builder, self.scope)
         inner.bind(self.block.arguments, arguments)
         for argument, tangent in zip(arguments, tangents, strict=True):
@@ -176,14 +176,14 @@ class ForwardRegion:
 
 
 def partial(b: Builder, block: mlir.Block, scope: ValueScope, arguments: Sequence[Tensor], position: int) -> Tensor:
-    """The derivative, element by element, of the only result of a block of elementwise ops by one of its arguments.
+    """Return the elementwise derivative of the only result of a block of elementwise ops by one of its arguments.
 
     Args:
-        b: Where to emit.
+        b: The builder to emit with.
         block: The block.
-        scope: The tensors for values from outside of it.
+        scope: The tensors for values from outside the block.
         arguments: The tensors for its arguments.
-        position: Which argument; it has the shape of the result.
+        position: The index of the argument, which has the shape of the result.
     """
     engine, inner = Forward(b), ValueScope(b, scope)
     inner.bind(block.arguments, arguments)
@@ -193,7 +193,7 @@ def partial(b: Builder, block: mlir.Block, scope: ValueScope, arguments: Sequenc
 
 
 def linear_jvp(b: Builder, card: Card, primals: list[Any], tangents: list[Any], attributes: dict[str, Any]) -> Any:
-    """The tangent of an op that is linear in groups of operands: the sum of the op applied to the tangents of each group."""
+    """Return the tangent of an op that is linear in groups of operands: the sum over groups of the op applied to tangents."""
     terms: list[Tensor | None] = []
     for group in scopes.linear_groups(card):
         if all(_is_zero(tangents[i]) for i in group):

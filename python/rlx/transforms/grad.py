@@ -22,14 +22,14 @@ UNUSED = ("zero", "error")
 
 @dataclass(frozen=True)
 class Grad(Transform, name="rlx-grad"):
-    """Give the gradient of a scalar output, the loss, by arguments.
+    """Compute the gradient of a scalar output, the loss, by arguments.
 
     The outputs are `grad_<name>` for each argument. With `with-loss`, the loss comes before them, and the other outputs of
     the function after them.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
-    with_loss: bool = option(False, "keep the outputs: the loss first, the others last")
+    with_loss: bool = option(False, "keep the outputs: the loss before the gradients, the others after them")
     loss: str | None = option(None, "the name of the output that is the loss; by default the first")
     unused: str = option("zero", "what to do with an argument on which the loss does not depend", choices=UNUSED)
 
@@ -52,7 +52,7 @@ class Grad(Transform, name="rlx-grad"):
         return derived.finish([(name, results[index]), *named, *((n, t) for n, t in outputs if n != name)], results)
 
     def _loss(self, graph: Graph) -> int:
-        """The position of the loss among the results.
+        """Return the position of the loss among the results.
 
         Raises:
             PassError: There is none, or it is not a real scalar.
@@ -90,7 +90,7 @@ class Grad(Transform, name="rlx-grad"):
 
 @answered
 def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
-    """A graph that gives the gradient of a scalar output by arguments.
+    """Return a graph that computes the gradient of a scalar output by arguments.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
@@ -99,16 +99,16 @@ def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "z
         unused: `"zero"`, or `"error"` if the loss must depend on all of these arguments.
 
     Returns:
-        A graph of the same arguments with an output `grad_<name>`, shaped as the argument, for each name.
+        A graph with the same arguments and an output `grad_<name>`, shaped like the argument, for each name.
 
     Raises:
-        Error: The loss is not a real scalar, an argument does not exist or holds no floats, the loss does not depend on an
-            argument, or an op has no rule.
+        Error: The loss is not a real scalar, an argument does not exist or is not of floats, the loss does not depend
+            on an argument, or an op has no rule.
     """
     return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
 
 
 @answered
 def grad_with_loss(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
-    """As `grad`, with the loss before the gradients, and the other outputs of the graph after them."""
+    """Return a graph as `grad` does, with the loss before the gradients and the other outputs after them."""
     return Grad(wrt=names_of(wrt, "wrt"), with_loss=True, loss=loss, unused=unused)(graph)

@@ -15,7 +15,7 @@ from rlx.transforms.grad import Grad
 
 @dataclass(frozen=True)
 class Hessian(Transform, name="rlx-hessian"):
-    """Give all second derivatives of a scalar output by arguments (forward mode over reverse mode).
+    """Compute all second derivatives of a scalar output by arguments (forward mode over reverse mode).
 
     The outputs are `hessian_<name>_<other>` for each pair of arguments, with the dimensions of the first, then the second.
     """
@@ -33,7 +33,7 @@ class Hessian(Transform, name="rlx-hessian"):
 
 @answered
 def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
-    """A graph that gives the dense second derivatives of a scalar output.
+    """Return a graph that computes the dense second derivatives of a scalar output.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
@@ -41,7 +41,8 @@ def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
         loss: The name of the output to differentiate; by default the first.
 
     Returns:
-        A graph of the same arguments with an output `hessian_<name>_<other>` of shape `[*name, *other]` for each pair of names.
+        A graph with the same arguments and an output `hessian_<name>_<other>` of shape `[*name, *other]` for each pair
+        of names.
 
     Raises:
         Error: As for `grad`, or an argument is complex.

@@ -15,10 +15,10 @@ from rlx.transforms.jvp import Jvp
 
 @dataclass(frozen=True)
 class Hvp(Transform, name="rlx-hvp"):
-    """Give the loss, its gradient, and the Hessian times a direction (forward mode over reverse mode).
+    """Compute the loss, its gradient, and the Hessian times a direction (forward mode over reverse mode).
 
-    For each of these arguments there is a new input `tangent_<name>`. The outputs are the loss, `grad_<name>` for each, and
-    `hvp_<name>` for each: the directional derivative of the gradient.
+    For each argument in `wrt` there is a new input `tangent_<name>`. The outputs are the loss, `grad_<name>` for each,
+    and `hvp_<name>` for each: the directional derivative of the gradient.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
@@ -36,7 +36,7 @@ class Hvp(Transform, name="rlx-hvp"):
 
 @answered
 def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
-    """A graph that gives the loss, its gradient, and the product of its Hessian with a direction.
+    """Return a graph that computes the loss, its gradient, and the product of its Hessian with a direction.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.

@@ -14,7 +14,7 @@ from rlx.transforms.base import Transform, names_of
 
 @dataclass(frozen=True)
 class Jacfwd(Transform, name="rlx-jacfwd"):
-    """Give the derivative of every element of the outputs by every element of arguments: forward mode, for few arguments.
+    """Compute the derivative of every output element by every argument element: forward mode, for few arguments.
 
     The outputs are `jacobian_<output>_<name>`, with the dimensions of the output, then those of the argument.
     """
@@ -27,17 +27,17 @@ class Jacfwd(Transform, name="rlx-jacfwd"):
 
 @answered
 def jacfwd(graph: Any, wrt: Any = ()) -> Any:
-    """A graph that gives the dense derivatives of the outputs by arguments: forward mode, for few elements of arguments.
+    """Return a graph that computes dense derivatives of outputs by arguments: forward mode, for few argument elements.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate by; all parameters when empty.
 
     Returns:
-        A graph of the same arguments with an output `jacobian_<output>_<name>` of shape `[*output, *argument]` for each
-        output of floats and each name.
+        A graph with the same arguments and an output `jacobian_<output>_<name>` of shape `[*output, *argument]` for
+        each output of floats and each name.
 
     Raises:
-        Error: An argument does not exist, holds no floats or is complex, or an op has no rule.
+        Error: An argument does not exist, is not of real floats, or an op has no rule.
     """
     return Jacfwd(wrt=names_of(wrt, "wrt"))(graph)

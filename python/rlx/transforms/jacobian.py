@@ -1,4 +1,4 @@
-"""Dense derivatives: computed for a batch of directions that form a basis."""
+"""Dense derivatives, computed for a batch of directions that form a basis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx.transforms.vjp import Vjp
 
 
 def real_arguments(graph: Graph, names: Sequence[str], what: str) -> list[Argument]:
-    """The arguments to differentiate by.
+    """Return the arguments to differentiate by.
 
     Raises:
         PassError: An argument or output is complex: dense derivatives by complex numbers are not defined here.
@@ -30,7 +30,7 @@ def real_arguments(graph: Graph, names: Sequence[str], what: str) -> list[Argume
 
 
 def identity(b: Builder, shape: Shape) -> Tensor:
-    """A batch with, for each element of a shape, the tensor that is 1 there and 0 elsewhere: `[elements, *dims]`."""
+    """Return the basis of a shape, `[elements, *dims]`: for each element, a tensor that is 1 there and 0 elsewhere."""
     count = product(shape.dims)
     rows = b.iota((count, count), axis=0, dtype="i32")
     columns = b.iota((count, count), axis=1, dtype="i32")
@@ -38,7 +38,7 @@ def identity(b: Builder, shape: Shape) -> Tensor:
 
 
 def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobian") -> Graph:
-    """Dense derivatives by forward mode: one direction for each element of an argument."""
+    """Return dense derivatives by forward mode: one direction for each element of an argument."""
     derived = DerivedGraph.of(graph)
     b, outputs = derived.graph, list[tuple[int, str, Tensor]]()
     float_results = float_outputs(graph, what)
@@ -57,7 +57,7 @@ def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobi
 
 
 def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
-    """Dense derivatives by reverse mode: one cotangent for each element of an output."""
+    """Return dense derivatives by reverse mode: one cotangent for each element of an output."""
     arguments = real_arguments(graph, names, what)
     derived = DerivedGraph.of(graph)
     b, outputs = derived.graph, list[tuple[str, Tensor]]()
@@ -75,7 +75,7 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
 
 
 def _batched(derived: DerivedGraph, graph: Graph, basis: Tensor, shape: Shape) -> list[Tensor]:
-    """The results of a graph, each batched, for a batch of directions as its last argument."""
+    """Return the batched results of a graph for a batch of directions, its last argument."""
     b = derived.graph
     engine = Batching(b, product(shape.dims))
     engine.mark([basis])

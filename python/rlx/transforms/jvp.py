@@ -17,7 +17,7 @@ from rlx.transforms.forward import Forward
 class Jvp(Transform, name="rlx-jvp"):
     """Add the directional derivative of every output to the outputs (forward mode).
 
-    For each of these arguments there is a new input `tangent_<name>`, for each output of floats a new output
+    For each argument in `tangents` there is a new input `tangent_<name>`, and for each output of floats a new output
     `tangent_<output>`.
     """
 
@@ -42,17 +42,17 @@ class Jvp(Transform, name="rlx-jvp"):
 
 @answered
 def jvp(graph: Any, tangents: Any = ()) -> Any:
-    """A graph with the directional derivatives of the outputs of another: forward mode.
+    """Return a graph with the directional derivatives of the outputs of another: forward mode.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         tangents: Names of the arguments to differentiate by; the others are constant. All parameters when empty.
 
     Returns:
-        A graph with new inputs `tangent_<name>`, whose outputs are those of the graph, then `tangent_<output>` for each that
-        holds floats or complex numbers.
+        A graph with new inputs `tangent_<name>`. Its outputs are those of the graph, then `tangent_<output>` for each
+        output of floats or complex numbers.
 
     Raises:
-        Error: An argument does not exist or holds no floats, no output holds floats, or an op has no rule.
+        Error: An argument does not exist or is not of floats, no output is of floats, or an op has no rule.
     """
     return Jvp(tangents=names_of(tangents, "tangents"))(graph)

@@ -1,4 +1,4 @@
-"""Splits a derivative into the part that depends on the point, and the linear function of tangents at that point."""
+"""Linearisation: division of a derivative into a part that depends on the point, and a linear function of tangents."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from rlx.transforms.scope import ValueScope, captures, copy, ops_of
 
 @dataclass(frozen=True)
 class Linearized:
-    """Two graphs: one to run once, one to run for each tangent.
+    """Two graphs: one to run once, and one to run for each tangent.
 
     Attributes:
-        primal: Has the arguments of the graph; gives its outputs, then `residual_<i>`: the values that the linear part needs.
-        linear: Takes the residuals and `tangent_<name>`; gives `tangent_<output>`, linear in the tangents.
+        primal: Takes the arguments of the graph. Returns its outputs, then `residual_<i>`, the values that the linear
+            part needs.
+        linear: Takes the residuals and `tangent_<name>`. Returns `tangent_<output>`, linear in the tangents.
         residuals: Names of the residuals.
     """
 
@@ -59,7 +60,7 @@ def linearize(graph: Any, wrt: Any = ()) -> Linearized:
 
 
 def _decompose_mixed(with_tangents: Graph, count: int) -> None:
-    """Decompose ops that depend on a tangent and are not linear in it alone, such as `activation_backward`."""
+    """Decompose ops that depend on a tangent but are not linear in it alone, such as `activation_backward`."""
     block = with_tangents.function.entry_block
     while True:
         tangent_values, mixed = set(list(block.arguments)[count:]), list[mlir.Operation]()
@@ -76,7 +77,7 @@ def _decompose_mixed(with_tangents: Graph, count: int) -> None:
 
 
 def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
-    """Two graphs: one of the ops that do not depend on a tangent, one of the others; and the names of the residuals."""
+    """Return the graph of ops that do not depend on a tangent, the graph of the others, and the names of the residuals."""
     primal = DerivedGraph.of(source)
     linear = Graph(f"{source.name_symbol}_linear", mesh=source.mesh)
     block = with_tangents.function.entry_block
@@ -92,7 +93,7 @@ def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str
     tangent_values, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()
 
     def in_linear(value: mlir.Value) -> Tensor:
-        """The tensor for a value in the linear graph: a residual if the value does not depend on a tangent."""
+        """Return the tensor for a value in the linear graph: a residual if the value does not depend on a tangent."""
         if value not in tangent_values and value not in residuals:
             primal_tensor = scope[value]
             name = f"residual_{len(residuals)}"

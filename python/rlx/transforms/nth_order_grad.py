@@ -18,10 +18,10 @@ from rlx.transforms.grad import Grad
 
 @dataclass(frozen=True)
 class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
-    """Give the nth derivative of a scalar output by a scalar argument: `grad`, applied n times."""
+    """Compute the nth derivative of a scalar output by a scalar argument: `grad`, applied n times."""
 
     wrt: tuple[str, ...] = option((), "the argument, a scalar; when empty, the only parameter")
-    order: int = option(2, "how many times to differentiate; 0 gives the output itself", least=0)
+    order: int = option(2, "the order of the derivative; 0 gives the output itself", least=0)
     loss: str | None = option(None, "the name of the output to differentiate; by default the first")
 
     def apply(self, graph: Graph) -> Graph:
@@ -45,10 +45,10 @@ GREATEST_ORDER = 32
 
 
 def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> str:
-    """The name of the argument to differentiate by.
+    """Return the name of the argument to differentiate by.
 
     Raises:
-        PassError: It is not one argument, or the order is negative or too large.
+        PassError: There is not exactly one argument, or the order is negative or too large.
     """
     arguments = arguments_of(graph, wrt, what)
     if len(arguments) != 1:
@@ -64,16 +64,16 @@ def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> s
 
 @answered
 def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
-    """A graph that gives the nth derivative of a scalar output by a scalar argument.
+    """Return a graph that computes the nth derivative of a scalar output by a scalar argument.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: The name of the argument (or a list of it).
-        order: How many times to differentiate.
+        order: The order of the derivative.
         loss: The name of the output to differentiate; by default the first.
 
     Returns:
-        A graph of the same arguments with one output, `grad<order>_<name>`; for order 0 the output itself.
+        A graph with the same arguments and one output, `grad<order>_<name>`; for order 0, the output itself.
 
     Raises:
         Error: The output or the argument is not a real scalar, the order is negative, or an op has no rule.

@@ -1,4 +1,4 @@
-"""Reverse mode: emits ops and records them on a tape, then computes cotangents of operands from the last op to the first."""
+"""Reverse mode: ops are emitted and recorded on a tape; cotangents are then computed from the last op to the first."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ Pull = Callable[[list[Tensor | None]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class _TapeEntry:
-    """An op on the tape: results, operands (and values that its regions use), and a function from cotangents of the results to
-    those of the operands.
+    """An op on the tape.
+
+    It has the results, the operands (and values that its regions use), and a function from cotangents of the results to
+    cotangents of the operands.
     """
 
     op: mlir.Operation
@@ -38,7 +40,7 @@ class _TapeEntry:
 class ReverseMode:
     """Copies blocks to the insertion point of a builder, and computes the cotangents of chosen tensors.
 
-    It records on a tape the ops that depend on these tensors, and then goes over the tape backwards.
+    It records the ops that depend on these tensors on a tape, and then traverses the tape backwards.
 
     Args:
         builder: The builder to emit with.
@@ -48,9 +50,9 @@ class ReverseMode:
     def __init__(self, builder: Builder, note: str = "vjp"):
         self.builder = builder
         self.note = note
-        # Emitted values that depend on the chosen ones.
+        # Emitted values that depend on the chosen tensors.
         self.varied: set[mlir.Value] = set()
-        # Those of them that are `checked.LinearArgument`, because a linear function is transposed.
+        # Those of them that are `checked.LinearArgument`, because a linear function is being transposed.
         self._absent: set[mlir.Value] = set()
         self._tape: list[_TapeEntry] = []
         self._terms: dict[mlir.Value, list[Any]] = {}
@@ -60,7 +62,7 @@ class ReverseMode:
 
         Args:
             tensors: The tensors; those that are not floats or complex are ignored.
-            absent: They have no value: the block that is run must be linear in them.
+            absent: Whether they have no value. The block that is run must be linear in them.
         """
         chosen = {t.value for t in tensors if t.dtype.is_inexact}
         self.varied |= chosen
@@ -72,12 +74,12 @@ class ReverseMode:
     def run(
         self, block: mlir.Block, scope: ValueScope, known: Mapping[mlir.Value, Tensor] | None = None
     ) -> list[Tensor]:
-        """Emit the ops of a block; returns the tensors that it yields.
+        """Emit the ops of a block. Returns the tensors that it yields.
 
         Args:
             block: The block, which is not changed.
             scope: The tensors for its arguments and for values from outside.
-            known: Tensors for results of its ops that exist already, and are not computed again.
+            known: Existing tensors for results of its ops, which are not computed again.
 
         Raises:
             Error: An op that depends on a chosen tensor has no rule; the message names it and the user's line.
@@ -118,7 +120,7 @@ class ReverseMode:
         scope: ValueScope,
         known: list[Tensor] | None,
     ) -> tuple[Sequence[Tensor], Pull | None]:
-        """The results of an op and its pull; no pull if its decomposition is on the tape instead."""
+        """Return the results of an op and its pull function; no pull if its decomposition is on the tape instead."""
         b, card = self.builder, opview.card_of(op)
         block = scopes.reversible(b, op, scope)
         if block is not None:
@@ -141,26 +143,26 @@ class ReverseMode:
         raise scopes.no_rule(op, "vjp")
 
     def _run_instead(self, block: mlir.Block, operands: list[Tensor], scope: ValueScope) -> list[Tensor]:
-        """Run a block in place of an op; returns the tensors that it yields."""
+        """Run a block in place of an op. Returns the tensors that it yields."""
         inner = ValueScope(self.builder, scope)
         inner.bind(block.arguments, operands)
         return self.run(block, inner)
 
     def _results(self, op: mlir.Operation, operands: list[Tensor], scope: ValueScope) -> Sequence[Tensor]:
-        """The results of a copy of an op; if an operand is absent, the results are absent too."""
+        """Return the results of a copy of an op. If an operand is absent, the results are absent too."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
         results = [checked.LinearArgument(r) for r in op.results]
         self._absent |= {r.value for r in results}
         return results
 
-    # --- back -------------------------------------------------------------------------------------
+    # --- backward ---------------------------------------------------------------------------------
 
     def pull(self, results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> None:
-        """Go over the tape backwards.
+        """Traverse the tape backwards.
 
         Args:
-            results: The tensors with these cotangents; the same tensor may occur more than once.
+            results: The tensors with the given cotangents; the same tensor may occur more than once.
             cotangents: Their cotangents, None for zero.
         """
         for result, cotangent in zip(results, cotangents, strict=True):
@@ -178,7 +180,7 @@ class ReverseMode:
                     raise problem if problem.location else scopes.at_op(problem, step.op, "vjp") from None
 
     def _back(self, step: _TapeEntry, cotangents: list[Tensor | None]) -> None:
-        """Add the terms that the results of a step contribute to the cotangents of its operands, where these are wanted."""
+        """Add the contributions of a step's results to the wanted cotangents of its operands."""
         for i, (operand, term) in enumerate(zip(step.operands, step.pull(cotangents), strict=True)):
             if operand.value in self.varied:
                 self._add(operand, checked.cotangent(self.builder, step.op, i, operand.shape, term))
@@ -188,7 +190,7 @@ class ReverseMode:
             self._terms.setdefault(tensor.value, []).append(term)
 
     def cotangent(self, tensor: Tensor) -> Tensor | None:
-        """The sum of the terms of a tensor's cotangent; None for zero."""
+        """Return the sum of the terms of a tensor's cotangent; None for zero."""
         terms = self._terms.pop(tensor.value, None)
         if terms is None:
             return None
@@ -197,7 +199,7 @@ class ReverseMode:
         return result
 
     def taken(self, tensor: Tensor) -> Tensor | None:
-        """As `cotangent`, and remove it: a tensor that is both argument and capture, or operand and result, counts once."""
+        """Return and remove the cotangent, so that a tensor with several roles (argument and capture) counts once."""
         result = self.cotangent(tensor)
         self._terms.pop(tensor.value, None)
         return result
@@ -223,7 +225,7 @@ class ReverseMode:
         results: Sequence[Tensor],
         cotangents: list[Tensor | None],
     ) -> Sequence[Any]:
-        """The vjp from the jvp: the jvp is linear in the tangents, and the vjp is its adjoint."""
+        """Derive the vjp from the jvp: the jvp is linear in the tangents, and the vjp is its adjoint."""
         b, attributes = self.builder, opview.attributes_of(op)
         positions = [i for i, t in enumerate(operands) if t.value in self.varied]
 
@@ -260,7 +262,7 @@ class ReverseRegion:
         return [t.value in self.engine.varied for t in self.captures]
 
     def moving(self, arguments: Sequence[bool]) -> list[bool]:
-        """Whether each result may depend on these arguments (True in `arguments`), or on captures."""
+        """Whether each result may depend on the arguments marked True in `arguments`, or on captures."""
         varied = self.engine.varied
         return scopes.depends(self.block, arguments, lambda v: self.scope[v].value in varied, floats=True)
 
@@ -274,11 +276,11 @@ class ReverseRegion:
         return inner
 
     def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Copy the ops of the region; returns the tensors that it yields."""
+        """Copy the ops of the region. Returns the tensors that it yields."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
     def keeping(self, arguments: Sequence[Tensor], values: Sequence[mlir.Value]) -> tuple[list[Tensor], list[Tensor]]:
-        """As `plain`; returns the tensors for some values of the block as well."""
+        """Copy the ops as `plain` does. Also returns the tensors for some values of the block."""
         inner = self._inner(arguments, None)
         results = scopes.copied(self.engine.builder, self.block, inner)
         return results, [inner[v] for v in values]
@@ -286,12 +288,12 @@ class ReverseRegion:
     def adjoint(
         self, fixed: Sequence[Tensor], shapes: Sequence[Shape], cotangents: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        """The adjoint of a region that is linear in its last arguments.
+        """Return the adjoint of a region that is linear in its last arguments.
 
         Args:
             fixed: The first arguments.
             shapes: The shapes of the last arguments.
-            cotangents: The cotangents of what the region yields.
+            cotangents: The cotangents of the values that the region yields.
 
         Returns:
             Cotangents of the last arguments.
@@ -309,16 +311,17 @@ class ReverseRegion:
         known: Mapping[mlir.Value, Tensor] | None = None,
         captures: Sequence[Tensor] | None = None,
     ) -> tuple[list[Tensor], Callable[[Sequence[Tensor | None]], tuple[list[Tensor | None], list[Tensor | None]]]]:
-        """Emit the ops of the region, so that cotangents can be computed.
+        """Emit the ops of the region, and prepare the computation of cotangents.
 
         Args:
             arguments: The tensors for the region's arguments.
             wanted: Whether the cotangent of each argument is wanted.
-            known: Tensors that exist already, by the values of the block that they replace.
+            known: Existing tensors, by the values of the block that they replace.
             captures: The tensors that replace the captures; by default the captures themselves.
 
         Returns:
-            The tensors that the region yields, and a function from their cotangents to those of arguments and of captures.
+            The tensors that the region yields, and a function from their cotangents to those of arguments and of
+            captures.
         """
         inner = self._inner(arguments, captures)
         engine = ReverseMode(self.engine.builder, self.engine.note)
@@ -341,18 +344,18 @@ def adjoint(
     shapes: Sequence[Shape],
     cotangents: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The adjoint of a function that is linear in its last arguments: see `ReverseRegion.adjoint`."""
+    """Return the adjoint of a function that is linear in its last arguments: see `ReverseRegion.adjoint`."""
     return transposed(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
 
 
 def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Cotangents of the arguments of a block that is linear in them, from the cotangents of what it yields.
+    """Return the cotangents of the arguments of a linear block, from the cotangents of the values that it yields.
 
-    Ops that do not depend on the arguments are emitted; the results of the others are absent. If an op with regions is in the
-    block, the arguments are zeros instead: the gradient of a linear function is the same at every point.
+    Ops that do not depend on the arguments are emitted; the results of the others are absent. If the block contains an
+    op with regions, the arguments are zeros instead: the gradient of a linear function is the same at every point.
 
     Raises:
-        Error: It is not linear in them.
+        Error: The block is not linear in its arguments.
     """
     engine = ReverseMode(b)
     scope = ValueScope(b)

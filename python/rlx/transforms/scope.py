@@ -1,4 +1,4 @@
-"""What the transforms share: `ValueScope`, which maps values of a block to tensors of the new graph, and copies of blocks."""
+"""Shared helpers of the transforms: `ValueScope`, a map from values of a block to tensors of the new graph, and block copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from rlx.support.guards import is_list
 class ValueScope:
     """Maps the values of a block, and of the blocks around it, to tensors of a builder.
 
-    A value that is not in the scope is mapped to itself: ops that a rule emits use values of the new graph already.
+    A value that is not in the scope is mapped to itself, because ops that a rule emits already use values of the new
+    graph.
     """
 
     def __init__(self, builder: Builder, outer: ValueScope | None = None):
@@ -46,7 +47,7 @@ class ValueScope:
 
 
 def captures(op: mlir.Operation) -> list[mlir.Value]:
-    """The values from outside that the regions of an op use, each once, in order."""
+    """Return the values from outside that the regions of an op use, without duplicates, in order."""
     captured: dict[mlir.Value, None] = {}
     inner: set[mlir.Value] = set()
     for region in op.regions:
@@ -56,7 +57,7 @@ def captures(op: mlir.Operation) -> list[mlir.Value]:
 
 
 def block_captures(block: mlir.Block) -> list[mlir.Value]:
-    """The values from outside that a block uses, each once, in order."""
+    """Return the values from outside that a block uses, without duplicates, in order."""
     captured: dict[mlir.Value, None] = {}
     _captures(block, set(), captured)
     return list(captured)
@@ -76,7 +77,7 @@ def _captures(block: mlir.Block, inner: set[mlir.Value], captured: dict[mlir.Val
 
 
 def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: ValueScope) -> list[Tensor]:
-    """Copy an op to the insertion point of a builder, with other operands; returns its results."""
+    """Copy an op to the insertion point of a builder, with other operands. Returns its results."""
     new = op.clone(b.insertion_point)
     if len(op.regions):
         values = {v: scope[v].value for v in captures(op)}
@@ -87,36 +88,36 @@ def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Valu
 
 
 def copied(b: Builder, block: mlir.Block, scope: ValueScope) -> list[Tensor]:
-    """Copy the ops of a block to the insertion point of a builder; returns the tensors that it yields."""
+    """Copy the ops of a block to the insertion point of a builder. Returns the tensors that it yields."""
     for op in ops_of(block):
         scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
     return [scope[v] for v in opview.yielded(block)]
 
 
 def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], outer: ValueScope) -> list[Tensor]:
-    """As `copied`, with tensors for the arguments of the block."""
+    """Copy a block as `copied` does, with tensors for its arguments."""
     scope = ValueScope(b, outer)
     scope.bind(block.arguments, arguments)
     return copied(b, block, scope)
 
 
 def has_tangent(value: mlir.Value) -> bool:
-    """Whether a value has a tangent at all: it is a float or complex."""
+    """Whether a value can have a tangent, that is, is a float or complex."""
     return shape_of(value).dtype.is_inexact
 
 
 def has_derivative(op: mlir.Operation) -> bool:
-    """Whether a derivative goes through an op."""
+    """Whether an op propagates derivatives."""
     return not registry.is_ours(op) or opview.card_of(op).has_derivative(**opview.attributes_of(op))
 
 
 def decomposition(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block:
-    """A block with the decomposition of a composite op; its arguments replace the op's operands."""
+    """Return a block with the decomposition of a composite op. Its arguments replace the op's operands."""
     return _replacement(b, op, opview.card_of(op).decompose, scope)
 
 
 def reversible(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block | None:
-    """A block with the ops that replace an op in reverse mode, see `Card.reversible`; None if the op is used itself."""
+    """Return a block with the ops that replace an op in reverse mode (`Card.reversible`), or None."""
     card = opview.card_of(op)
     if card.has("reversible") and card.is_replaced(**opview.attributes_of(op)):
         return _replacement(b, op, card.reversible, scope)
@@ -124,12 +125,12 @@ def reversible(b: Builder, op: mlir.Operation, scope: ValueScope) -> mlir.Block 
 
 
 def _replacement(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: ValueScope) -> mlir.Block:
-    """A block with the ops that a function emits to replace an op."""
+    """Return a block with the ops that a function emits to replace an op."""
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
-        # The new block cannot use the values that the regions use from outside: take the regions of a copy, which uses the
-        # tensors for these values.
+        # The new block cannot use the outside values of the regions. Therefore take the regions of a copy, which uses
+        # the tensors for these values.
         _, block = b.open_region(())
         with b.at(mlir.ir.InsertionPoint(block)):
             copy(b, op, [scope[v] for v in op.operands], scope)
@@ -142,25 +143,25 @@ def _replacement(b: Builder, op: mlir.Operation, function: Callable[..., Any], s
 
 
 def no_rule(op: mlir.Operation, what: str) -> Error:
-    """The error for an op without a rule."""
+    """Return the error for an op without a rule."""
     name = opview.name_of(op)
     hint = f"give its card a rule, {what}, or a decomposition"
     return Error(f"rlx.{name} has no {what} rule", location=describe(op.location), hint=hint)
 
 
 def at_op(problem: Error, op: mlir.Operation, what: str) -> Error:
-    """An error of a rule, at the line of the op."""
+    """Return an error of a rule, at the line of the op."""
     message = f"{what} of rlx.{opview.name_of(op)}: {problem.message}"
     return type(problem)(message, location=describe(op.location), hint=problem.hint)
 
 
 def grouped(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """One item for each operand of an op, in the groups of its record."""
+    """Group one item per operand of an op, as in its record."""
     return opview.operands_of(op, items)
 
 
 def flat(groups: Sequence[Any], pattern: Sequence[Any]) -> list[Any]:
-    """The items of groups, one after the other. A group that is None becomes as many Nones as the pattern has items there."""
+    """Return the items of groups, flattened. A group that is None becomes the number of Nones given by the pattern."""
     result: list[Any] = []
     for group, entry in zip(groups, pattern, strict=True):
         if is_list(entry):
@@ -171,17 +172,17 @@ def flat(groups: Sequence[Any], pattern: Sequence[Any]) -> list[Any]:
 
 
 def linear_groups(card: Card) -> Iterator[list[int]]:
-    """The groups of operands in which an op is linear together, as positions in its record."""
+    """Yield the groups of operands in which an op is jointly linear, as positions in its record."""
     names = [o.name for o in card.spec.operands]
     for group in card.linear:
         yield [names.index(name) for name in group.split()]
 
 
 def ops_of(block: mlir.Block) -> Iterator[mlir.Operation]:
-    """The ops of a block, without its last one.
+    """Yield the ops of a block, without the terminator.
 
     Raises:
-        Error: One is not of the rlx dialect.
+        Error: An op is not of the rlx dialect.
     """
     for view in block.operations:
         op = view.operation
@@ -195,7 +196,7 @@ def ops_of(block: mlir.Block) -> Iterator[mlir.Operation]:
 def depends(
     block: mlir.Block, arguments: Sequence[bool], of_outside: Callable[[mlir.Value], bool], *, floats: bool
 ) -> list[bool]:
-    """Whether each value that a block yields depends on some of its arguments, or on some values from outside.
+    """Return for each value that a block yields whether it depends on some arguments, or on some values from outside.
 
     Args:
         block: A block.

@@ -19,7 +19,7 @@ from rlx.transforms.reverse import ReverseMode
 class Vjp(Transform, name="rlx-vjp"):
     """Add the cotangents of arguments to the outputs (reverse mode).
 
-    For each output of floats there is a new input `cotangent_<output>`, for each of these arguments a new output
+    For each output of floats there is a new input `cotangent_<output>`, and for each argument in `wrt` a new output
     `grad_<name>`.
     """
 
@@ -40,7 +40,7 @@ class Vjp(Transform, name="rlx-vjp"):
 def pulled_back(
     derived: DerivedGraph, wrt: Sequence[Tensor], cotangents: dict[int, Tensor]
 ) -> tuple[list[Tensor], list[Tensor | None]]:
-    """The results of a graph, and the cotangents of some arguments.
+    """Return the results of a graph, and the cotangents of some arguments.
 
     Args:
         derived: The new graph.
@@ -57,7 +57,7 @@ def pulled_back(
 def gradients_of(
     derived: DerivedGraph, wrt: Sequence[Tensor], gradients: Sequence[Tensor | None]
 ) -> list[tuple[str, Tensor]]:
-    """The outputs `grad_<name>`: zeros where there is no cotangent, and spread over devices as the argument is."""
+    """Return the outputs `grad_<name>`: zeros where there is no cotangent, and sharded like the argument."""
     b, shardings = derived.graph, {a.name: a.sharding for a in derived.source.arguments}
     named: list[tuple[str, Tensor]] = []
     for tensor, cotangent in zip(wrt, gradients, strict=True):
@@ -68,18 +68,18 @@ def gradients_of(
 
 @answered
 def vjp(graph: Any, wrt: Any = ()) -> Any:
-    """A graph with the cotangents of arguments of another: reverse mode.
+    """Return a graph with the cotangents of arguments of another: reverse mode.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate by; all parameters when empty.
 
     Returns:
-        A graph with a new input `cotangent_<output>` for each output that holds floats or complex numbers, whose outputs are
-        those of the graph, then `grad_<name>` for each name. For complex arguments it is the adjoint for the
-        inner product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
+        A graph with a new input `cotangent_<output>` for each output of floats or complex numbers. Its outputs are
+        those of the graph, then `grad_<name>` for each name. For complex arguments it is the adjoint for the inner
+        product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
 
     Raises:
-        Error: An argument does not exist or holds no floats, or an op has no rule.
+        Error: An argument does not exist or is not of floats, or an op has no rule.
     """
     return Vjp(wrt=names_of(wrt, "wrt"))(graph)

@@ -1,4 +1,4 @@
-"""`rlx-vmap`: computes a function for a batch of arguments."""
+"""`rlx-vmap`: batching of a function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlx.transforms.batching import Batching
 class Vmap(Transform, name="rlx-vmap"):
     """Compute a function for a batch of arguments at once: `rlx-vmap{batched=x:0,y:1 size=8}`.
 
-    These arguments get one more axis, and so do all outputs.
+    Batched arguments get one more axis, and so do all outputs.
     """
 
     batched: tuple[str, ...] = option((), "arguments with an axis for the batch: name, or name:axis")
@@ -111,13 +111,13 @@ def _axis(axis: int, rank: int, what: str) -> int:
 
 
 def _batched(a: Argument, axis: int, size: Dim) -> Argument:
-    """An argument with one more axis, which no device has a part of."""
+    """Return an argument with one more axis, which is not sharded."""
     shape = a.shape.with_dims((*a.shape.dims[:axis], size, *a.shape.dims[axis:]))
     return replace(a, shape=shape, sharding=with_axis(a.sharding, axis))
 
 
 def _moved(x: Tensor, source: int, destination: int) -> Tensor:
-    """`x` with one axis moved to another position."""
+    """Return `x` with one axis moved to another position."""
     if source == destination:
         return x
     order = [i for i in range(x.rank) if i != source]
@@ -127,7 +127,7 @@ def _moved(x: Tensor, source: int, destination: int) -> Tensor:
 
 @answered
 def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
-    """A graph that computes another one for a batch of arguments at once.
+    """Return a graph that computes another one for a batch of arguments at once.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.

@@ -1,4 +1,4 @@
-"""Bounds of open sizes: as text, through passes and transforms, and checked by whatever runs a graph."""
+"""Bounds of open sizes: as text, through passes and transforms, and their checks at run time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def given(rows: int, length: int) -> dict[str, np.ndarray]:
 
 
 def holds(run: Callable[[dict[str, np.ndarray]], Any]) -> None:
-    """Sizes at the bounds are taken, those beyond them refused."""
+    """Sizes at the bounds are accepted; sizes beyond them are refused."""
     for sizes in ((3, 0), (64, 8)):
         run(given(*sizes))
     for sizes, message in OUTSIDE:

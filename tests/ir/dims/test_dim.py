@@ -30,7 +30,7 @@ from rlx.support.short import shown
 
 NAMES = ("batch", "seq", "past", "x")
 
-# Generated dimensions are nested tuples, so that a test can compute with them in plain integers too.
+# Generated dimensions are nested tuples, so that tests can also compute them with plain integers.
 Tree = Any
 
 leaves = st.sampled_from(NAMES) | st.integers(-9, 9)
@@ -38,7 +38,7 @@ trees: st.SearchStrategy[Tree] = st.recursive(
     leaves,
     lambda inner: (
         st.tuples(st.sampled_from(["+", "-", "*", "//", "%", "max", "min"]), inner, inner)
-        # Divisors are most often constants.
+        # Most divisors are constants.
         | st.tuples(st.sampled_from(["//", "%"]), inner, st.integers(-9, 9))
     ),
     max_leaves=10,
@@ -58,7 +58,7 @@ OPERATIONS = {
 
 
 def compute(tree: Tree, sizes: dict[str, int]) -> int:
-    """The value by Python's integers; ZeroDivisionError where it has none."""
+    """Return the value by Python's integers. Raises ZeroDivisionError if there is none."""
     if isinstance(tree, tuple):
         a, b = compute(tree[1], sizes), compute(tree[2], sizes)
         return ({"max": max, "min": min} | OPERATIONS)[tree[0]](a, b)
@@ -161,8 +161,8 @@ def test_substitution_is_a_homomorphism_of_polynomials(
     assert joined == OPERATIONS[operation](substitute(build(a), mapping), substitute(build(b), mapping))
 
 
-# With at most 8 leaves the degree is at most 8 and coefficients are below 10**9, so that at this point
-# (Kronecker's substitution) two polynomials have the same value only if they have the same coefficients.
+# At most 8 leaves give a degree of at most 8 and coefficients below 10**9. Two polynomials then have the same value at
+# this point (Kronecker's substitution) only if they have the same coefficients.
 KRONECKER = {name: 10 ** (10 * 9**i) for i, name in enumerate(NAMES)}
 
 

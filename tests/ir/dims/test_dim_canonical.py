@@ -30,7 +30,7 @@ X, Y = symbol("x"), symbol("y")
         ("(3*seq)//2", "seq+seq//2"),
         ("(6*seq)//(4*past)", "(3*seq)//(2*past)"),
         ("(batch*seq+past)//seq", "batch+past//seq"),
-        # Output size of a convolution, and ways to round up.
+        # The output size of a convolution, and ways to round up.
         ("(seq-1)//2+1", "(seq-1)//2+1"),
         ("(seq+1)//2", "(seq-1)//2+1"),
         ("(seq+3)//4", "(seq-1)//4+1"),
@@ -82,7 +82,7 @@ def agree(d: Dim, values: list[int]) -> bool:
     return [evaluate(d, sizes) for sizes in SIZES] == values
 
 
-# Every small case of the rules for division by a constant, against Python's integers.
+# Every small case of the rules for division by a constant, compared with Python's integers.
 
 SMALL = range(-3, 6)
 DIVISORS = (-4, -3, 2, 3, 4, 6)

@@ -1,4 +1,4 @@
-"""Sizes are polynomials, which grow fast: past a bound they are an error instead of all time and memory."""
+"""Limits of polynomial sizes: beyond them there is an error, not a long computation."""
 
 from __future__ import annotations
 

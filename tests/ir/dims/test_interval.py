@@ -40,7 +40,7 @@ def test_finite_intervals(bounds: Callable[[Interval, Interval], Interval], oper
         ("x-y", (-math.inf, math.inf)),
         ("2*(x%4)+y%3+1", (1, 9)),
         ("(x%4)*(y%3)", (0, 6)),
-        ("(x%4)*(y%3-1)", (-3, 6)),  # each term by itself
+        ("(x%4)*(y%3-1)", (-3, 6)),  # each term separately
         ("z//(x%(y%2))", (0, math.inf)),  # a divisor that is never valid
         ("(x%4)//y", (0, 3)),
         ("(x%4-5)//y", (-5, -1)),

@@ -88,12 +88,12 @@ def test_control_flow_runs_with_values() -> None:
     g = rlx.Graph("loops")
     g.set_outputs(function(g.input("x", (2, 3))))
     with rlx.eager():
-        scale = ops.constant(np.float32(2))  # from outside of the region
+        scale = ops.constant(np.float32(2))  # from outside the region
         results = function(ops.constant(X))
     assert seen == [X[1].tolist(), X[0].tolist()]
     for got, expected in zip(results, rlx.evaluate(g, {"x": X}), strict=True):
         np.testing.assert_array_equal(got, expected)
-    with rlx.eager():  # a body that is not run has the shapes that it was traced with
+    with rlx.eager():  # a body that does not run gives the shapes of its trace
         carry, stack = ops.scan(lambda c, row: (c, row * 2.0), 0.0, np.ones((0, 3), np.float32))
         assert carry.item() == 0 and stack.shape == (0, 3)
         kept = ops.custom_fn(lambda x: x * x, X, vjp=lambda a, r, c: c[0])
@@ -163,7 +163,7 @@ def test_memory_does_not_grow() -> None:
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-    assert array() is None and grown < 100_000  # one array of 4000 bytes in each step would be twice that
+    assert array() is None and grown < 100_000  # keeping a 4000-byte array per step would take twice that
 
 
 def test_traced_tensors_that_are_kept_stay_readable() -> None:

@@ -1,4 +1,4 @@
-"""Large graphs: whatever is done for each argument, result or op takes work in proportion to their number."""
+"""Large graphs: the work per argument, result or op does not grow with their number."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_using(build: Callable[[int], Any], use: Callable[[Any], Any]) -> None:
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_module_always_has_all_arguments_and_results(is_read: bool) -> None:
-    """Whether somebody reads the module once, in between, or holds it."""
+    """The module is read once in between, or held all the time."""
     g: Any = rlx.Graph("g")
     module = g.module if is_read else None
     x, s = g.input("x", (2,)), g.state("s", (2,))

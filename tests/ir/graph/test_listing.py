@@ -1,4 +1,4 @@
-"""Graphs listed for readers."""
+"""Graph listings."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_states_and_their_updates() -> None:
 
 @pytest.mark.parametrize("passes", ["rlx-lower-blocks", "rlx-lower-blocks,rlx-fuse", "rlx-lower-blocks,rlx-decompose"])
 def test_the_work_of_a_model_is_about_the_same_at_all_stages(passes: str) -> None:
-    """A composite op does what its decomposition does."""
+    """The cost of a composite op is that of its decomposition."""
     graph = encoder()
     given, later = inspect_graph(graph).cost, inspect_graph(rlx.passes.run(graph, passes)).cost
     assert later.flops == pytest.approx(given.flops, rel=0.03)
     block = next(op for op in inspect_graph(graph).ops if op.label == "transformer_encoder_block")
-    # four products of [16, 32] by [32, 32], two with a hidden layer of 64
+    # Four products of [16, 32] by [32, 32], and two with a hidden layer of 64.
     assert block.cost is not None and isinstance(block.cost.flops, int)
     assert block.cost.flops > 2 * 16 * 32 * (4 * 32 + 2 * 64)
 

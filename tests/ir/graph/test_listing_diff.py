@@ -1,4 +1,4 @@
-"""What differs between two listings of one graph."""
+"""Differences between two listings of one graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.models.tiny_bert import encoder
 
 
 def chain(extra: set[int], *, swapped: int | None = None, alike: bool = True) -> GraphReport:
-    """The same layers over and over, with one more op behind some, and the operands of one exchanged.
+    """Return a listing of equal layers, some of them with an additional op, and one with exchanged operands.
 
     Args:
         extra: The layers with one more op.
         swapped: The layer whose operands are exchanged.
-        alike: Whether all read the same value, or each one of its own.
+        alike: Whether all layers read the same value, rather than each its own.
     """
     g: Any = rlx.Graph("chain")
     h = x = g.input("x", (4, 4))
@@ -33,7 +33,7 @@ def chain(extra: set[int], *, swapped: int | None = None, alike: bool = True) ->
 
 
 def check(before: GraphReport, after: GraphReport) -> tuple[int, int]:
-    """The diff has every op of both once, in order; returns how many went and came."""
+    """Check that the diff has every op of both listings once, in order. Return how many were removed and added."""
     diff = inspect_diff(before, after)
     signs = [line.sign for line in diff.lines]
     assert [line.text for line in diff.lines if line.sign != "-"] == list(map(str, after.ops))
@@ -51,9 +51,7 @@ def test_what_came_and_went_is_found(seed: int) -> None:
     for alike in (False, True):
         removed, added = check(chain(before, alike=alike), chain(after, alike=alike))
         assert removed >= len(before - after) and added >= len(after - before)
-        if (
-            not alike
-        ):  # and the op behind each that came or went reads another value; what is alike cannot always be told apart
+        if not alike:  # the op after each difference reads another value; equal ops cannot always be told apart
             assert removed + added <= 3 * len(before ^ after)
 
 

@@ -1,4 +1,4 @@
-"""Ops that a user registers: the example, everywhere that an op may be, and what is refused."""
+"""Ops registered by users: the example wherever an op is allowed, and refused classes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_command_line(graph: rlx.Graph, tmp_path: Path) -> None:
     out = tmp_path / "model.rlxa"
     compiled = call("rlx.cli.main", "compile", f"--load={FILE}", str(model), "-o", str(out))
     assert compiled.returncode == 0, compiled.stderr
-    # A compiled program needs no op any more.
+    # A compiled program needs no op classes.
     ran = call("rlx.cli.main", "run", str(out), "--input=x=2x3xf32=0", "--input=y=2x3xf32=0")
     assert ran.returncode == 0, ran.stderr
     missing = call("rlx.cli.opt", "--load=missing.py", str(model))
@@ -136,7 +136,7 @@ class Repeat(rlx.CustomOp, name="notebook.repeat"):
 
 
 def test_a_cell_of_a_notebook_that_is_run_again_counts(inputs: dict[str, np.ndarray]) -> None:
-    """Whoever asks for the card of an op gets the one that was registered last."""
+    """The card of an op is the one registered last."""
     for times in (1, 2, 3, 1):
         exec(_CELL.format(times=times), {"__name__": "notebook"})
         g = rlx.Graph()

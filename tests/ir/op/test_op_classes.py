@@ -1,4 +1,4 @@
-"""Op classes: what an op holds, by the names of its record."""
+"""Op classes: the contents of ops by the names of their records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_of_several_results_each_has_its_name() -> None:
 
 
 def test_variadic_groups_of_several_types_are_told_apart() -> None:
-    # Each group is 16 runs of one type in the IR, which the classes that mlir-tblgen makes know nothing of.
+    # Each group is 16 runs of one type in the IR, which the classes from mlir-tblgen do not know.
     g = rlx.Graph("f")
     x, y, late = g.input("x", (2,)), g.input("y", (3,), "i32"), g.input("late", (4,))
     first, second = g.optimization_barrier([x, y], [late])

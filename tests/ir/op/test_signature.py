@@ -1,4 +1,4 @@
-"""What attributes of modules, arguments and results say is checked, with a place, wherever a module comes in."""
+"""Checks of attributes of modules, arguments and results, with a location, for each way to read a module."""
 
 from __future__ import annotations
 

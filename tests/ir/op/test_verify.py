@@ -1,4 +1,4 @@
-"""The verifier remembers ops that were valid: what it has seen must not make it accept an op that differs in one thing."""
+"""The cache of valid ops in the verifier: an op that differs in one respect is checked again."""
 
 from __future__ import annotations
 

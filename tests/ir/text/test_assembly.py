@@ -1,4 +1,4 @@
-"""The readable form of rlx ops: what is accepted, what is not touched, and places."""
+"""The readable form of rlx ops: accepted text, unchanged text, and locations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def function(body: str) -> str:
 
 
 def printed(body: str) -> list[str]:
-    """The lines of a function's body as they are printed."""
+    """Return the printed lines of a function's body."""
     text = print_op(parse_module(function(body), "f.mlir"))
     assert print_op(parse_module(text)) == text
     return [line.strip() for line in text.splitlines()[2:-2]]
@@ -101,7 +101,7 @@ REGIONS = {
         "}",
         "return",
     ],
-    # Regions where the generic form has them, with and without quotes.
+    # Regions in the position of the generic form, with and without quotes.
     """%0 = rlx.if(%c) ({ rlx.yield %x : tensor<4xf32> }, {
       "rlx.yield"(%x) {operandSegmentSizes = array<i32: 1ZEROS>} : (tensor<4xf32>) -> ()
     }) {resultSegmentSizes = array<i32: 1ZEROS>} : (tensor<i1>) -> tensor<4xf32>""".replace("ZEROS", ", 0" * 15): [
@@ -141,7 +141,7 @@ def test_sizes_of_segments_that_do_not_follow_stay() -> None:
     assert sizes in generic and generic.count("operandSegmentSizes") == 1
     line = f'"rlx.yield"(%0, %1) {{{sizes}}} : (tensor<4xf32>, tensor<4xf32>) -> ()'
     assert assembly.write(line) == line.replace('"rlx.yield"', "rlx.yield")
-    # A string that says the same is no attribute.
+    # Equal text in a string is no attribute.
     line = '%0 = "rlx.custom"(%1) {attributes_ = {}, name = "{SIZES}", SIZES} : (tensor<f32>) -> tensor<f32>'
     line = line.replace("SIZES", "operandSegmentSizes = array<i32: 1" + ", 0" * 15 + ">")
     assert assembly.write(line).count("SegmentSizes") == 1
@@ -192,7 +192,7 @@ def test_what_follows_a_name_in_a_string_is_no_op_when_printing() -> None:
         ("  }\n  %0 = rlx.checkpoint() : f32 { {", "3:8", "expected '}' at the end of the region"),
         ("  %0 = rlx.optimization_barrier(%x) : tensor<4xf32>", "2:8", r"takes \(\[inputs…\], \[after…\]\); got 1 of 2"),
         ("  rlx.yield = 3", "2:3", "'rlx.yield' is not expected here"),
-        # MLIR's own messages, in columns that quotes and types have moved.
+        # MLIR's own messages, whose columns quotes and types have shifted.
         (f'  {EACH} %1 = rlx.activation %x {{kind = "tan h"}} : tensor<4xf32>', "2:63", "'tan h' is not one of"),
         (f"  {EACH} %1 = rlx.activation %nothing {{}} : tensor<4xf32>", "2:78", "undeclared SSA value"),
         ("  %0 = rlx.binary(%x, %x) {} : (tensor<4xf32>) -> tensor<4xf32>", "2:32", "expected 2 operand types but had 1"),
@@ -219,7 +219,7 @@ def test_a_wrong_attribute_is_told_what_was_expected() -> None:
 
 
 def test_locations_are_where_the_user_wrote_them() -> None:
-    """Ops and block arguments that follow others in their line, in a function or in several without a module."""
+    """Ops and block arguments after others in one line, in one function or in several without a module."""
     end = "rlx.yield %x : tensor<4xf32>"
     region = f"%3 = rlx.if %c : (tensor<i1>) -> tensor<4xf32> then {{ {end} }} else {{{end}}}"
     inner = "%5 = rlx.custom_fn(%x) : tensor<4xf32> forward {^bb0(%y: tensor<4xf32>): rlx.yield %y : tensor<4xf32>}"
@@ -243,7 +243,7 @@ def test_locations_are_where_the_user_wrote_them() -> None:
 
 
 def test_every_word_keeps_its_place() -> None:
-    """Wherever a piece of the user's text goes, the place of each of its words leads back to it."""
+    """The location of each word of the user's text leads back to it, wherever the text is moved."""
     text = function(list(REGIONS)[1])
     source = assembly.read(text, "f")
     assert source.text.count("\n") == text.count("\n")
@@ -321,7 +321,7 @@ def _damaged(rng: random.Random, text: str) -> str:
 
 
 def test_any_text_is_read_or_refused() -> None:
-    """Damaged texts of all ops in both forms: only `ParseError` is raised, lines stay, and printing is a fixed point."""
+    """Damaged texts of all ops in both forms raise only `ParseError`. Lines stay, and printing is a fixed point."""
     texts = _corpus()
     rng = random.Random(10)
     for _ in range(3000):
@@ -364,7 +364,7 @@ def test_long_texts_take_no_stack_and_no_quadratic_time(text: str) -> None:
 
 
 def test_every_op_has_a_layout() -> None:
-    """How operands are grouped can be said for every op, and region names are words."""
+    """Every op has a grouping of its operands, and region names are words."""
     from rlx.ir.text.assembly.grammar import layout
 
     for name, spec in registry.SPECS.items():
@@ -378,6 +378,6 @@ def test_every_op_has_a_layout() -> None:
 
 @pytest.mark.parametrize("part", ['"\\', "{-#", '{-#"', "rlx.add(", "%a, ", "{a = ", "// c\n", "rlx.yield %a {"])
 def test_a_long_text_that_ends_nowhere_is_read_once(part: str) -> None:
-    """Quotes and resources took a time with the square of the length: half an hour here."""
+    """Quotes and resources are read in linear time; a quadratic reader takes half an hour here."""
     with contextlib.suppress(rlx.ParseError):
         assembly.read(part * 300_000)

@@ -1,4 +1,4 @@
-"""Bytecode, and text in the formats of other dialects, is read by another process: this one survives what is in it."""
+"""Bytecode, and text with formats of other dialects: another process reads them, so that this one survives a crash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import rlx
 from rlx.cli import main, opt
 from rlx.ir.text import isolated
 
-# Its parser goes on with a list that it could not read.
+# The parser of this op continues after a list that it could not read.
 CRASHING = """\
 module {
   func.func @main(%x: tensor<3x4xf32>) {
@@ -50,7 +50,7 @@ def test_parse_reads_bytecode(graph: Any, file: Path) -> None:
     assert str(rlx.parse(file)) == str(graph)
     again = rlx.parse(file)
     here = again.function.entry_block.operations[0].location
-    assert Path(__file__).name in str(here)  # it still knows the line that built it
+    assert Path(__file__).name in str(here)  # it still knows the line of its op
 
 
 def test_the_commands_read_bytecode(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +86,7 @@ def test_a_reader_that_dies_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(rlx.Error, match=f"cannot start.*{told}"):
             isolated.attempt("linalg.fill")
     monkeypatch.setattr(isolated, "_START", 60)
-    long = "linalg.fill" + " " * (1 << 20)  # more than a pipe holds: it is not read, or not at all
+    long = "linalg.fill" + " " * (1 << 20)  # more than a pipe holds, so that writing it blocks
     for program, told in (("kill -9 $$", "crashes on"), ("exec sleep 60", "takes more than 0.1 s")):
         command = ["/bin/sh", "-c", f"head -c 8 > /dev/null; printf .; {program}"]
         monkeypatch.setattr(isolated, "_command", lambda *_, command=command: command)
@@ -108,7 +108,7 @@ def test_text_that_crashes_a_parser_is_an_error(tmp_path: Path, capsys: pytest.C
     assert opt.main([str(path), "-o", str(path)]) == 1
     assert "crashes on this text" in capsys.readouterr().err
     assert path.read_text() == CRASHING
-    # The next text is read by a new process.
+    # A new process reads the next text.
     assert "linalg.transpose" in str(rlx.parse(CRASHING.replace("[4x", "[1, 0]")))
 
 
@@ -202,11 +202,11 @@ def test_an_interrupted_question_is_not_answered_to_the_next(monkeypatch: pytest
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:  # twice: once while waiting, and once while cleaning up
+    with monkeypatch.context() as patched:  # twice: while waiting, and during the cleanup
         patched.setattr(isolated, "_answer", interrupted)
         patched.setattr(isolated, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             isolated.attempt(good)
     with pytest.raises(rlx.ParseError, match="crashes on"):
         isolated.attempt(CRASHING)
-    assert asked.returncode is not None  # nor is the process left behind
+    assert asked.returncode is not None  # and the process has ended

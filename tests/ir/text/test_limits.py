@@ -1,4 +1,4 @@
-"""Text that MLIR's parser would not survive is refused before, with the place; everything else passes."""
+"""Text that crashes MLIR's parser is refused beforehand, with a location; all other text passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _aliases(sigil: str, step: str) -> Callable[[int], str]:
     return text
 
 
-# Text of a size: MLIR crashes on most of these, or hangs, at 100,000.
+# Text by size. MLIR crashes or hangs on most of these at 100,000.
 FAMILIES: dict[str, Callable[[int], str]] = {
     "arrays": lambda n: _attribute("[" * n + "]" * n),
     "dictionaries": lambda n: _attribute("{a = " * n + "1" + "}" * n),
@@ -77,7 +77,7 @@ def test_a_little_of_it_passes(family: str) -> None:
 
 
 def test_the_limit_of_nesting_is_exact() -> None:
-    around = 1  # the braces of the attributes
+    around = 1  # the braces of the attribute dictionary
     limits.check(_attribute("[" * (limits.NESTING - around) + "]" * (limits.NESTING - around)))
     with pytest.raises(rlx.ParseError, match=f"nested more than {limits.NESTING} deep"):
         limits.check(_attribute("[" * (limits.NESTING - around + 1)))

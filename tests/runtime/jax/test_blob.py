@@ -1,4 +1,4 @@
-"""`JaxGraph.export` and `--emit=jax`: blobs that a process without RLX calls and differentiates, against the evaluator."""
+"""`JaxGraph.export` and `--emit=jax`: blobs called and differentiated without RLX, compared with the evaluator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.targets.xla.test_portable import arrays_for, model
 
 jax = pytest.importorskip("jax")
 
-# Knows nothing of RLX: a folder with blobs and arrays comes in, results go out.
+# Does not import RLX. It reads a folder of blobs and arrays, and writes results.
 CALLER = """
 import json, sys
 import jax, numpy as np
@@ -58,7 +58,7 @@ def test_blobs_run_where_there_is_no_rlx(tmp_path: Path) -> None:
     arrays = arrays_for(graph) | arrays_for(differentiated)
     (tmp_path / "model.mlir").write_text(str(graph))
     save(tmp_path / "params.npz", {n: arrays[n] for n in ("w", "k")})
-    with jax.enable_x64(True):  # else JAX has no i64, and to_jax says so
+    with jax.enable_x64(True):  # otherwise JAX has no i64, and to_jax reports that
         function = graph.to_jax()
     function.export(tmp_path / "arguments.jax")
     function.export(tmp_path / "partly.jax", params={"k": arrays["k"]}, platforms="cpu")

@@ -1,4 +1,4 @@
-"""Graphs in JAX and functions of JAX in graphs, of every dtype: values, batches, derivatives, constants, exports."""
+"""Graphs in JAX and JAX functions in graphs, of every dtype: values, batches, derivatives, constants, exports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wide_numbers() -> Any:
 
 
 def array(kind: DType, number: int, *shape: int) -> np.ndarray:
-    """Small numbers, and integers of all sizes. Sums of floats of 8 bits and less are rounded once, wherever that is done."""
+    """Return small floats, or integers of all sizes. Sums of floats of 8 bits or fewer are rounded only once anywhere."""
     random = np.random.default_rng(number)
     if kind.is_bool:
         return random.integers(0, 2, shape).astype(bool)
@@ -35,7 +35,7 @@ def array(kind: DType, number: int, *shape: int) -> np.ndarray:
         return random.integers(int(low), high, shape, endpoint=True).astype(kind.numpy)
     if kind.is_complex:
         return (random.integers(-4, 5, shape) + 1j * random.integers(-4, 5, shape)).astype(kind.numpy)
-    if kind.min > 0:  # powers of two alone
+    if kind.min > 0:  # only powers of two
         return np.exp2(random.integers(-3, 4, shape)).astype(kind.numpy)
     return random.integers(-3, 4, shape).astype(kind.numpy)
 
@@ -49,7 +49,7 @@ def given(prefix: str, kinds: Sequence[DType]) -> dict[str, Any]:
 
 
 def every_dtype(kinds: Sequence[DType]) -> rlx.Graph:
-    """Moves, constants, casts and arithmetic of tensors of each dtype."""
+    """Build moves, constants, casts and arithmetic of tensors of each dtype."""
     g = rlx.Graph("every")
     outputs: dict[str, Any] = {}
     for d in kinds:
@@ -80,7 +80,7 @@ def test_values_and_batches_of_every_dtype(share: int) -> None:
     arguments, params = given("x", kinds), given("w", kinds)
     function, wanted = graph.to_jax(), rlx.evaluate(graph, arguments | params)
     check(graph, jax.jit(function)(**arguments, params=params), wanted)
-    check(graph, jax.jit(lambda: function(**arguments))(), wanted)  # arrays of NumPy that JAX closes over
+    check(graph, jax.jit(lambda: function(**arguments))(), wanted)  # NumPy arrays in a closure
     batch = {n: np.stack([v, params[n.replace("x_", "w_")]]) for n, v in arguments.items()}
     found = jax.vmap(lambda arguments: function(**arguments))({n: jnp.asarray(v) for n, v in batch.items()})
     for i in range(2):
@@ -99,7 +99,7 @@ def test_states_of_every_dtype() -> None:
 
 
 def loss(kinds: Sequence[DType], *, with_products: bool) -> rlx.Graph:
-    """JAX differentiates the sum of products in a wide dtype, and not the products, which are a second result."""
+    """JAX differentiates the sum of products in a wide dtype, but not the products, which are a second result."""
     g = rlx.Graph("loss")
     total, products = [], {}
     for d in kinds:
@@ -113,7 +113,7 @@ def loss(kinds: Sequence[DType], *, with_products: bool) -> rlx.Graph:
 
 @drawn("share", range(3))
 def test_derivatives_of_every_dtype(share: int) -> None:
-    """Those of RLX, in the dtypes of the arguments. A result that is not differentiated has a zero, which f8e8m0fnu lacks."""
+    """RLX derivatives have the dtypes of the arguments. Undifferentiated results have zeros, which f8e8m0fnu lacks."""
     kinds = tuple(shares(INEXACT, 3, lambda d: (d.kind, d.storage))[share])
     function = loss(kinds, with_products=True).to_jax()
     arguments, params = ({n: jnp.asarray(v) for n, v in given(prefix, kinds).items()} for prefix in "xw")
@@ -128,7 +128,7 @@ def test_derivatives_of_every_dtype(share: int) -> None:
     for gradient in (jax.grad(value, (0, 1)), jax.jit(jax.grad(value, (0, 1)))):
         found = {n: v for part in gradient(arguments, params) for n, v in part.items()}
         check(derived, [np.conj(found[n]) for n in names], wanted)
-    # In forward mode: the value is linear in the parameters, and its tangent along them is the value itself.
+    # Forward mode: the value is linear in the parameters, so its tangent along them is the value itself.
     total, tangent = jax.jvp(lambda p: value(arguments, p), (params,), (params,))
     np.testing.assert_allclose(tangent, total, rtol=1e-12)
     batch = jax.tree.map(lambda v: jnp.stack([v, v]), arguments)
@@ -139,7 +139,7 @@ def test_derivatives_of_every_dtype(share: int) -> None:
 
 
 def test_exports_of_every_dtype() -> None:
-    """But of those for which JAX's files have no name."""
+    """All dtypes except those without a name in JAX's files."""
     kinds = tuple(d for d in DTYPES if d.bits > 2)
     graph = every_dtype(kinds)
     arguments = [ARGUMENTS[a.name] for a in graph.inputs]

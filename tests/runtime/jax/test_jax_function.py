@@ -1,4 +1,4 @@
-"""`rlx.jax_function`: functions of JAX among tensors of RLX, compiled and differentiated with them, against JAX alone."""
+"""`rlx.jax_function`: JAX functions on RLX tensors, compiled and differentiated together, compared with JAX alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Layer(NamedTuple):
     b: Any
 
 
-BIG, OTHER = f(40, 40) / 6, f(40, 40) / 6  # as constants they are large enough to become weights of a graph
+BIG, OTHER = f(40, 40) / 6, f(40, 40) / 6  # as constants large enough to become weights of a graph
 
 
 @rlx.jax_function(static="power")
@@ -49,7 +49,7 @@ def test_pytrees_go_in_and_come_out() -> None:
 
     def loss(w0: Any, b1: Any) -> Any:
         leaves = [Layer(w0, values["b0"]), Layer(values["w1"], b1)]
-        result = block(leaves, values["x"], values["x"] * 0.5, power=2)  # no tensors: JAX computes it
+        result = block(leaves, values["x"], values["x"] * 0.5, power=2)  # not tensors, so JAX computes it
         return jnp.mean(other(result["y"]) ** 2), (result["rest"][0], result["rest"][2])
 
     (value, others), wanted = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(values["w0"], values["b1"])
@@ -95,7 +95,7 @@ def test_in_functions_that_rlx_traces_and_op_by_op() -> None:
 
 
 def test_numbers_and_dtypes_are_jaxs() -> None:
-    """A Python number takes the dtype of the array beside it, and an array its own, as JAX promotes them."""
+    """A Python number takes the dtype of the array operand, and an array keeps its own, as in JAX."""
     g = rlx.Graph("dtypes")
     x = g.input("x", (2,), "bf16")
     times = rlx.jax_function(lambda a, b: a * b)

@@ -1,4 +1,4 @@
-"""`Graph.to_jax` against JAX: functions of JAX there and back, derivatives in both modes, batches, and what is refused."""
+"""`Graph.to_jax` compared with JAX: functions converted there and back, derivatives in both modes, batches, refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_SHARES = 30
 
 
 class There:
-    """A function of JAX of its leaves, and the same there and back."""
+    """A JAX function of its leaves, and its conversion to RLX and back."""
 
     def __init__(self, name: str):
         function, arguments = CASES[name]
@@ -36,12 +36,12 @@ class There:
 
 
 def loss(function: Any) -> Any:
-    """The sum of squares of all results of floats."""
+    """Return the sum of squares of all float results."""
     return lambda *leaves: sum(jnp.sum(r**2) for r in function(*leaves) if jnp.issubdtype(r.dtype, jnp.floating))
 
 
 def batched(function: Any) -> Any:
-    """For two of the first argument, of which the second is a multiple, so that a matrix stays what it is."""
+    """Batch a function over its first argument and a multiple of it, which keeps the properties of a matrix."""
 
     def of_batch(first: Any, *others: Any) -> Any:
         pair = jnp.stack([first, first * jnp.asarray(2, first.dtype)])
@@ -51,7 +51,7 @@ def batched(function: Any) -> Any:
 
 
 def along(function: Any) -> Any:
-    """The tangents of the results of floats along one direction of the first argument."""
+    """Return the tangents of float results along one direction of the first argument."""
 
     def tangents(first: Any, *others: Any) -> Any:
         direction = jnp.cos(jnp.arange(first.size, dtype=first.dtype)).reshape(first.shape)
@@ -62,13 +62,13 @@ def along(function: Any) -> Any:
 
 
 def second(function: Any) -> Any:
-    """A product with the Hessian of the loss, by reverse mode over reverse mode."""
+    """Return a product with the Hessian of the loss, by reverse mode over reverse mode."""
     gradient = jax.grad(loss(function))
     return jax.grad(lambda x, *others: jnp.sum(jnp.sin(gradient(x, *others))))
 
 
 def _judge(names: list[str], transforms: list[Any], rtol: float, atol: float) -> None:
-    """All functions under all transforms, in one program of each side."""
+    """Return all functions under all transforms, in one program per side."""
     cases = [There(name) for name in names]
     sides = [[c.back for c in cases], [c.jax for c in cases]]
     found, wanted = jax.jit(
@@ -85,7 +85,7 @@ def test_values_and_batches_are_jaxs(share: int) -> None:
     _judge(names, [lambda function: function, batched], 3e-4, 3e-5)
 
 
-# JAX has no reverse mode of the first, and no forward mode of the others.
+# JAX has no reverse mode of "while", and no forward mode of the others.
 TWO_MODES = [n for n in SMOOTH if n not in ("while", "custom_vjp", "custom_vjp_of_constants")]
 
 
@@ -103,7 +103,7 @@ def test_second_derivatives_are_jaxs(name: str) -> None:
 
 @drawn("name", ["solve", "inv", "det", "expm"])
 def test_second_derivatives_of_what_solves_are_jaxs(name: str) -> None:
-    """JAX stops derivatives at the matrices that it factors for a solve, whose own rule is needed in both orders."""
+    """JAX stops derivatives at the matrices that it factors for a solve, whose rule is needed in both orders."""
     _judge([name], [second], 1e-2, 5e-3)
 
 
@@ -117,7 +117,7 @@ def test_rules_of_cotangents_are_kept() -> None:
 
 
 def test_a_loop_without_reverse_mode_has_forward_mode() -> None:
-    """Nor has JAX one for it, whose number of steps is an argument. Where it is known, RLX has one, and JAX has none."""
+    """JAX lacks reverse mode too for a variable number of steps. If the number is known, RLX has it and JAX does not."""
     _judge(["fori_dyn"], [lambda fun: jax.jacfwd(loss(fun)), along], 2e-3, 2e-4)
     case = There("fori_dyn")
     with pytest.raises(rlx.Error, match="while"):
@@ -128,7 +128,7 @@ def test_a_loop_without_reverse_mode_has_forward_mode() -> None:
     )
 
 
-# --- a graph of RLX's own --------------------------------------------------------------------------
+# --- a native graph -----------------------------------------------------------------------------------
 
 
 def _layer() -> Any:
@@ -156,13 +156,13 @@ def test_arguments_by_order_and_by_name_and_sizes_of_symbols() -> None:
         rtol=1e-5,
         atol=1e-6,
     )
-    h = g.cast(g.argument("x"), "f32")  # what is added later is not in the function
+    h = g.cast(g.argument("x"), "f32")  # later additions are not in the function
     g.set_outputs([h])
     assert len(function(f(2, 4), params={"b": b})) == 2
 
 
 def test_transforms_of_both_sides_compose() -> None:
-    """A gradient that RLX has taken, batched by JAX, is the gradient that JAX takes of the batched function."""
+    """A gradient from RLX, batched by JAX, equals JAX's gradient of the batched function."""
     g = rlx.Graph("quartic")
     x, w = g.input("x", (3,)), g.param("w", (3,))
     g.set_outputs([g.sum((x * w) ** 4)])
@@ -198,7 +198,7 @@ def test_complex_arguments_have_jaxs_cotangents() -> None:
     np.testing.assert_allclose(
         holomorphic(rlx.from_jax(entire, z, x).to_jax())(z), holomorphic(entire)(z), rtol=1e-4, atol=1e-5
     )
-    # The derivative is linear: it has a transpose of its own, and that one has, too.
+    # The derivative is linear, so it has a transpose, which has one too.
     linear = lambda function: lambda t: jax.jvp(lambda z: function(z, x)[0], (z,), (t,))[1]  # noqa: E731
     for n in (1, 2):
         ours, theirs = linear(back), linear(function)
@@ -221,7 +221,7 @@ def test_states_are_arguments_and_results() -> None:
 
 
 def test_it_is_a_part_of_what_jax_makes() -> None:
-    """A scan, a remat and an export of it are as those of a function of JAX."""
+    """Scan, remat and export work as for a JAX function."""
     g = rlx.from_jax(lambda h, x: jnp.tanh(h * x), f(3), f(3))
     step, (h, xs) = g.to_jax(), (f(3), f(4, 3))
     ours, theirs = (
@@ -292,7 +292,7 @@ def test_a_function_is_copied_and_pickled() -> None:
 
 
 def test_weights_go_with_their_graph() -> None:
-    """JAX keeps the programs that it has compiled, but not the weights."""
+    """JAX keeps its compiled programs, but not the weights."""
     g = _layer()
     weight = weakref.ref(g.weights["w"])
     function = g.to_jax()
@@ -303,7 +303,7 @@ def test_weights_go_with_their_graph() -> None:
 
 
 class Sealed(rlx.CustomOp, name="tests.sealed_for_jax"):
-    """An op that only the evaluator knows."""
+    """An op known to the evaluator only."""
 
     def infer(self, x: rlx.Shape) -> rlx.Shape:
         return x

@@ -1,4 +1,4 @@
-"""Bounds of sizes that are open: what an argument says of symbols besides its shape, as in `3 <= batch <= 64`, `n%2 == 0`."""
+"""Bounds of symbolic sizes that an argument declares besides its shape, as in `3 <= batch <= 64`, `n%2 == 0`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MOST = 64
 
 @dataclass(frozen=True)
 class Bound:
-    """What a size lies between.
+    """The range of a size.
 
     Attributes:
         size: An expression in symbols.
-        low: The least value, None if there is none.
-        high: The greatest one.
-        unlike: A value that it has not.
+        low: The least value, None if unbounded.
+        high: The greatest value, None if unbounded.
+        unlike: A value that the size must not have.
     """
 
     size: DimExpr
@@ -45,7 +45,7 @@ class Bound:
         return f"{least}{self.size}" + ("" if self.high is None else f" <= {self.high}")
 
     def requires(self, what: str) -> Iterator[tuple[Dim, str]]:
-        """Expressions that must not be negative, with what is wrong if one is.
+        """Yield expressions that must not be negative, each with the message for a negative one.
 
         Args:
             what: The argument, for messages.
@@ -64,16 +64,16 @@ Bounds = tuple[Bound, ...]
 
 
 def bounds_text(bounds: Bounds) -> str:
-    """How bounds are written: `"3 <= batch <= 64 and seq <= 100"`."""
+    """Return the text of bounds: `"3 <= batch <= 64 and seq <= 100"`."""
     return _BETWEEN.join(map(str, bounds))
 
 
 @lru_cache(256)
 def bounds_from_text(text: str) -> Bounds:
-    """The bounds of an attribute `rlx.bounds`.
+    """Return the bounds of an attribute `rlx.bounds`.
 
     Raises:
-        ShapeError: The text is of another form, or no size lies within.
+        ShapeError: The syntax is wrong, or no size satisfies the bounds.
     """
     entries = text.split(_BETWEEN)
     found = [_ENTRY.fullmatch(entry.strip()) for entry in entries]
@@ -98,15 +98,15 @@ def _bound(found: re.Match[str]) -> Bound:
 
 
 def bounds_with(bounds: Bounds, sizes: Mapping[str, Dim], what: str) -> Bounds:
-    """What is left of bounds when symbols get sizes.
+    """Return the bounds that are left when symbols are replaced by sizes.
 
     Args:
         bounds: The bounds.
-        sizes: What takes the place of symbols.
+        sizes: The sizes that replace symbols.
         what: The argument, for messages.
 
     Raises:
-        ShapeError: A size lies outside.
+        ShapeError: A size is out of bounds.
     """
     kept: list[Bound] = []
     for bound in bounds:

@@ -1,9 +1,8 @@
-"""Exact symbolic dimensions: sizes that are integers or integer expressions over named symbols.
+"""Exact symbolic dimensions: integers, or integer expressions over named symbols.
 
-A dimension (`Dim`) is a plain ``int`` or a `DimExpr`; arithmetic that yields a constant gives the ``int``
-back, so code that meets only static shapes never sees a `DimExpr`. A symbol is an integer >= 0, and the same
-name is the same size everywhere. Division rounds down as in Python, and a divisor is taken to be non-zero:
-``(batch*seq)//seq`` is ``batch``.
+A dimension (`Dim`) is an ``int`` or a `DimExpr`. Arithmetic with a constant result returns an ``int``, so code for
+static shapes never sees a `DimExpr`. A symbol is an integer >= 0, and the same name is the same size everywhere.
+Division rounds down as in Python, and a divisor is assumed to be non-zero: ``(batch*seq)//seq`` is ``batch``.
 
 ``==`` compares canonical forms (see `rlx.ir.dims.expr`); `same` proves a little more.
 """
@@ -47,12 +46,12 @@ __all__ = [
 ]
 
 
-# Making dimensions
+# Creating dimensions
 
 
 @lru_cache(maxsize=4096)
 def symbol(name: str) -> DimExpr:
-    """The dimension called `name`. Raises `Error` if `name` is not an identifier."""
+    """Return the dimension called `name`. Raises `Error` if `name` is not an identifier."""
     name = unicodedata.normalize("NFKC", name)  # as Python's own parser does
     if not name.isidentifier() or keyword.iskeyword(name) or name in CALLS:
         raise Error(
@@ -64,9 +63,9 @@ def symbol(name: str) -> DimExpr:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Dim:
-    """The dimension written as `text`: names, integers, ``+ - * // %``, parentheses, ``max()`` and ``min()``.
+    """Return the dimension written as `text`: names, integers, ``+ - * // %``, parentheses, ``max()`` and ``min()``.
 
-    Raises `Error` that quotes `text` for anything else.
+    Raises `Error` for anything else; the message quotes `text`.
     """
     if len(text) > LONGEST:
         raise Error(f"a dimension of {len(text)} characters: at most {LONGEST} are allowed")
@@ -112,13 +111,13 @@ def _from_ast(node: ast.expr) -> Dim:
             raise Error(f"{ast.unparse(node)!r} is not allowed")
 
 
-LARGEST = 2**63 - 1  # of a size in an MLIR type
+LARGEST = 2**63 - 1  # the largest size in an MLIR type
 
 
 def dim(x: Any, *, signed: bool = False) -> Dim:
-    """`x` as a dimension: an integer (NumPy's too), a `DimExpr`, or text for `parse`.
+    """Return `x` as a dimension: an integer (NumPy's too), a `DimExpr`, or text for `parse`.
 
-    Raises `Error` for a negative constant, unless `signed`; for a constant that is too large; and for any other type of `x`.
+    Raises `Error` for a negative constant unless `signed`, for a constant that is too large, and for other types.
     """
     if isinstance(x, DimExpr):
         return x
@@ -139,17 +138,17 @@ def dim(x: Any, *, signed: bool = False) -> Dim:
 
 
 def maximum(*dims: Dim) -> Dim:
-    """The greatest of the dimensions, as an int or as ``max(...)``."""
+    """Return the greatest of the dimensions, as an int or as ``max(...)``."""
     return extremum("max", dims)
 
 
 def minimum(*dims: Dim) -> Dim:
-    """The least of the dimensions, as an int or as ``min(...)``."""
+    """Return the least of the dimensions, as an int or as ``min(...)``."""
     return extremum("min", dims)
 
 
 def product(dims: Iterable[Dim]) -> Dim:
-    """The product of the dimensions; 1 for none."""
+    """Return the product of the dimensions; 1 for none."""
     total: Dim = 1
     for d in dims:
         total = total * d
@@ -160,29 +159,29 @@ def product(dims: Iterable[Dim]) -> Dim:
 
 
 def symbols(d: Dim) -> frozenset[str]:
-    """Names of the symbols of `d`; none for an int."""
+    """Return the names of the symbols of `d`; none for an int."""
     return d.symbols if isinstance(d, DimExpr) else frozenset()
 
 
 def divisors(d: Dim) -> tuple[DimExpr, ...]:
-    """The divisors in `d` that are not constants, innermost first: `d` has a value only where none of these is 0."""
+    """Return the non-constant divisors in `d`, innermost first. `d` has a value only if none of them is 0."""
     return d.divisors if isinstance(d, DimExpr) else ()
 
 
 def evaluate(d: Dim, bindings: Mapping[str, int]) -> int:
-    """The value of `d` with every symbol replaced by its size; negative where the expression is.
+    """Return the value of `d` with every symbol replaced by its size. It may be negative.
 
-    Raises `Error` that names a symbol without a size, a negative size, or a division by zero.
+    Raises `Error` for a symbol without a size, a negative size, or a division by zero.
     """
     return d.evaluate(bindings) if isinstance(d, DimExpr) else d
 
 
-# The size of a symbol for estimates of work and memory.
+# Size of a symbol in estimates of work and memory.
 TYPICAL_SIZE = 64
 
 
 def estimate(d: Dim) -> int:
-    """The value of `d` with a typical size for each symbol, for costs; 0 where that divides by zero."""
+    """Return the value of `d` with a typical size for each symbol, for costs; 0 if that divides by zero."""
     try:
         return evaluate(d, dict.fromkeys(symbols(d), TYPICAL_SIZE))
     except Error:
@@ -190,7 +189,7 @@ def estimate(d: Dim) -> int:
 
 
 def substitute(d: Dim, mapping: Mapping[str, Dim]) -> Dim:
-    """`d` with symbols replaced by dimensions, all at once; symbols not in `mapping` stay."""
+    """Return `d` with symbols replaced by dimensions, all at once. Symbols not in `mapping` stay."""
     return d.substitute(mapping) if isinstance(d, DimExpr) else d
 
 
@@ -212,7 +211,7 @@ def is_multiple_of(a: Dim, b: Dim) -> bool:
 
 
 def _without_mod(d: Dim) -> Dim:
-    """`d` with every ``x%y`` outside another opaque term written as ``x - y*(x//y)``."""
+    """Return `d` with every ``x%y`` outside other opaque terms written as ``x - y*(x//y)``."""
     if isinstance(d, int):
         return d
     total: Dim = 0
@@ -228,11 +227,11 @@ def _without_mod(d: Dim) -> Dim:
     return total
 
 
-# Finding sizes
+# Solving for sizes
 
 
 def linear(d: DimExpr, name: str) -> tuple[Dim, Dim] | None:
-    """`slope` and `rest` without the symbol `name` such that `d` is ``slope*name + rest``; None if there are none."""
+    """Return `slope` and `rest` such that `d` is ``slope*name + rest`` and neither contains `name`, or None."""
     slope: dict[Monomial, int] = {}
     for monomial, coefficient in d.terms:
         if name in monomial:
@@ -245,12 +244,12 @@ def linear(d: DimExpr, name: str) -> tuple[Dim, Dim] | None:
 
 
 def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | None:
-    """Sizes that make `d` equal to `value`, given `bindings`.
+    """Return sizes that make `d` equal to `value`, given `bindings`.
 
     Returns ``{}`` if `d` has no unknown symbol and equals `value`, ``{name: size}`` if it is linear in its
     one unknown symbol, and None if it cannot be solved.
 
-    Raises `ShapeError` if there is no such size >= 0.
+    Raises `ShapeError` if no size >= 0 solves the equation.
     """
     bound = substitute(d, bindings)
     if isinstance(bound, int):
@@ -272,23 +271,23 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
 
 
 class SymbolBindings:
-    """Sizes of symbols, collected from facts. A fact is an expression, the size that it has, and the place where that was seen.
+    """Sizes of symbols, solved from facts. A fact is an expression, its size, and the source of that size.
 
-    Facts may come in any order; `solve` finds the sizes and checks every fact against them.
+    Facts may be added in any order. `solve` finds the sizes and checks every fact against them.
     """
 
     def __init__(self) -> None:
         self._facts: list[tuple[Dim, int, str]] = []
 
     def add(self, expression: Dim, size: int, place: str) -> None:
-        """Records that `expression` is `size` at `place`, such as ``"input 'x' dimension 1"``."""
+        """Record that `expression` is `size` at `place`, such as ``"input 'x' dimension 1"``."""
         self._facts.append((expression, operator.index(size), place))
 
     def solve(self, *, partial: bool = False) -> dict[str, int]:
-        """The size of every symbol.
+        """Return the size of every symbol.
 
-        Raises `ShapeError` if facts contradict each other, naming both places, or if a symbol stays without a
-        size, naming where it occurs; with `partial`, such symbols are left out instead.
+        Raises `ShapeError` if facts contradict each other, naming both places, or if a symbol has no size, naming where
+        it occurs. With `partial`, symbols without a size are left out instead.
         """
         sizes: dict[str, int] = {}
         origins: dict[str, str] = {}
@@ -299,7 +298,7 @@ class SymbolBindings:
             if len(waiting) == len(pending):
                 break
             pending = waiting
-        # A fact that is true may leave the size of a symbol open: if batch is 0, batch*seq is 0 for any seq.
+        # A true fact may leave a symbol undetermined: if batch is 0, batch*seq is 0 for any seq.
         waiting = [fact for fact in self._facts if symbols(fact[0]) - sizes.keys()]
         if waiting and not partial:
             facts = "; ".join(f"'{expression}' is {size} at {place}" for expression, size, place in waiting)
@@ -311,7 +310,7 @@ class SymbolBindings:
         return sizes
 
     def unresolved(self) -> dict[str, list[str]]:
-        """The symbols that no fact gives a size, each with the places where it occurs. Raises as `solve`."""
+        """Return the symbols without a size, each with the places where it occurs. Raises as `solve`."""
         sizes = self.solve(partial=True)
         places: dict[str, list[str]] = {}
         for expression, _, place in self._facts:
@@ -325,7 +324,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _settle(expression: Dim, size: int, place: str, sizes: dict[str, int], origins: dict[str, str]) -> bool:
-    """Checks one fact, or finds a size by it; False if that needs sizes that are not known yet."""
+    """Check one fact, or solve it for a size. Returns False if it needs sizes that are not known yet."""
     if isinstance(expression, int):
         if expression != size:
             raise ShapeError(f"{place} is {size}, but {expression} is expected")

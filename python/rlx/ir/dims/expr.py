@@ -1,7 +1,7 @@
-"""`DimExpr`: integer polynomials over sizes, in canonical form. `rlx.ir.dims.dim` is the module to import from.
+"""`DimExpr`: integer polynomials over sizes, in canonical form. Import it from `rlx.ir.dims.dim`.
 
-The canonical form multiplies products out, takes whole multiples out of ``//`` and ``%``, joins nested
-divisions, and drops arguments of ``max`` and ``min`` that bounds rule out. A divisor is taken to be non-zero.
+The canonical form expands products, takes whole multiples out of ``//`` and ``%``, joins nested divisions, and drops
+arguments of ``max`` and ``min`` that bounds rule out. A divisor is assumed to be non-zero.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rlx.ir.dims.text import CALLS, operand_text, polynomial_text
 from rlx.support.cached_property import cached_property
 from rlx.support.errors import Error, ShapeError
 
-LONGEST = 4096  # characters of a dimension
-DEEPEST = 32  # nested operators `//`, `%`, `max` and `min`
+LONGEST = 4096  # maximum characters of a dimension
+DEEPEST = 32  # maximum nesting of the operators `//`, `%`, `max` and `min`
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ Atom = str | OpaqueTerm
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DimExpr:
-    """A dimension that is not a constant. Immutable and hashable; made by `symbol`, `parse` and arithmetic.
+    """A dimension that is not a constant. Immutable and hashable; created by `symbol`, `parse` and arithmetic.
 
-    ``terms`` is the polynomial, canonical as `rlx.ir.dims.polynomial` says; it is not a constant.
+    ``terms`` is the polynomial in the canonical form of `rlx.ir.dims.polynomial`.
     """
 
     terms: Terms
@@ -65,13 +65,13 @@ class DimExpr:
 
     @cached_property
     def depth(self) -> int:
-        """How deep ``//``, ``%``, ``max`` and ``min`` are nested."""
+        """The nesting depth of ``//``, ``%``, ``max`` and ``min``."""
         calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, OpaqueTerm))
         return max((call.depth for call in calls), default=0)
 
     @cached_property
     def symbols(self) -> frozenset[str]:
-        """Names of all symbols, those inside ``//``, ``%``, ``max`` and ``min`` too."""
+        """Names of all symbols, including those inside ``//``, ``%``, ``max`` and ``min``."""
         names: set[str] = set()
         for monomial, _ in self.terms:
             for atom in monomial:
@@ -83,7 +83,7 @@ class DimExpr:
 
     @cached_property
     def divisors(self) -> tuple[DimExpr, ...]:
-        """The divisors of ``//`` and ``%`` at any depth that are not constants, innermost first."""
+        """The non-constant divisors of ``//`` and ``%`` at any depth, innermost first."""
         result: dict[DimExpr, None] = {}
         for monomial, _ in self.terms:
             for atom in monomial:
@@ -96,7 +96,7 @@ class DimExpr:
 
     @cached_property
     def bounds(self) -> Interval:
-        """Least and greatest value over all sizes, as far as interval arithmetic tells; may be infinite."""
+        """The least and greatest value over all sizes by interval arithmetic; may be infinite."""
         total: Interval = (0, 0)
         for monomial, coefficient in self.terms:
             term: Interval = (coefficient, coefficient)
@@ -106,9 +106,9 @@ class DimExpr:
         return total
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The value with every symbol replaced by its size; negative where the expression is.
+        """Return the value with every symbol replaced by its size. It may be negative.
 
-        Raises `Error` that names a symbol without a size, a negative size, or a division by zero.
+        Raises `Error` for a symbol without a size, a negative size, or a division by zero.
         """
         total = 0
         for monomial, coefficient in self.terms:
@@ -118,7 +118,7 @@ class DimExpr:
         return total
 
     def substitute(self, mapping: Mapping[str, Dim]) -> Dim:
-        """The dimension with symbols replaced by dimensions, all at once; symbols not in `mapping` stay."""
+        """Return the dimension with symbols replaced by dimensions, all at once. Symbols not in `mapping` stay."""
         if self.symbols.isdisjoint(mapping):
             return self
         total: Dim = 0
@@ -178,7 +178,7 @@ class DimExpr:
 Dim = int | DimExpr
 
 
-# Between dimensions and polynomials
+# Conversion between dimensions and polynomials
 
 
 def _operand(x: Any) -> Dim | None:
@@ -195,7 +195,7 @@ def _terms(d: Dim) -> Terms:
 
 
 def from_terms(terms: Terms) -> Dim:
-    """The dimension that is a canonical polynomial."""
+    """Return the dimension of a canonical polynomial."""
     if not terms:
         return 0
     monomial, coefficient = terms[0]
@@ -203,12 +203,12 @@ def from_terms(terms: Terms) -> Dim:
 
 
 def atom_dim(atom: Atom) -> DimExpr:
-    """The dimension that is one symbol or one opaque term."""
+    """Return the dimension that is one symbol or one opaque term."""
     return _checked(DimExpr((((atom,), 1),)))
 
 
 def _checked(d: DimExpr) -> DimExpr:
-    """The dimension itself. Raises `ShapeError` if it is too large to compute with."""
+    """Return the dimension unchanged. Raises `ShapeError` if it is too large to compute with."""
     if d.depth > DEEPEST or len(d.text) > LONGEST:
         size = f"{len(d.text)} characters" if len(d.text) > LONGEST else f"{d.depth} nested operators"
         raise ShapeError(
@@ -219,7 +219,7 @@ def _checked(d: DimExpr) -> DimExpr:
 
 
 def exact_divide(a: Dim, b: Dim) -> Dim | None:
-    """The dimension that times `b` is `a` for every size, or None if there is none (or `b` is 0)."""
+    """Return the quotient ``a/b`` if it is exact for every size, else None (also if `b` is 0)."""
     if isinstance(a, int) and isinstance(b, int):
         return None if b == 0 or a % b else a // b
     quotient = polynomial.exact_divide(_terms(a), _terms(b)) if b != 0 else None
@@ -312,9 +312,9 @@ def _divide(a: Dim, b: Dim) -> Dim:
 
 
 def _split_multiples(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """(whole, rest) with a == whole*b + rest, where `rest` has no multiples of a `b` with a single term.
+    """Return (whole, rest) with a == whole*b + rest. `rest` has no multiples of `b` if `b` has a single term.
 
-    A constant `b` leaves coefficients between -b and b that keep their sign, and a constant in [-b/2, b/2):
+    For a constant `b`, coefficients are between -b and b and keep their sign, and the constant is in [-b/2, b/2).
     (seq+1)//2 and (seq-1)//2+1 both become the latter.
     """
     if len(_terms(b)) > 1:
@@ -334,9 +334,9 @@ def _split_multiples(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def _residue(a: Dim, b: Dim) -> Dim:
-    """`a` without multiples of a `b` with a single term.
+    """Return `a` without multiples of `b`, if `b` has a single term.
 
-    A constant `b` leaves coefficients in (-b/2, b/2] and a constant in [0, b).
+    For a constant `b`, coefficients are in (-b/2, b/2] and the constant is in [0, b).
     """
     if not isinstance(b, int):
         return _split_multiples(a, b)[1]
@@ -345,7 +345,7 @@ def _residue(a: Dim, b: Dim) -> Dim:
 
 
 def _constant_quotient(a: Dim, b: Dim) -> int | None:
-    """The value of a//b, if the bounds allow only one."""
+    """Return the value of a//b if the bounds allow only one."""
     low, high = _bounds(a)
     if isinstance(b, int):
         if -math.inf < low and high < math.inf and low // b == high // b:
@@ -364,7 +364,7 @@ def _as_call(monomial: Monomial, kind: str) -> OpaqueTerm | None:
 
 
 def extremum(kind: str, dims: Iterable[Dim]) -> Dim:
-    """``max`` or ``min`` of dimensions, flattened, without arguments that another argument dominates."""
+    """Return ``max`` or ``min`` of dimensions, flattened, without arguments that another argument dominates."""
     flat: list[Dim] = []
     for d in dims:
         inner = _as_call(d.terms[0][0], kind) if isinstance(d, DimExpr) and d == atom_dim(d.terms[0][0][0]) else None
@@ -400,7 +400,7 @@ def _atom_bounds(atom: Atom) -> Interval:
     return interval.floordiv(*bounds) if atom.kind == "//" else interval.mod(*bounds)
 
 
-# Replacing symbols
+# Replacement of symbols
 
 
 def _evaluate_atom(atom: Atom, bindings: Mapping[str, int], whole: DimExpr) -> int:

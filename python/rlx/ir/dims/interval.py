@@ -1,6 +1,6 @@
 """Interval arithmetic over integers, for the bounds of symbolic dimensions.
 
-An interval is a (least, greatest) pair; an end may be infinite. Finite ends are exact integers.
+An interval is a (least, greatest) pair. An end may be infinite. Finite ends are exact integers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _product(x: float, y: float) -> float:
         -x,
         y,
         -y,
-    ):  # no multiplication here: the other number may be an integer that is too large for a float
+    ):  # no multiplication here: the other number may be an integer too large for a float
         return math.inf if (x > 0) == (y > 0) else -math.inf
     return x * y
 

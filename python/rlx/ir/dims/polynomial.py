@@ -1,8 +1,8 @@
-"""Polynomials with integer coefficients over atoms: what `rlx.ir.dims.expr` computes with.
+"""Polynomials with integer coefficients over atoms, the representation of `rlx.ir.dims.expr`.
 
-A polynomial is a sorted tuple of (monomial, coefficient) pairs without zero coefficients; a monomial is a
-sorted tuple of atoms, where a power is a repetition and ``()`` is the constant term. An atom is a name, or
-any hashable object whose ``str`` differs from that of every other atom. Equal polynomials are equal tuples.
+A polynomial is a sorted tuple of (monomial, coefficient) pairs without zero coefficients. A monomial is a sorted tuple
+of atoms; a power repeats its atom, and ``()`` is the constant term. An atom is a name, or a hashable object whose
+``str`` is unique among atoms. Equal polynomials are equal tuples.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rlx.support.errors import ShapeError
 
 # Sizes in real models have a few terms. Without a limit, repeated products of sums could use up all time and memory.
 TERMS = 128
-PRODUCTS = 4096  # terms times terms in one multiplication
-BITS = 1024  # of a coefficient
+PRODUCTS = 4096  # maximum terms times terms in one multiplication
+BITS = 1024  # maximum bits of a coefficient
 
 Monomial = tuple[Any, ...]
 Terms = tuple[tuple[Monomial, int], ...]
@@ -29,10 +29,10 @@ def _order(atom: Any) -> tuple[bool, str]:
 
 
 def canonical(terms: Mapping[Monomial, int]) -> Terms:
-    """The polynomial with these coefficients. Raises `ShapeError` if it is too large to compute with.
+    """Return the polynomial with these coefficients. Raises `ShapeError` if it is too large to compute with.
 
-    Terms are sorted by degree, then by atoms, so the constant is last. Multiplication respects this order, as
-    long division needs.
+    Terms are sorted by degree, then by atoms, so the constant is last. Multiplication preserves this order, which long
+    division needs.
     """
     nonzero = [term for term in terms.items() if term[1]]
     if len(nonzero) > TERMS:
@@ -44,7 +44,7 @@ def canonical(terms: Mapping[Monomial, int]) -> Terms:
 
 
 def constant(value: int) -> Terms:
-    """The polynomial without atoms whose value is `value`."""
+    """Return the constant polynomial `value`."""
     return (((), value),) if value else ()
 
 
@@ -57,7 +57,7 @@ def add(a: Terms, b: Terms, sign: int = 1) -> Terms:
 
 
 def multiply(a: Terms, b: Terms) -> Terms:
-    """``a * b``, multiplied out."""
+    """``a * b``, expanded."""
     if len(a) * len(b) > PRODUCTS:
         raise ShapeError(f"a size is a product of {len(a)} and {len(b)} terms; that is too many", hint=_HINT)
     total: dict[Monomial, int] = {}
@@ -69,7 +69,7 @@ def multiply(a: Terms, b: Terms) -> Terms:
 
 
 def divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
-    """The monomial that times `b` is `a`, or None."""
+    """Return the quotient of two monomials, or None if `b` does not divide `a`."""
     quotient = list(a)
     for atom in b:
         if atom not in quotient:
@@ -79,7 +79,7 @@ def divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
 
 
 def exact_divide(a: Terms, b: Terms) -> Terms | None:
-    """The polynomial that times `b` is `a`, or None if there is none (or it is too large); `b` is not zero.
+    """Return the quotient of two polynomials, or None if it is not exact (or is too large); `b` is not zero.
 
     Long division: if a quotient exists, the leading term of `b` divides the leading term of every remainder.
     """
@@ -97,7 +97,7 @@ def exact_divide(a: Terms, b: Terms) -> Terms | None:
 
 
 def common_factor(a: Terms, b: Terms) -> Terms:
-    """The greatest single term, with a positive coefficient, that divides every term of both."""
+    """Return the greatest single term, with a positive coefficient, that divides every term of both."""
     terms = a + b
     shared = terms[0][0]
     for monomial, _ in terms[1:]:

@@ -1,4 +1,4 @@
-"""Dimensions as text that `rlx.ir.dims.dim.parse` reads back."""
+"""Text of dimensions, which `rlx.ir.dims.dim.parse` reads back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CALLS = ("max", "min")
 
 
 def polynomial_text(terms: Terms) -> str:
-    """A polynomial over symbols and calls: `2*seq+1`."""
+    """Return the text of a polynomial over symbols and calls: `2*seq+1`."""
     # Positive terms first: "5-seq" reads better than "-seq+5".
     ordered = sorted(terms, key=lambda term: term[1] < 0)
     pieces: list[str] = []
@@ -23,7 +23,7 @@ def polynomial_text(terms: Terms) -> str:
 
 
 def operand_text(d: Any) -> str:
-    """A dimension as an operand of `//` or `%`, in brackets where it needs them."""
+    """Return a dimension as an operand of `//` or `%`, in brackets where necessary."""
     if isinstance(d, int):
         return str(d) if d >= 0 else f"({d})"
     (monomial, coefficient), *rest = d.terms

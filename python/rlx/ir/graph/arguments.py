@@ -1,4 +1,4 @@
-"""The arguments of a graph: what a user gives for new ones, checked, and the values of parameters that it carries."""
+"""Arguments of a graph: checked declarations, and the values of parameters that the graph carries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parameter(argument: Argument, trainable: object) -> Argument:
-    """A declared parameter that is trained by default, or is not."""
+    """Return a parameter with its `trainable` flag set."""
     if not isinstance(trainable, bool):
         raise Error(f"param '{argument.name}': trainable is True or False, not {trainable!r:.60}")
     return replace(argument, trainable=trainable)
@@ -27,14 +27,14 @@ def parameter(argument: Argument, trainable: object) -> Argument:
 def declared(
     kind: str, name: str, shape: ShapeLike, dtype: object, sharding: Any = None, mesh: Mesh | None = None
 ) -> Argument:
-    """A new argument; an error about it names the argument and the caller's line.
+    """Return a new argument. Errors name the argument and the caller's line.
 
     Args:
         kind: `"input"`, `"param"` or `"state"`.
         name: Its name.
         shape: Sizes or symbol names.
         dtype: Element type; f32 when absent.
-        sharding: How it is spread over the devices of the mesh, if it is.
+        sharding: How it is sharded over the devices of the mesh, if it is.
         mesh: The mesh of the graph.
     """
     try:
@@ -50,7 +50,7 @@ def declared(
 
 
 def fits(argument: Argument, value: Any) -> bool:
-    """Whether an array, or another object with a shape and a dtype, may be the value of an argument."""
+    """Whether an object with a shape and a dtype, such as an array, may be the value of an argument."""
     dims, sizes = argument.shape.dims, tuple(getattr(value, "shape", ()))
     if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
         return False
@@ -61,7 +61,7 @@ def check_fits(argument: Argument, value: Any) -> None:
     """Check that a value `fits`.
 
     Raises:
-        ShapeError: It does not; the error has the caller's line.
+        ShapeError: It does not fit; the error has the caller's line.
     """
     if fits(argument, value):
         return
@@ -76,19 +76,20 @@ def check_fits(argument: Argument, value: Any) -> None:
 
 
 class CarriesValues:
-    """The values of parameters that a graph carries."""
+    """Mixin for the parameter values that a graph carries."""
 
     _weights: dict[str, Any]
 
     @property
     def weights(self) -> Mapping[str, Any]:
-        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them.
+        """The values of parameters that came with the graph, by name. `rlx.evaluate` and `Session.compile` use them.
 
-        Each is what the graph was given: an array, or a `Weight` of a file. `numpy.asarray` gives the array of either.
+        Each is an array or a `Weight` of a file, as it was passed to the graph. `numpy.asarray` converts either to an
+        array.
         """
         return MappingProxyType(self._weights)
 
     def take_weights(self: Any, source: Graph) -> None:
-        """Take the values of parameters from the graph that this one was made from, where name and shape are the same."""
+        """Copy parameter values from the graph that this one was derived from, where name and shape match."""
         values = source.weights
         self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and fits(a, values[a.name])}

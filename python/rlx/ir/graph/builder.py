@@ -1,6 +1,6 @@
-"""`Builder` emits ops and `Tensor` is a value: `rlx.Graph`, passes and decompositions are based on them."""
+"""`Builder`, which emits ops, and `Tensor`, a value: the base of `rlx.Graph`, passes and decompositions."""
 
-# The methods that `method_of` makes belong to `Builder`, so they may use its private members.
+# The methods that `method_of` returns belong to `Builder`, so they may use its private members.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -40,23 +40,21 @@ if TYPE_CHECKING:
 
 
 class Tensor(TensorMethods):
-    """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
+    """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all other ops."""
 
     __slots__ = ("beside", "builder", "value")
-    elsewhere: tuple[str, str | None] = (
-        "belongs to another graph",
-        None,
-    )  # what is said of it in a graph that is not its own
-    number: Any = None  # the number that this tensor stands for, if its dtype gives way as that of a number does
+    # The problem and hint of messages about use in another graph.
+    elsewhere: tuple[str, str | None] = ("belongs to another graph", None)
+    number: Any = None  # the Python number that this tensor represents, if its dtype is weak
 
     def __init__(self, builder: Any, value: mlir.Value):
-        self.beside: DType | None = None  # of an array given as an operand: what it counts as beside other dtypes
+        self.beside: DType | None = None  # of an array passed as an operand: its dtype in promotion
         self.builder: Any = builder  # its methods are installed from the cards
         self.value = value
 
     @property
     def shape(self) -> Shape:
-        """Dimensions and dtype; equal to a plain tuple of the dimensions."""
+        """Dimensions and dtype. Equal to a plain tuple of the dimensions."""
         return shape_of(self.value)
 
     @property
@@ -77,15 +75,15 @@ class Tensor(TensorMethods):
 
     @property
     def name(self) -> str:
-        """The name of an input, parameter or state; else the name that MLIR prints, such as `%3`."""
+        """The name of an input, parameter or state; otherwise the name that MLIR prints, such as `%3`."""
         return self.builder.name_of(self.value)
 
     def towards(self, kind: DType) -> Tensor:
-        """The tensor that is to be cast to `kind`: with all the digits of the number that it stands for."""
+        """Return the tensor to cast to `kind`. For a Python number, this tensor has all of its digits."""
         return self
 
     def __deepcopy__(self, _: object = None) -> Tensor:
-        return self  # it is never changed
+        return self  # tensors are immutable
 
     __copy__ = __deepcopy__
 
@@ -105,7 +103,7 @@ class Tensor(TensorMethods):
     __index__: Any = __float__
 
     def item(self) -> Any:
-        """The value as a Python number: only inside of `with rlx.eager():` tensors have values."""
+        """Return the value as a Python number. Only tensors created inside `with rlx.eager():` have values."""
         raise no_value(self, ", so it is no Python number")
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
@@ -115,12 +113,12 @@ class Tensor(TensorMethods):
 class Builder(RegionBuilder, OpMethods):
     """Emits rlx ops at an insertion point.
 
-    Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops
-    (`gelu`, `add`, `lt`, `sum`). Tensors come first, other arguments are passed by keyword; `shape=`
-    gives the expected shape of the result, which is then checked.
+    Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops (`gelu`,
+    `add`, `lt`, `sum`). Tensors come first, other arguments are passed by keyword. `shape=` gives the expected shape of
+    the result, which is then checked.
 
     Args:
-        insertion_point: Where ops go.
+        insertion_point: Where ops are inserted.
         location: One location for all ops; None records the caller's file and line.
     """
 
@@ -132,18 +130,18 @@ class Builder(RegionBuilder, OpMethods):
         RegionBuilder.__init__(self)
 
     def new_seed(self) -> int:
-        """The next of 0, 1, …: the seed of random numbers that are given none, so that no two are the same."""
+        """Return the next of 0, 1, …, the seed of random ops without an explicit one, so that seeds are unique."""
         return next(self._seeds)
 
     def restart_seeds(self) -> None:
-        """Have `new_seed` begin with 0 again."""
+        """Make `new_seed` start at 0 again."""
         self._seeds = count()
 
     # --- insertion points and locations -----------------------------------------------------------
 
     @contextlib.contextmanager
     def named(self, name: str) -> Generator[None]:
-        """Scope names and locations: ops built inside carry `name` in their location."""
+        """Name a scope: ops built inside have `name` in their location."""
         check_name(name, "a scope's name")
         self._scopes.append(name)
         try:
@@ -153,7 +151,7 @@ class Builder(RegionBuilder, OpMethods):
 
     @contextlib.contextmanager
     def at(self, insertion_point: mlir.InsertionPoint) -> Generator[None]:
-        """Emit the ops inside of this context somewhere else: into a region, before an op."""
+        """Emit the ops of this context at another insertion point: in a region, before an op."""
         self._points.append(insertion_point)
         try:
             yield
@@ -162,7 +160,7 @@ class Builder(RegionBuilder, OpMethods):
 
     @contextlib.contextmanager
     def located(self, location: mlir.Location) -> Generator[None]:
-        """Give one location to all ops that are emitted inside of this context."""
+        """Give one location to all ops that are emitted in this context."""
         outer_location, self._location = self._location, location
         try:
             yield
@@ -171,12 +169,12 @@ class Builder(RegionBuilder, OpMethods):
 
     @property
     def insertion_point(self) -> mlir.InsertionPoint:
-        """Where the next op goes."""
+        """Where the next op is inserted."""
         return self._points[-1]
 
     @property
     def location(self) -> mlir.Location:
-        """The location that the next op gets."""
+        """The location of the next op."""
         return self._location if self._location is not None else caller_location("/".join(self._scopes))
 
     def is_weight(self, value: mlir.Value) -> bool:
@@ -184,17 +182,17 @@ class Builder(RegionBuilder, OpMethods):
         return False
 
     def name_of(self, value: mlir.Value) -> str:
-        """A name for messages."""
+        """Return a name for messages."""
         return value.get_name()
 
     # --- emitting ---------------------------------------------------------------------------------
 
     def tensor(self, value: mlir.Value) -> Tensor:
-        """An MLIR value as a tensor of this builder."""
+        """Return an MLIR value as a tensor of this builder."""
         return Tensor(self, value)
 
     def check_operand(self, operand: object, what: str) -> mlir.Value:
-        """The MLIR value of an operand.
+        """Return the MLIR value of an operand.
 
         Raises:
             Error: It is not a tensor, or belongs to another graph.
@@ -214,16 +212,17 @@ class Builder(RegionBuilder, OpMethods):
     def emit(
         self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
     ) -> Any:
-        """Emit one op. Returns a tensor, or a tuple of tensors if the op has several results or a variadic one.
+        """Emit one op. Returns a tensor, or a tuple of tensors if the op has several or variadic results.
 
         Args:
             name: The op's name without prefix.
-            operands: Tensors in the order of the record; None for an absent optional one, a list for a variadic one.
-            regions: Results of `region`, None for an empty region; they are moved into the op.
-            attributes: By name; absent ones take their defaults.
+            operands: Tensors in the order of the record; None for an absent optional operand, a list for a variadic
+                one.
+            regions: Results of `region`, which are moved into the op; None for an empty region.
+            attributes: Attributes by name; absent ones take their defaults.
 
         Raises:
-            ShapeError: Operands or attributes do not fit; it names the op and the caller's line.
+            ShapeError: Operands or attributes do not fit; the error names the op and the caller's line.
         """
         spec = registry.card(name).spec
         location = self.location
@@ -267,7 +266,7 @@ class Builder(RegionBuilder, OpMethods):
         return tensors[0] if single else tensors
 
     def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[mlir.Value], list[Any]]:
-        """Flat MLIR values, and shapes in the groups of the record."""
+        """Return the flat MLIR values of the operands, and their shapes in the groups of the record."""
         if len(operands) != len(spec.operands):
             raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
         shapes: list[Any] = []
@@ -286,15 +285,15 @@ class Builder(RegionBuilder, OpMethods):
         return values, shapes
 
     def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Emit an op from call arguments: operands, then attributes in the order of the record, or each by name."""
+        """Emit an op from call arguments: operands, then attributes in the order of the record, or any of them by name."""
         operands, attributes = self.bound(card, args, kwargs)
         return self.emit(card.name, operands, **attributes)
 
     def bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The operands and attributes that call arguments give, as the user wrote them.
+        """Return the operands and attributes of a call, as the user wrote them.
 
         Raises:
-            ShapeError: There are too many, or an operand is missing or given twice.
+            ShapeError: There are too many arguments, or an operand is missing or passed twice.
         """
         spec = card.spec
         names = [operand.name for operand in spec.operands]
@@ -321,16 +320,16 @@ class Builder(RegionBuilder, OpMethods):
         return operands, kwargs
 
     def problem_at(self, message: str) -> ShapeError:
-        """An error at the caller's line."""
+        """Return an error at the caller's line."""
         return ShapeError(message, location=describe(self.location))
 
     def problem(self, card: Card, message: str, hint: str | None = None) -> ShapeError:
-        """An error at the caller's line that names the op."""
+        """Return an error at the caller's line that names the op."""
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location), hint=hint)
 
 
 def _count_problem(spec: OpSpec, count: int) -> str:
-    """A note on how many operands an op takes, if that number is fixed and another number was given; else empty."""
+    """Return a note on the number of operands, if it is fixed and another number was passed; else an empty string."""
     fixed = all(operand.arity == "single" for operand in spec.operands)
     return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""
 
@@ -338,8 +337,8 @@ def _count_problem(spec: OpSpec, count: int) -> str:
 def _segments(
     spec: OpSpec, operands: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]
 ) -> dict[str, Any]:
-    """The attributes of an op, with those added that say how its operands and results are grouped."""
-    # The results of a record are all single, or they are one variadic group.
+    """Return the attributes of an op, extended by the segment sizes of its operands and results."""
+    # The results of a record are either all single, or one variadic group.
     for name, values, groups, kind in (
         (grouping.OPERAND_SEGMENTS, spec.operands, operands, "operand"),
         (grouping.RESULT_SEGMENTS, spec.results, [list(results)], "result"),
@@ -353,7 +352,7 @@ def _segments(
 def _custom(
     spec: OpSpec, values: Sequence[mlir.Value], results: Sequence[Shape], stored: dict[str, Any]
 ) -> dict[str, Any]:
-    """The attributes of the `rlx.custom` that represents an op of a user."""
+    """Return the attributes of the `rlx.custom` op that represents a user's op."""
     ir, context = mlir.ir, mlir.context()
     custom_attributes = {
         "name": ir.StringAttr.get(spec.name, context=context),
@@ -363,10 +362,10 @@ def _custom(
 
 
 def method_of(card: Card) -> Any:
-    """The `Builder` method of an op.
+    """Return the `Builder` method of an op.
 
-    It calls `build`. In addition, it turns NumPy arrays into constants, checks `shape=` if that is given, and adds the name
-    of the op and the caller's line to errors.
+    The method calls `build`. It also converts NumPy arrays to constants, checks `shape=` if present, and adds the op's
+    name and the caller's line to errors.
     """
     parameters = _parameters(card)
     takes_shape = "shape" in parameters
@@ -385,7 +384,7 @@ def method_of(card: Card) -> Any:
                 result = named(*result)
             for operand in lifted:
                 if isinstance(operand, Tensor):
-                    operand.beside = None  # it may be the result
+                    operand.beside = None  # the operand may be the result
         except Error as problem:
             raise placed(problem, f"rlx.{card.name}", card.build, len(args), self.location) from None
         except Exception as problem:
@@ -410,7 +409,7 @@ def method_of(card: Card) -> Any:
 
 
 def _parameters(card: Card) -> list[str]:
-    """The parameters of `build` after the builder; without a `build` of its own, an op takes operands, then attributes."""
+    """Return the parameters of `build` after the builder. By default they are the operands, then the attributes."""
     code = type(card).build.__code__
     names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
     return list(names) or [entry.name for entry in (*card.spec.operands, *card.spec.attributes)]
@@ -426,7 +425,7 @@ def _lift(b: Builder, value: object) -> Any:
 
 
 def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
-    """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
+    """Return the `ShapeError` for an exception that Python raises when `build` is called with wrong arguments."""
     arguments = dict(zip(_parameters(card), args, strict=False)) | kwargs
     trace = problem.__traceback__
     misfit = isinstance(problem, TypeError) and trace is not None and trace.tb_next is None
@@ -441,7 +440,7 @@ def _call_error(b: Builder, card: Card, problem: Exception, args: Sequence[Any],
     if misfit:
         message = str(problem).split(".build() ")[-1]
         if "positional argument" in message and "were given" in message:
-            message = "got too many positional arguments"  # Python's message counts `self` and the builder too
+            message = "got too many positional arguments"  # Python's message counts `self` and the builder as well
         return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location), args, kwargs)
     if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
         message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"

@@ -1,4 +1,4 @@
-"""The builder that takes the ops of calls that name no tensor: that of the function which is being traced or run op by op."""
+"""The current builder, which receives ops of calls without tensor arguments: the one being traced or evaluated."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _current: ContextVar[Any] = ContextVar("rlx_current_builder", default=None)
 
 
 def current_builder() -> Any:
-    """The builder of the innermost `emitting_into` of this thread or task; None outside."""
+    """Return the builder of the innermost `emitting_into` of this thread or task; None outside."""
     return _current.get()
 
 
 @contextlib.contextmanager
 def emitting_into(builder: Any) -> Generator[None]:
-    """Calls inside that have no tensor among their arguments, such as `rlx.ops.iota((4,))`, emit here."""
+    """Make calls without tensor arguments, such as `rlx.ops.iota((4,))`, emit into this builder."""
     token = _current.set(builder)
     try:
         yield
@@ -29,7 +29,7 @@ def emitting_into(builder: Any) -> Generator[None]:
 
 
 def builder_of(values: Any) -> Any:
-    """The builder of the first tensor among some values, in lists and tuples too; None if there is none."""
+    """Return the builder of the first tensor among the values, also inside lists and tuples; None if there is none."""
     for value in values:
         if isinstance(value, Tensor):
             return value.builder

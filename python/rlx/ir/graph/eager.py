@@ -1,8 +1,9 @@
-"""Op by op on the NumPy evaluators: the builder and the tensors of `with rlx.eager():`.
+"""The builder and the tensors of `with rlx.eager():`, which evaluate op by op with the NumPy evaluators.
 
-There is no second implementation of any op: this builder takes the calls that any builder takes, checks them with the same
-inference, and where others emit an op, it evaluates its card at once. A region is traced once, for the shapes that it yields;
-where the op is evaluated, the function of the region is called with tensors that have values, as often as the op says.
+No op has a second implementation. This builder accepts the calls of any builder and checks them with the same
+inference; where other builders emit an op, it evaluates the op's card at once. A region is traced once to infer the
+shapes that it yields. When the op is evaluated, the function of the region is called on tensors with values, as many
+times as the op requires.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from rlx.ir.shape import Shape
 from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_sequence
 
-# Of so many regions whose function has failed the ops are kept, for debuggers that look at the exception.
+# Maximum number of failed regions whose ops are kept, for debuggers that inspect the exception.
 _FAILED = 100
 
 
 class EagerTensor(Tensor):
-    """A tensor with a value, which is never changed.
+    """An immutable tensor with a value.
 
     Args:
         builder: The eager builder.
-        array: The value, which nobody changes.
+        array: The value. It must not be changed.
         shape: Its shape.
-        number: A number of the same kind, where the tensor stands for a Python number.
+        number: A number of the same kind, if the tensor represents a Python number.
         wide: The same tensor with all digits of that number.
     """
 
@@ -62,7 +63,7 @@ class EagerTensor(Tensor):
 
     @property
     def value(self) -> mlir.Value:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """A value that stands for the tensor in the region that is being traced."""
+        """The MLIR value that represents the tensor in the region that is being traced."""
         return self.builder.placeholder(self)
 
     @property
@@ -87,21 +88,21 @@ class EagerTensor(Tensor):
         return self if self._wide is None or kind is self.dtype else self._wide
 
     def item(self) -> Any:
-        """The value as a Python number.
+        """Return the value as a Python number.
 
         Raises:
-            Error: There is not just one element.
+            Error: The tensor does not have exactly one element.
         """
         if self._array.size != 1:
             raise Error(f"item needs one element, got {self._shape}", location=describe(caller_location()))
         return self._array.item()
 
     def numpy(self) -> np.ndarray:
-        """The value, which cannot be written to."""
+        """Return the value as a read-only array."""
         return self._array
 
     def tolist(self) -> Any:
-        """The value as nested lists of Python numbers."""
+        """Return the value as nested lists of Python numbers."""
         return self._array.tolist()
 
     def __array__(self, dtype: Any = None, *_: object, copy: object = None, **__: object) -> np.ndarray:
@@ -114,11 +115,11 @@ class EagerTensor(Tensor):
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        """The value for another library: a copy, since it must not be written to.
+        """Export the value to another library as a copy, since the value itself is read-only.
 
         Raises:
-            BufferError: `copy` is False, and the version of DLPack is too old to say that it must not;
-                or the dtype is packed in DLPack.
+            BufferError: `copy` is False and the DLPack version is too old to mark a tensor as read-only, or the dtype
+                is packed in DLPack.
         """
         array = self._array if copy is False else self._array.copy()
         return dlpack.lent(array, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
@@ -166,7 +167,7 @@ class EagerTensor(Tensor):
 
 
 class _EndedTensor(Tensor):
-    """What a tensor of a traced region becomes when that ends: the ops are gone, and only its shape is left."""
+    """A tensor of a traced region after the end of the region. The ops are gone; only the shape is left."""
 
     __slots__ = ()
 
@@ -191,7 +192,7 @@ class _EndedTensor(Tensor):
 
     @classmethod
     def end(cls, tensor: Tensor) -> None:
-        """Turn a tensor into one of these, in place: somebody may have kept it."""
+        """Convert a tensor to this class in place, since the user may have kept a reference."""
         shape: Any = tensor.shape
         tensor.value = shape
         tensor.__class__ = cls
@@ -199,21 +200,21 @@ class _EndedTensor(Tensor):
 
 @dataclass
 class _EagerRegion(Region):
-    """A region whose function is called where its op is evaluated; its block is gone."""
+    """A region whose function is called when its op is evaluated; its block is gone."""
 
     function: Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class _Called:
-    """A region as an evaluator gets it: see `EvaluatedRegion`."""
+    """A region as it is passed to an evaluator, see `EvaluatedRegion`."""
 
     region: _EagerRegion
     builder: EagerBuilder
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         b, shapes = self.builder, self.region.shapes
-        # Copies: a loop may write into what it gives to the body, in the next step.
+        # Copies: a loop may overwrite the arguments of the body in the next step.
         tensors = [b.of(np.array(a), s) for a, s in zip(arrays, shapes.arguments, strict=True)]
         returned = self.region.function(*tensors)
         results = list(returned) if is_sequence(returned) else [returned]
@@ -232,20 +233,20 @@ class _Called:
 
 
 class EagerBuilder(threading.local, Builder):
-    """Evaluates each op where other builders emit it. There is one, which each thread sees with a state of its own."""
+    """Evaluates each op where other builders emit it. There is one instance, with separate state per thread."""
 
     def __init__(self) -> None:
         Builder.__init__(self, None)  # type: ignore[arg-type]  # ops are only emitted into regions
-        # The values that stand for tensors in the region that is being traced, with these tensors.
+        # The values that represent tensors in the region that is being traced, with the tensors.
         self._placeholders: dict[int, tuple[EagerTensor, mlir.Value]] = {}
         self._scratch: mlir.Block | None = None
 
     def of(self, array: np.ndarray, shape: Shape | None = None) -> EagerTensor:
-        """A tensor with a value that nobody changes."""
+        """Return a tensor with a value that must not be changed."""
         return EagerTensor(self, array, Shape(array.shape, dtype(array.dtype)) if shape is None else shape)
 
     def of_number(self, number: bool | int | float | complex) -> EagerTensor:
-        """A scalar for a Python number, whose dtype gives way to that of a tensor beside it."""
+        """Return a scalar for a Python number, with a weak dtype."""
         alone, wide = (self.of(np.asarray(number, kind.numpy)) for kind in dtypes_of(number))
         return EagerTensor(self, np.asarray(alone), alone.shape, kind_of(number)(), wide)
 
@@ -268,7 +269,7 @@ class EagerBuilder(threading.local, Builder):
                 raise problem.moved(message, location=describe(location)) from None
             raise
         for entry in spec.attributes:
-            if entry.kind == "elements":  # an array of the user's, who may change it later
+            if entry.kind == "elements":  # the user may change the array later
                 complete[entry.name] = np.array(complete[entry.name])
         if spec.regions:
             complete["regions"] = tuple(_Called(r, self) if isinstance(r, _EagerRegion) else None for r in regions)
@@ -278,7 +279,7 @@ class EagerBuilder(threading.local, Builder):
         return tensors[0] if len(spec.results) == 1 and spec.results[0].arity == "single" else tensors
 
     def _grouped(self, spec: Any, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The arrays and the shapes of operands, in the groups of the record."""
+        """Return the arrays and the shapes of operands, in the groups of the record."""
         if len(operands) != len(spec.operands):
             raise Error(f"expected {len(spec.operands)} operands, got {len(operands)}")
         arrays: list[Any] = []
@@ -314,20 +315,20 @@ class EagerBuilder(threading.local, Builder):
         try:
             shapes_of_both = super().region(function, shapes).shapes
         except BaseException:
-            self._end_trace(holder, mark, outer, kept=True)  # the exception may hold values of the region
+            self._end_trace(holder, mark, outer, kept=True)  # the exception may refer to values of the region
             raise
         self._end_trace(holder, mark, outer, kept=False)
         nothing: Any = None
         return _EagerRegion(nothing, nothing, shapes_of_both, function)
 
     def _end_trace(self, holder: mlir.Operation, mark: int, outer: list[Tensor] | None, *, kept: bool) -> None:
-        """Forget the region that was traced, and that in which its placeholders are."""
+        """Drop the traced region, and the block of its placeholders."""
         made, self._record = self._record or [], outer
         for tensor in made:
             if type(tensor) is Tensor:
                 _EndedTensor.end(tensor)
         made.clear()
-        self._retire(mark)  # it uses no values of the scratch block any more
+        self._retire(mark)  # it no longer uses values of the scratch block
         self._pending.remove(holder)
         del self._retired[: -_FAILED if kept else None]
         self._placeholders.clear()
@@ -346,10 +347,10 @@ class EagerBuilder(threading.local, Builder):
         return super().check_operand(operand, what)
 
     def placeholder(self, tensor: EagerTensor) -> mlir.Value:
-        """The value that stands for a tensor in the region that is being traced.
+        """Return the MLIR value that represents a tensor in the region that is being traced.
 
         Raises:
-            Error: No region is.
+            Error: No region is being traced.
         """
         if self._scratch is None:
             raise Error(f"{tensor!r} is no value of MLIR", hint="it was computed inside of `with rlx.eager():`")
@@ -366,17 +367,17 @@ class EagerBuilder(threading.local, Builder):
         return [self.of(_own(a)) for a in arrays]
 
     def checkpoint(self, *, shape: Any = None) -> Any:
-        """Nothing is computed again here."""
+        """Return an empty context: nothing is recomputed here."""
         return contextlib.nullcontext()
 
 
 def _own(array: np.ndarray) -> np.ndarray:
-    """An array that may be marked as one that cannot be written: a view, as an evaluator may give its own constants."""
+    """Return an array that may be marked read-only: a view, since an evaluator may return its own constants."""
     return array.view() if array.flags.writeable else array
 
 
 def _is_traced(operands: Sequence[Any]) -> bool:
-    """Whether one of them is a tensor of a region that is being traced."""
+    """Whether an operand is a tensor of a region that is being traced."""
     for operand in operands:
         if is_sequence(operand):
             if _is_traced(operand):
@@ -390,15 +391,15 @@ EAGER = EagerBuilder()
 
 
 def is_eager() -> bool:
-    """Whether calls without tensors are evaluated at once, as inside of `with rlx.eager():`."""
+    """Whether calls without tensors are evaluated at once, as inside `with rlx.eager():`."""
     return current_builder() is EAGER
 
 
 def lifted(value: Any, what: str) -> Any:
-    """An array or a Python number as a tensor with a value; a copy, so that the array remains the user's.
+    """Return an array or a Python number as a tensor with a value. Arrays are copied, so the user's array stays independent.
 
     Raises:
-        Error: It is neither.
+        Error: The value is neither an array nor a number.
     """
     if isinstance(value, Tensor):
         return value
@@ -413,13 +414,13 @@ def _restored(array: np.ndarray) -> EagerTensor:
 
 @contextlib.contextmanager
 def eager() -> Generator[None]:
-    """Compute op by op with the NumPy evaluators, to look at what functions of tensors do.
+    """Compute op by op with the NumPy evaluators, to debug functions of tensors.
 
-    Inside, functions of `rlx.ops` take arrays and give tensors that have values: they can be printed, tested by `if`, and
-    turned into arrays (`np.asarray(t)`) and numbers (`t.item()`). Functions under `rlx.jit` and `rlx.model` run op by op, so
-    that a debugger goes through them. It is slow, and by definition right.
+    Inside, functions of `rlx.ops` take arrays and return tensors with values. These can be printed, tested by `if`, and
+    converted to arrays (`np.asarray(t)`) and numbers (`t.item()`). Functions under `rlx.jit` and `rlx.model` also run
+    op by op, so a debugger can step through them. This mode is slow. Its results define the meaning of the ops.
     """
     if not is_eager():
-        EAGER.restart_seeds()  # the same numbers in every block, as in every trace
+        EAGER.restart_seeds()  # every block draws the same numbers, as does every trace
     with emitting_into(EAGER):
         yield

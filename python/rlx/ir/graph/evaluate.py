@@ -1,4 +1,4 @@
-"""The NumPy evaluator: defines the meaning of a graph, op by op, without a compiler."""
+"""The NumPy evaluator. It defines the meaning of a graph, op by op, without a compiler."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from rlx.support.suggestions import suggestion
 if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
-# Called with an op, its operands and results while a function is evaluated; returns the results to use. Tests round them.
+# A function that is called with each evaluated op, its operands and results, and returns the results to use. Tests use
+# it for rounding.
 Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
 def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
-    """The arrays of all arguments in order.
+    """Return the arrays of all arguments in order.
 
-    Parameters that are not given have the values that the graph carries, and states their initial values.
+    Missing parameters take the values that the graph carries, and missing states their initial values.
 
     Raises:
-        Error: One is missing, unknown, or does not fit.
+        Error: An argument is missing, unknown, or does not fit.
     """
     if not isinstance(graph, Graph) and not hasattr(graph, "into_graph"):
         raise Error(f"expected a Graph or GraphModule, got {type(graph).__name__}")
@@ -67,12 +68,12 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
 
 @answered
 def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
-    """Run a graph with the NumPy evaluators: slow, but this defines what the graph means; no compiler is needed.
+    """Run a graph with the NumPy evaluators. They are slow, but define what the graph means, and need no compiler.
 
     Args:
         graph: HIR, MIR or LIR, bare or in a module.
-        values: Arrays by name: of all inputs and parameters, except parameters whose values the graph carries
-            (`graph.weights`) if these are to be used; and of states that do not start with their initial value.
+        values: Arrays by name, for all inputs and parameters. Parameters whose values the graph carries
+            (`graph.weights`) and states with their initial value may be omitted.
 
     Returns:
         The outputs, in order.
@@ -112,12 +113,12 @@ def evaluate_function(
 
 
 def evaluate_block(block: mlir.Block, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What a block without symbols returns or yields for its arguments."""
+    """Return the values that a block without symbols returns or yields for its arguments."""
     return _PreparedBlock(block, {}).run(arrays, {}, None)
 
 
 class _PreparedBlock:
-    """A block that is ready to be evaluated, as often as a loop wants: its ops are read once.
+    """A block prepared for repeated evaluation, such as the body of a loop. Its ops are read once.
 
     Args:
         block: The block.
@@ -139,7 +140,7 @@ class _PreparedBlock:
 
     @cached_property
     def _captured(self) -> list[mlir.Value]:
-        """The values from outside that its ops read, also those inside of their regions."""
+        """The values from outside that its ops read, including ops nested in regions."""
         inside, read = set[mlir.Value](), dict[mlir.Value, None]()
 
         inside.update(self._arguments)
@@ -152,13 +153,13 @@ class _PreparedBlock:
 
     @property
     def results(self) -> list[Shape]:
-        """The shapes of what it returns or yields, without symbols."""
+        """The shapes of the values that it returns or yields, without symbols."""
         return [shape_of(v).bind(self._symbols) for v in self._yielded]
 
     def run(
         self, arrays: Sequence[np.ndarray], outside: Mapping[mlir.Value, np.ndarray], observe: Observer | None
     ) -> list[np.ndarray]:
-        """The arrays that the block returns or yields for its arguments, given those of the values outside of it."""
+        """Return the arrays that the block returns or yields. `outside` has the values that it captures."""
         environment = {value: outside[value] for value in self._captured} if outside else {}
         environment.update(zip(self._arguments, arrays, strict=True))
         for step in self._steps:
@@ -172,7 +173,7 @@ class _PreparedBlock:
 
 @dataclass(frozen=True)
 class EvaluatedRegion:
-    """A region as an evaluator gets it: call it with arrays, and it returns a list of the arrays that it yields."""
+    """A region as it is passed to an evaluator. Called with arrays, it returns a list of the arrays that it yields."""
 
     body: _PreparedBlock
     environment: Mapping[mlir.Value, np.ndarray]
@@ -188,14 +189,14 @@ class EvaluatedRegion:
 
 
 class _PreparedOp:
-    """An op that is ready to be evaluated.
+    """An op prepared for evaluation.
 
     Args:
         op: The op.
         symbols: Sizes of the symbols in its types.
 
     Raises:
-        Error: It is none of ours.
+        Error: It is not an rlx op.
         ShapeError: An attribute has no value for these sizes.
     """
 
@@ -214,11 +215,11 @@ class _PreparedOp:
     def run(
         self, operands: Sequence[np.ndarray], outside: Mapping[mlir.Value, np.ndarray], observe: Observer | None
     ) -> tuple[np.ndarray, ...]:
-        """The results for one array for each operand, given those of the values that its regions may read.
+        """Return the results for the given operands. `outside` has the values that the op's regions may read.
 
         Raises:
-            ShapeError: The op does not take the sizes that its symbols have.
-            Error: The evaluator gives another shape or dtype than inference, or memory is full.
+            ShapeError: The op does not support the sizes of its symbols.
+            Error: The evaluator returns another shape or dtype than inference, or memory is exhausted.
         """
         if self._checks_sizes:
             _check_sizes(self.op, operands, self._attributes)
@@ -244,7 +245,7 @@ def evaluated(
     name: str,
     location: mlir.Location,
 ) -> tuple[np.ndarray, ...]:
-    """What the evaluator of a card gives, checked against what inference says.
+    """Return the results of a card's evaluator, checked against the inferred shapes.
 
     Args:
         card: The card.
@@ -255,7 +256,7 @@ def evaluated(
         location: Where the op is.
 
     Raises:
-        Error: It gives another shape or dtype, or memory is full.
+        Error: The evaluator returns another shape or dtype, or memory is exhausted.
     """
     try:
         with np.errstate(all="ignore"):
@@ -274,7 +275,7 @@ def evaluated(
 
 
 def _are_too_large(shapes: Iterable[Sequence[int]]) -> bool:
-    """Whether NumPy may refuse an array of such a shape, even one of f64 or c128, before it asks for memory."""
+    """Whether NumPy may reject an array of one of these shapes before it allocates, even for f64 or c128."""
     return any(math.prod(size for size in shape if size) * 16 > sys.maxsize for shape in shapes)
 
 
@@ -284,7 +285,7 @@ def evaluate_op(
     symbols: Mapping[str, int],
     outside: Mapping[mlir.Value, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Evaluate one op, and check that its results have the shapes that inference gives.
+    """Evaluate one op, and check that its results have the inferred shapes.
 
     Args:
         op: The op.
@@ -293,14 +294,14 @@ def evaluate_op(
         outside: Arrays of the values that its regions read.
 
     Raises:
-        ShapeError: The op does not take the sizes that its symbols have.
-        Error: The evaluator gives another shape or dtype than inference.
+        ShapeError: The op does not support the sizes of its symbols.
+        Error: The evaluator returns another shape or dtype than inference.
     """
     return _PreparedOp(op, symbols).run(operands, outside or {}, None)
 
 
 def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
-    """Check what inference cannot check while sizes are symbols: that a kernel fits, that an axis is not empty."""
+    """Check properties that inference cannot check for symbolic sizes: a kernel fits, an axis is not empty."""
     shapes = [Shape(array.shape, shape_of(value).dtype) for array, value in zip(operands, op.operands, strict=True)]
     try:
         infer(opview.name_of(op), opview.operands_of(op, shapes), dict(values))
@@ -310,21 +311,21 @@ def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Map
 
 
 def evaluate_decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> Any:
-    """Evaluate a composite op by what it decomposes into."""
+    """Evaluate a composite op through its decomposition."""
     graph, arrays = decomposition(card, operands, values)
     results = evaluate_function(graph.function, arrays, {})
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Graph, list[np.ndarray]]:
-    """A graph of one op's decomposition for the given arrays, and its arguments. It may be shared: it must not be changed."""
+    """Return a graph of one op's decomposition for arrays, and its arguments. It may be shared; do not change it."""
     shapes = [list(map(_shape, o)) if is_list(o) else o if o is None else _shape(o) for o in operands]
     arrays = [array for o in operands if o is not None for array in (o if is_list(o) else [o])]
     return decomposed(card, shapes, values), arrays
 
 
 def decomposed(card: Card, shapes: Sequence[Shape | list[Shape] | None], values: Mapping[str, Any]) -> Graph:
-    """A graph of one op's decomposition for operands of given shapes. It may be shared: it must not be changed."""
+    """Return a graph of one op's decomposition for operands of the given shapes. It may be shared; do not change it."""
     key = tuple(tuple(s) if is_list(s) else s for s in shapes)
     if all(_is_plain(value) for value in values.values()):
         return _decomposed(card, key, _Attributes(values))
@@ -336,14 +337,14 @@ def _shape(array: np.ndarray) -> Shape:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the text of a value says all of it."""
+    """Whether the text of a value identifies it completely."""
     if is_sequence(value):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, DType))
 
 
 class _Attributes:
-    """Attributes of an op as part of a key: equal where their text is, since `0.0`, `-0.0`, `0` and `False` are equal."""
+    """Attributes of an op as part of a key. They are compared as text, because `0.0`, `-0.0`, `0` and `False` are equal."""
 
     def __init__(self, values: Mapping[str, Any]):
         self.values = values

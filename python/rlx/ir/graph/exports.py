@@ -1,4 +1,4 @@
-"""Graphs elsewhere: text, copies, pickles, and functions of other libraries."""
+"""Export of graphs: text, copies, pickles, and functions of other libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Exports(Copied):
-    """The methods of a graph that give it in another form."""
+    """Mixin of the export methods of a graph."""
 
     def __str__(self: Any) -> str:
         return self.text()
@@ -28,10 +28,11 @@ class Exports(Copied):
 
     @answered
     def text(self: Any, *, locations: bool = False) -> str:
-        """The graph as MLIR text, which `rlx.parse` and all commands read.
+        """Return the graph as MLIR text, which `rlx.parse` and all commands read.
 
         Args:
-            locations: Whether to write the lines and scopes of ops as well, so that reports about the text name these.
+            locations: Whether to write the source lines and scopes of ops as well, so that reports about the text refer
+                to them.
         """
         from rlx.ir.text.modules import print_op
 
@@ -39,13 +40,14 @@ class Exports(Copied):
 
     @answered
     def to_jax(self: Any) -> JaxGraph:
-        """The graph, as it is now, as a pure function that JAX calls, compiles, differentiates and batches.
+        """Return the graph, in its current state, as a pure function that JAX can call, compile, differentiate and batch.
 
-        Inputs are given in order or by name, parameters by `params={name: array}`; those that are not given have the values
+        Inputs are passed in order or by name, parameters by `params={name: array}`. Missing parameters take the values
         that came with the graph. The result is a tuple of the outputs.
 
         Raises:
             StageError: The graph is at LIR.
-            Error: JAX is not installed, the graph has no outputs, or one is of 64 bits and JAX has none of these.
+            Error: JAX is not installed, the graph has no outputs, or an output has 64 bits and 64-bit dtypes are
+                disabled in JAX.
         """
         return importlib.import_module(JAX).to_jax(self)

@@ -52,7 +52,7 @@ class Graph(Exports, CarriesValues, Builder):
     Args:
         name: Name of the function.
         stage: `"hir"` (blocks allowed), `"mir"` or `"lir"`; kept as a module attribute.
-        mesh: The devices that shardings of arguments and of `shard` are about.
+        mesh: The devices that the shardings of arguments and of `shard` refer to.
     """
 
     def __init__(self, name: str = "main", *, stage: str = "mir", mesh: Mesh | None = None):
@@ -77,8 +77,9 @@ class Graph(Exports, CarriesValues, Builder):
         self._module, self._function = module, function
         self._arguments = read_arguments(function)
         self._outputs = read_outputs(function)
-        # Arguments and results are written into the module when it is first asked for: doing that for each one takes time, and
-        # memory for types, that grow with the square of their number. Until then these are the results; from then on, None.
+        # Arguments and results are written into the module when it is first requested. Writing each one immediately
+        # would take quadratic time and memory for types. Until then, `_unwritten` holds the results; afterwards it is
+        # None.
         self._unwritten: list[mlir.Value] | None = list(self._terminator().operands)
         self._returned_at = self._terminator().location
         self._places = {a.name: i for i, a in enumerate(self._arguments)}
@@ -88,7 +89,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     @classmethod
     def from_module(cls, module: mlir.Module, entry: str | None = None) -> Graph:
-        """A graph for an existing module: parsed text, or the result of a pass.
+        """Return a graph for an existing module: parsed text, or the result of a pass.
 
         Args:
             module: A builtin module.
@@ -103,7 +104,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     @classmethod
     def _of_new(cls, module: mlir.Module, entry: str | None) -> Graph:
-        """The same for a module that nobody else has."""
+        """Return a graph for a module that is not shared."""
         self = cls.__new__(cls)
         function = find_function(module, entry)
         if function.is_external:
@@ -117,7 +118,7 @@ class Graph(Exports, CarriesValues, Builder):
     @classmethod
     @answered
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
-        """A module at HIR, built by a function: see `GraphModule.define`."""
+        """Build a module at HIR with a function: see `GraphModule.define`."""
         return importlib.import_module(BLOCK_MODULES).GraphModule.define(name, build)
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
@@ -131,7 +132,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     @property
     def module(self) -> mlir.Module:
-        """The module of the function."""
+        """The module that contains the function."""
         self._write_down()
         return self._module
 
@@ -147,17 +148,17 @@ class Graph(Exports, CarriesValues, Builder):
     def input(
         self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False, sharding: Any = None
     ) -> Tensor:
-        """A tensor that the caller passes in every run.
+        """Add a tensor that the caller passes in every run.
 
         Args:
             name: Unique among the graph's arguments.
             shape: Sizes or symbol names.
             dtype: Element type; f32 when absent.
-            donate: The caller does not use the buffer any more, so its memory may be reused for results.
-            sharding: For each dimension the axis of the mesh that it is spread over, None, or a tuple of axes.
+            donate: The caller no longer uses the buffer, so its memory may be reused for results.
+            sharding: For each dimension, the mesh axis that it is sharded over, None, or a tuple of axes.
 
         Raises:
-            ShapeError: The sharding is not one of the mesh.
+            ShapeError: The sharding does not fit the mesh.
         """
         if not isinstance(donate, bool):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
@@ -174,19 +175,20 @@ class Graph(Exports, CarriesValues, Builder):
         sharding: Any = None,
         trainable: bool = True,
     ) -> Tensor:
-        """A weight: bound once before the first run, by name.
+        """Add a weight, which is bound by name once before the first run.
 
         Args:
             name: Unique among the graph's arguments.
             shape: Sizes or symbol names.
             dtype: Element type; f32 when absent.
-            value: The value of the parameter, if it is known: an array, which must not be changed later, or a `Weight` of a
-                file. It is used if no other value is given: see `weights`.
-            sharding: As of `input`.
-            trainable: Whether a training step trains it unless told what to train: a running mean is not.
+            value: The value of the parameter, if known: an array, which must not be changed later, or a `Weight` of a
+                file. It is the default value, see `weights`.
+            sharding: As for `input`.
+            trainable: Whether training steps train the parameter by default. A running mean, for example, is not
+                trained.
 
         Raises:
-            ShapeError: The value is of another shape or dtype, or the sharding is not one of the mesh.
+            ShapeError: The value has another shape or dtype, or the sharding does not fit the mesh.
         """
         argument = parameter(declared("param", name, shape, dtype, sharding, self.mesh), trainable)
         value = with_dtype(value, argument.shape.dtype)
@@ -201,17 +203,17 @@ class Graph(Exports, CarriesValues, Builder):
     def state(
         self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0, sharding: Any = None
     ) -> Tensor:
-        """A tensor that stays on the device between runs; `update` gives its next value.
+        """Add a tensor that stays on the device between runs. `update` sets its next value.
 
         Args:
             name: Unique among the graph's arguments.
             shape: Static sizes.
             dtype: Element type; f32 when absent.
             init: The value of every element before the first run.
-            sharding: As of `input`.
+            sharding: As for `input`.
 
         Raises:
-            ShapeError: A size is a symbol, the dtype does not have the number `init`, or the sharding is not one of the mesh.
+            ShapeError: A size is a symbol, the dtype cannot hold `init`, or the sharding does not fit the mesh.
         """
         argument = declared("state", name, shape, dtype, sharding, self.mesh)
         location = describe(caller_location())
@@ -247,7 +249,7 @@ class Graph(Exports, CarriesValues, Builder):
         self._updated.add(argument.name)
 
     def add_argument(self, argument: Argument) -> Tensor:
-        """An argument of any kind.
+        """Add an argument of any kind.
 
         Raises:
             Error: Its name is empty or taken.
@@ -263,7 +265,7 @@ class Graph(Exports, CarriesValues, Builder):
         return Tensor(self, value)
 
     def new_name(self, prefix: str) -> str:
-        """The next of `prefix0`, `prefix1`, … that no argument has."""
+        """Return the next of `prefix0`, `prefix1`, … that is not the name of an argument."""
         names = (f"{prefix}{number}" for number in self._numbers[prefix])
         return next(name for name in names if name not in self._places)
 
@@ -285,10 +287,10 @@ class Graph(Exports, CarriesValues, Builder):
         return tuple(a for a in self._arguments if a.kind == "state")
 
     def argument(self, name: str) -> Tensor:
-        """The tensor of an argument.
+        """Return the tensor of an argument.
 
         Raises:
-            Error: There is none of that name.
+            Error: There is no argument of that name.
         """
         check_string(name, "an argument's name")
         if name in self._places:
@@ -316,7 +318,7 @@ class Graph(Exports, CarriesValues, Builder):
             outputs: Tensors, or tensors by name. Unnamed outputs are called `output0`, `output1`, ….
 
         Raises:
-            Error: One is not a tensor of this graph, or its name is not valid. The outputs are not changed then.
+            Error: An output is not a tensor of this graph, or its name is not valid. The outputs are then unchanged.
         """
         if isinstance(outputs, Tensor):
             outputs = [outputs]
@@ -373,11 +375,11 @@ class Graph(Exports, CarriesValues, Builder):
             self._unwritten = values
 
     def _write_down(self) -> None:
-        """Write arguments and results into the module, since somebody reads it, and from now on at once."""
+        """Write arguments and results into the module. From now on, changes are written immediately."""
         values = self._unwritten
         if values is not None:
             with mlir.entered():
-                if self._unwritten is values:  # else another thread has come first
+                if self._unwritten is values:  # else another thread was first
                     self._write(values)
                     self._unwritten = None
 
@@ -400,7 +402,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     @property
     def mesh(self) -> Mesh | None:
-        """The devices that shardings are about; kept as the module attribute `rlx.mesh`."""
+        """The devices that shardings refer to, stored as the module attribute `rlx.mesh`."""
         return mesh_of(self._module.operation)
 
     @mesh.setter
@@ -417,7 +419,7 @@ class Graph(Exports, CarriesValues, Builder):
         """Check the whole module.
 
         Raises:
-            VerificationError: An op breaks a rule; the message has the place and the rule.
+            VerificationError: An op breaks a rule; the message has the location and the rule.
         """
         from rlx.ir.text.modules import verify_module
 
@@ -425,7 +427,7 @@ class Graph(Exports, CarriesValues, Builder):
 
     @answered
     def clone(self) -> Graph:
-        """An independent copy."""
+        """Return an independent copy."""
         with mlir.entered():
             copy = Graph._of_new(self.module.operation.clone().opview, self.name_symbol)
         copy.take_weights(self)
@@ -442,5 +444,5 @@ def _symbol(name: str) -> str:
 
 
 def module_stage(module: mlir.Module) -> str:
-    """The stage that a module declares; without one, MIR."""
+    """Return the stage that a module declares; MIR by default."""
     return stage_of(module.operation) or "mir"

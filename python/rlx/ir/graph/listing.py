@@ -1,4 +1,4 @@
-"""Listings of graphs for readers: arguments, outputs, ops and their costs. They are not MLIR text."""
+"""Human-readable listings of graphs: arguments, outputs, ops and their costs. They are not MLIR text."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ class OpReport:
     Attributes:
         name: The name of the op without the prefix of the dialect.
         label: The name for readers: `add` for a `binary` whose kind is `add`.
-        operands: Names of its operands: those of arguments, else numbers such as `%3`.
+        operands: Names of its operands: argument names, else numbers such as `%3`.
         results: Names of its results.
         shapes: Shapes of its results.
         attributes: The attributes that differ from their defaults.
-        cost: Its work; None for an op that has no cost, such as the end of a region.
+        cost: Its work; None for an op without a cost, such as a terminator.
         location: The user's `file:line`, if known.
-        scope: Where it belongs, outermost first, joined by `/`: scopes of the builder, then what passes took apart to make it.
-        depth: The number of regions that it is nested in.
+        scope: Its scope, outermost first, joined by `/`: scopes of the builder, then the ops that passes decomposed to
+            create it.
+        depth: The number of enclosing regions.
     """
 
     name: str
@@ -61,7 +62,7 @@ class OpReport:
 
     @property
     def body(self) -> str:
-        """What the op is, without the names of values."""
+        """The op without the names of values."""
         return self._call(())
 
     def __str__(self) -> str:
@@ -99,7 +100,7 @@ class GraphReport:
 
     @property
     def histogram(self) -> Counter[str]:
-        """How often each op occurs."""
+        """The number of occurrences of each op."""
         return Counter(op.label for op in self.ops)
 
     @property
@@ -111,7 +112,7 @@ class GraphReport:
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The values that depend on no input or state; none where there are no inputs and states."""
+        """The values that depend only on parameters; empty if the graph has no inputs and states."""
         if all(a.kind == "param" for a in self.arguments):
             return frozenset()
         fixed = {a.name for a in self.arguments if a.kind == "param"}
@@ -150,7 +151,7 @@ class GraphReport:
 
 @answered
 def inspect_graph(graph: Graph) -> GraphReport:
-    """The listing of a graph, which is not changed."""
+    """Return the listing of a graph. The graph is not changed."""
     function = graph.function
     names: dict[mlir.Value, str] = dict(
         zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True)

@@ -1,7 +1,7 @@
-"""What differs between two listings of one graph: ops that went, ops that came, and operands that became others.
+"""Differences between two listings of one graph: removed ops, added ops, and changed operands.
 
-Values are numbered anew in each listing, so lines cannot be compared as text. Ops are matched by what they are and by the ops
-before them, from the matches that are certain to those between them.
+Values are renumbered in each listing, so lines cannot be compared as text. Ops are matched by their content and the ops
+before them, starting from unambiguous matches.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from rlx.support.cached_property import cached_property
 from rlx.support.printable import printable
 from rlx.support.short import report_repr
 
-_ROUNDS = 3  # ops before an op that tell it apart from others like it
-_COMPARED = 250_000  # pairs of ops without a certain match among them, up to which the best match is looked for
+_ROUNDS = 3  # levels of preceding ops that distinguish an op from similar ones
+_COMPARED = 250_000  # maximum pairs of ops without an unambiguous match for which the best match is searched
 CONTEXT = 2
 
 
@@ -28,8 +28,8 @@ class DiffLine:
     """A line of a diff.
 
     Attributes:
-        sign: `"-"`: only before. `"+"`: only after. `" "`: in both. `"…"`: lines in both are left out here.
-        text: The op, with the numbers of its listing; or how many lines are left out.
+        sign: `"-"`: only before. `"+"`: only after. `" "`: in both. `"…"`: common lines are omitted here.
+        text: The op, with the numbers of its listing, or the number of omitted lines.
     """
 
     sign: str
@@ -41,7 +41,7 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class ListingDiff:
-    """The difference of two listings of one graph. `str()` has the changed lines with some around them.
+    """The difference of two listings of one graph. `str()` has the changed lines with some context.
 
     Attributes:
         before: One listing.
@@ -53,11 +53,11 @@ class ListingDiff:
 
     @cached_property
     def lines(self) -> tuple[DiffLine, ...]:
-        """The ops of both, in the order in which they stand."""
+        """The ops of both listings, in order."""
         return tuple(_lines(self.before, self.after))
 
     def changes(self) -> str:
-        """Which ops became fewer or more, on one line."""
+        """Return the ops that became fewer or more, on one line."""
         old, new = self.before.histogram, self.after.histogram
         parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
             f"+{n} {name}" for name, n in (new - old).items()
@@ -65,21 +65,21 @@ class ListingDiff:
         return ", ".join(parts) or "the same ops"
 
     def summary(self) -> str:
-        """The same with the stages."""
+        """Return the changes with the stages."""
         return f"{self.before.stage} to {self.after.stage}: {self.changes()}"
 
     @property
     def removed(self) -> int:
-        """The number of ops that went, or changed."""
+        """The number of removed or changed ops."""
         return sum(line.sign == "-" for line in self.lines)
 
     @property
     def added(self) -> int:
-        """The number of ops that came, or changed."""
+        """The number of added or changed ops."""
         return sum(line.sign == "+" for line in self.lines)
 
     def hunks(self, context: int = CONTEXT) -> list[DiffLine]:
-        """The changed lines with `context` lines around them; each gap is one line with the sign `…`."""
+        """Return the changed lines with `context` lines around them. Each gap is one line with the sign `…`."""
         changed = [i for i, line in enumerate(self.lines) if line.sign != " "]
         shown: list[DiffLine] = []
         end = 0
@@ -100,7 +100,7 @@ class ListingDiff:
 
 @answered
 def inspect_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
-    """What differs between two listings of one graph, such as those of two stages."""
+    """Return the differences between two listings of one graph, such as those of two stages."""
     return ListingDiff(before, after)
 
 
@@ -119,7 +119,7 @@ def _lines(before: GraphReport, after: GraphReport) -> Iterator[DiffLine]:
 
 
 def _both(old: OpReport, new: OpReport, renamed: dict[str, str]) -> Iterator[DiffLine]:
-    """An op that is in both. It changed where it reads another value than that which its operand is now."""
+    """Yield the lines of an op that is in both listings. It has changed if an operand is another value than before."""
     pairs = zip(old.operands, new.operands, strict=True)
     if all(renamed.get(before, after) == after for before, after in pairs):
         yield DiffLine(" ", str(new))
@@ -129,13 +129,13 @@ def _both(old: OpReport, new: OpReport, renamed: dict[str, str]) -> Iterator[Dif
 
 
 class _Matching:
-    """Finds which op is which."""
+    """Matches the ops of two listings."""
 
     def __init__(self, olds: Sequence[OpReport], news: Sequence[OpReport]):
         self._levels = [(_keys(olds, rounds), _keys(news, rounds)) for rounds in (_ROUNDS, 0)]
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Their places in both listings."""
+        """Yield the positions of matching ops in both listings."""
         pending: list[tuple[tuple[int, int, int, int], int]] = []
         pending.append(((0, len(self._levels[0][0]), 0, len(self._levels[0][1])), 0))
         while pending:
@@ -166,7 +166,7 @@ class _Matching:
 
 
 def _keys(ops: Sequence[OpReport], rounds: int) -> list[Hashable]:
-    """What each op is, and what the ops are that it reads from, `rounds` ops back; names of arguments count."""
+    """Return keys that identify each op and its producers, `rounds` levels back. Names of arguments count."""
     plain = [(op.depth, op.body, op.location, len(op.operands), len(op.results)) for op in ops]
     keys: list[Hashable] = list(plain)
     for _ in range(rounds):
@@ -177,12 +177,12 @@ def _keys(ops: Sequence[OpReport], rounds: int) -> list[Hashable]:
 
 
 def _anchors(olds: Sequence[Hashable], news: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """The places of what occurs once in both; of those that cross, the longest series that does not."""
+    """Return the positions of keys that occur once in both; of crossing pairs, only the longest increasing subsequence."""
     once_before, once_after = Counter(olds), Counter(news)
     place = {key: j for j, key in enumerate(news) if once_after[key] == 1}
     common = [(i, place[key]) for i, key in enumerate(olds) if once_before[key] == 1 and key in place]
-    ends: list[int] = []  # for each length, the least last place of a series
-    last: list[int] = []  # the index in `common` of it
+    ends: list[int] = []  # for each length, the smallest last position of a subsequence
+    last: list[int] = []  # its index in `common`
     previous: list[int] = []
     for index, (_, j) in enumerate(common):
         length = bisect_left(ends, j)

@@ -1,4 +1,4 @@
-"""Graphs from text and files in MLIR."""
+"""Parsing of graphs from MLIR text and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.ir.text.modules import is_path, parse_module, read_text
 
 @answered
 def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
-    """The graph that a text in MLIR describes, or a file. Printing the graph gives equal text.
+    """Return the graph described by MLIR text or a file. Printing the graph gives equal text.
 
     Args:
         text_or_path: Module text, or the path of a file of text or bytecode.

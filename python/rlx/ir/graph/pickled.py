@@ -1,4 +1,4 @@
-"""Graphs as copies and as pickles."""
+"""Copying and pickling of graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Copied:
-    """What `copy` and `pickle` ask of a graph: copies are clones, pickled is the text with the carried values."""
+    """Mixin for `copy` and `pickle`. Copies are clones; the pickle has the text and the carried values."""
 
     def __copy__(self: Any) -> Graph:
         return self.clone()

@@ -1,4 +1,4 @@
-"""Regions: made by tracing functions of tensors, before the op that will own them exists, or copied into other blocks."""
+"""Regions: traced from functions of tensors before their op exists, or copied into other blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.support.guards import is_sequence
 if TYPE_CHECKING:
     from rlx.ir.graph.builder import Tensor
 
-# The note on an exception that a user's function of tensors has raised: such an exception is passed on unchanged.
+# Note on an exception raised by a user's function of tensors. This exception is passed on unchanged.
 IN_BODY = "raised by the function that builds a region"
 
 
@@ -38,7 +38,7 @@ class Region:
 
 
 def _isolate(holder: mlir.Operation) -> None:
-    """Replace all values that the ops of a region use from outside of it by values of placeholder ops inside."""
+    """Replace all outside values that the ops of a region use by values of placeholder ops inside."""
     ir = mlir.ir
     (block,) = holder.regions[0].blocks
     blocks = [block]
@@ -55,7 +55,7 @@ def _isolate(holder: mlir.Operation) -> None:
 
 
 def use(op: mlir.Operation, values: dict[mlir.Value, mlir.Value]) -> None:
-    """Replace operands of an op, and of those in its regions."""
+    """Replace operands of an op and of the ops in its regions."""
     for i, operand in enumerate(op.operands):
         if operand in values:
             op.operands[i] = values[operand]
@@ -66,7 +66,7 @@ def use(op: mlir.Operation, values: dict[mlir.Value, mlir.Value]) -> None:
 
 
 class RegionBuilder:
-    """The part of `Builder` that makes regions."""
+    """The part of `Builder` that creates regions."""
 
     _points: list[mlir.InsertionPoint]
 
@@ -81,8 +81,8 @@ class RegionBuilder:
     def __init__(self) -> None:
         self._has_regions = False
         self._record: list[Tensor] | None = None
-        # The holders of regions that are being built, and of those that were never used: values in them must stay valid as
-        # long as the builder exists.
+        # The holders of regions that are being built, and of regions that were never used. Values in them must stay
+        # valid as long as the builder exists.
         self._pending: list[mlir.Operation] = []
         self._retired: list[mlir.Operation] = []
 
@@ -101,15 +101,15 @@ class RegionBuilder:
         return False
 
     def region(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Region:
-        """A region for an op that will be emitted next: it holds the ops that a function of tensors emits.
+        """Return a region for an op that will be emitted next. It holds the ops that a function of tensors emits.
 
         Args:
-            function: Called with one tensor for each of `shapes`; returns a tensor, or a list or tuple of them, which the
-                region yields. It may use tensors from outside.
+            function: Called with one tensor for each of `shapes`; returns a tensor, or a list or tuple of tensors,
+                which the region yields. It may use tensors from outside.
             shapes: The shapes of the arguments of the region.
 
         Raises:
-            ShapeError: It is no function, or returns something else than tensors; or regions are nested too deep.
+            ShapeError: It is not a function, it returns something other than tensors, or regions are nested too deeply.
         """
         if not callable(function):
             raise ShapeError(f"expected a function of tensors, got {type(function).__name__}")
@@ -133,7 +133,7 @@ class RegionBuilder:
         return Region(holder, block, RegionShapes(tuple(shapes), tuple(r.shape for r in results)))
 
     def first_region(self, functions: Sequence[Callable[..., Any]], shapes: Sequence[Shape]) -> Region:
-        """The region of the first of some functions that raises no exception; if all do, raises that of the first function."""
+        """Return the region of the first function that raises no exception. If all raise, raise the first exception."""
         problem: Exception | None = None
         for function in functions:
             mark = len(self._pending)
@@ -146,7 +146,7 @@ class RegionBuilder:
         raise problem
 
     def open_region(self, shapes: Sequence[Shape]) -> tuple[mlir.Operation, mlir.Block]:
-        """An empty block for a region, and the temporary op that holds it."""
+        """Return an empty block for a region, and the temporary op that holds it."""
         ir, location = mlir.ir, self.location
         self._has_regions = True
         with mlir.entered():
@@ -158,12 +158,12 @@ class RegionBuilder:
         return holder, block
 
     def record(self, results: list[Any]) -> None:
-        """Add the results of all ops that are emitted from now on to a list."""
+        """Append the results of all ops emitted from now on to a list."""
         self._record = results
 
     @contextlib.contextmanager
     def recorded(self) -> Generator[list[Tensor]]:
-        """A list of the results of all ops that are emitted inside of this context."""
+        """Yield a list of the results of all ops that are emitted in this context."""
         results: list[Tensor] = []
         outer_record = self._record
         self._record = results
@@ -175,7 +175,7 @@ class RegionBuilder:
                 outer_record += results
 
     def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> mlir.Block:
-        """A block with the ops that a function of tensors emits, to be read only: it does not become part of the graph.
+        """Return a block with the ops that a function of tensors emits. It is read-only and not part of the graph.
 
         It may be used until the end of the enclosing `scratchpad`.
         """
@@ -183,7 +183,7 @@ class RegionBuilder:
 
     @contextlib.contextmanager
     def scratchpad(self) -> Generator[None]:
-        """The context in which `scratch` may be used."""
+        """The context that `scratch` needs."""
         mark = len(self._pending)
         try:
             yield
@@ -191,7 +191,7 @@ class RegionBuilder:
             self._retire(mark)
 
     def _retire(self, mark: int) -> None:
-        """Keep regions that were not used, but let them use no values of the graph: MLIR must not free values in use."""
+        """Keep unused regions, but detach them from values of the graph: MLIR must not free values in use."""
         with mlir.entered():
             for holder in reversed(self._pending[mark:]):
                 _isolate(holder)
@@ -199,7 +199,7 @@ class RegionBuilder:
         del self._pending[mark:]
 
     def inline(self, block: mlir.Block, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Emit copies of the ops of a region's block here, and return the values that it yields.
+        """Emit copies of the ops of a region's block, and return the values that it yields.
 
         Args:
             block: The block; it is not changed.

@@ -1,4 +1,4 @@
-"""What there is to say of tensors that are traced: they have no values."""
+"""Errors about traced tensors, which have no values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HINT = (
 
 
 def no_value(tensor: object, consequence: str = "") -> Error:
-    """The error that Python code asks for the value of a tensor while it is traced."""
+    """Return the error for code that needs the value of a tensor while it is traced."""
     message = f"{tensor!r} has no value while it is traced{consequence}"
     return Error(message, location=describe(caller_location()), hint=_HINT)
 
 
 class NumElements(int):
-    """A number of elements, which PyTorch's users call."""
+    """A number of elements. Calling it, as in PyTorch, raises a helpful error."""
 
     def __call__(self, axis: int | None = None) -> NoReturn:
         instead = "x.shape" if axis is None else f"x.shape[{axis}]"

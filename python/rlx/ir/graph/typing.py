@@ -1,4 +1,4 @@
-"""What the arguments of ops may be: the names that their signatures use."""
+"""Types of op arguments, used in the signatures of ops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rlx.ir.dtype import DType
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
-# A tensor of the graph; or an array, which becomes a constant; or a number, which takes its dtype from the tensors.
+# A tensor of the graph, an array, which becomes a constant, or a number, which takes its dtype from the tensors.
 TensorLike: TypeAlias = Tensor | np.ndarray | np.generic | complex
 # `rlx.f32`, `np.float32`, `"f32"` or `"float32"`.
 DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str
-# The size of an axis: a number, the name of a symbol, or what was computed from sizes.
+# The size of an axis: a number, the name of a symbol, or an expression of sizes.
 Size: TypeAlias = int | str | DimExpr
 # `(1, "seq", 64)`
 ShapeLike: TypeAlias = Shape | Sequence[Size] | Size
-# One number for all spatial axes, or one for each.
+# One number for all spatial axes, or one per axis.
 Window: TypeAlias = int | Sequence[int]
-# One number for all borders, one for each spatial axis, (before, after) pairs, or `"same"`, `"valid"`.
+# One number for all borders, one per spatial axis, (before, after) pairs, or `"same"`, `"valid"`.
 Padding: TypeAlias = int | str | Sequence[int] | Sequence[tuple[Size, Size]]

@@ -1,4 +1,4 @@
-"""Tensors that stand for Python numbers: their dtypes give way, as those of the numbers do."""
+"""Weakly typed tensors that represent Python numbers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rlx.ir.dtype import DType, bool_, c64, f32, f64, i32, i64
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import Error
 
-# What a number of Python may be; `bool` is an `int`, and NumPy's float64 a `float`.
+# Types of Python numbers; `bool` is an `int`, and NumPy's float64 a `float`.
 NUMBERS = (bool, int, float, complex)
 
 
 class WeakTensor(Tensor):
     """A traced scalar for an argument that was a Python number.
 
-    Beside a tensor it takes the dtype that the number would take. By itself it is f32, i32 (i64 if the number needs that), bool
-    or c64.
+    Next to a tensor it takes the dtype that the number would take. Alone it is f32, i32 (i64 if the number needs it),
+    bool or c64.
 
     Args:
         builder: The graph.
-        value: The scalar as it is by itself.
+        value: The scalar in its default dtype.
         wide: The scalar with all digits of the number.
         number: A number of the same kind.
     """
@@ -37,12 +37,12 @@ class WeakTensor(Tensor):
 
 
 def kind_of(number: Any) -> type:
-    """The class of a number: bool, int, float or complex, for subclasses of these as well."""
+    """Return the class of a number: bool, int, float or complex, also for subclasses."""
     return next(kind for kind in NUMBERS if isinstance(number, kind))
 
 
 def dtypes_of(number: Any, unsupported: frozenset[str] = frozenset()) -> tuple[DType, DType]:
-    """The dtype of a number by itself, and one that has all its digits where a target takes that dtype.
+    """Return the default dtype of a number, and a dtype that has all its digits, if the target supports one.
 
     Raises:
         Error: It is an integer of more than 64 bits.

@@ -1,4 +1,4 @@
-"""Attributes converted between Python and MLIR, as the records of the ops declare them."""
+"""Conversion of attributes between Python and MLIR, as declared in the records of the ops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _number(value: Any) -> float:
 
 
 def _dim(value: object) -> Dim:
-    d = dim(value, signed=True)  # `verify.infer` checks in which ops a size may be negative
+    d = dim(value, signed=True)  # `verify.infer` checks which ops allow a negative size
     return _integer(d) if type(d) is int else d
 
 
@@ -83,10 +83,10 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 
 
 def normalise(spec: AttributeSpec, value: Any) -> Any:
-    """The canonical Python value of an attribute.
+    """Return the canonical Python value of an attribute.
 
     Raises:
-        ShapeError: The value is of the wrong kind, or not one of the enumeration's cases.
+        ShapeError: The value has the wrong type, or is not a case of the enumeration.
     """
     if value is None and not spec.required:
         return spec.default
@@ -103,10 +103,10 @@ def normalise(spec: AttributeSpec, value: Any) -> Any:
 
 
 def check_interval(spec: AttributeSpec, value: Any) -> Any:
-    """The canonical value of an attribute, if it lies in the interval of the record.
+    """Return the canonical value of an attribute, if it is in the interval of the record.
 
     Raises:
-        ShapeError: A number lies outside of it.
+        ShapeError: A number is outside the interval.
     """
     for number in (value if is_tuple(value) else (value,)) if spec.interval else ():
         if not spec.admits(number):
@@ -115,10 +115,10 @@ def check_interval(spec: AttributeSpec, value: Any) -> Any:
 
 
 def complete(spec: OpSpec, values: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes of an op: given ones checked, defaults filled in.
+    """Return all attributes of an op: checked values, with defaults filled in.
 
     Raises:
-        ShapeError: One is unknown, missing or of the wrong kind.
+        ShapeError: An attribute is unknown, missing or of the wrong type.
     """
     known = {attribute.name for attribute in spec.attributes}
     for name in values:
@@ -151,14 +151,14 @@ _LARGE = 1 << 20  # bytes: a larger splat (all elements equal) is not expanded
 
 
 def _repeated(splat: mlir.Attribute, shape: tuple[int, ...]) -> mlir.Attribute:
-    """A splat attribute (all elements equal) with another shape."""
+    """Return a splat attribute (all elements equal) with another shape."""
     text, element = str(splat), splat.type.element_type
     body = text[text.index("<") + 1 : text.rindex("> :")].strip("[]")
     return mlir.ir.Attribute.parse(f"dense<{body}> : {mlir.ir.RankedTensorType.get(shape, element)}")
 
 
 def elements_to_mlir(array: np.ndarray) -> mlir.Attribute:
-    """A dense attribute that holds an array."""
+    """Return a dense attribute that holds an array."""
     ir, context = mlir.ir, mlir.context()
     kind = dtype(array.dtype)
     element = element_type(kind)
@@ -176,7 +176,7 @@ _small: dict[tuple[str, Any], Any] = {}
 
 
 def to_mlir(spec: AttributeSpec, value: Any) -> mlir.Attribute:
-    """The MLIR attribute of a canonical Python value."""
+    """Return the MLIR attribute of a canonical Python value."""
     if spec.kind == "elements":
         return elements_to_mlir(value)
     if spec.kind == "dict":
@@ -209,7 +209,7 @@ def _to_mlir(kind: str, value: Any) -> mlir.Attribute:
 
 
 def _dims_from_mlir(attribute: mlir.Attribute) -> tuple[Dim, ...] | None:
-    """The sizes in a list of integers and strings; None for an attribute of another kind."""
+    """Return the sizes in a list of integers and strings; None for other attributes."""
     ir = mlir.ir
     if not isinstance(attribute, ir.ArrayAttr) or not all(
         isinstance(entry, (ir.IntegerAttr, ir.StringAttr)) for entry in attribute
@@ -219,10 +219,10 @@ def _dims_from_mlir(attribute: mlir.Attribute) -> tuple[Dim, ...] | None:
 
 
 def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
-    """The array that a dense attribute holds: a copy, or a read-only view of one element of a large splat.
+    """Return the array of a dense attribute: a copy, or a read-only view of one element for a large splat.
 
     Raises:
-        ShapeError: NumPy has no array of so many elements.
+        ShapeError: The array is too large for NumPy.
     """
     ir = mlir.ir
     type_ = attribute.type
@@ -235,7 +235,7 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
     if attribute.is_splat and math.prod(shape) * kind.itemsize > _LARGE:
         with mlir.entered():
             single = elements_from_mlir(_repeated(attribute, (1,)))
-        return np.broadcast_to(single[0], shape)  # a view: it uses memory for one element only
+        return np.broadcast_to(single[0], shape)  # a view that stores only one element
     if kind.is_complex or not kind.is_numpys_own:
         return _printed_elements(attribute, kind, shape)
     if kind.is_bool and attribute.is_splat:
@@ -244,7 +244,7 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
 
 
 def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The array of a dense attribute whose elements the bindings cannot read: from its text."""
+    """Parse the text of a dense attribute whose elements the bindings cannot read."""
     text = str(attribute)
     body = text[text.index("<") + 1 : text.rindex("> :")]
     part = kind.part.numpy
@@ -257,13 +257,13 @@ def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, 
 
 
 def _printed_number(text: str, part: np.dtype) -> Any:
-    """The value of a printed number; NaN and infinities are printed as their bits."""
+    """Return the value of a printed number. NaN and infinities are printed as their bits."""
     if text.startswith("0x"):
         return np.array(int(text, 16), f"u{part.itemsize}").view(part)[()]
     return part.type(int(text) if dtype(part).is_integer else float(text) if part.itemsize < 4 else text)
 
 
-# How an attribute of each kind is written, for messages.
+# Syntax of attributes of each kind, for messages.
 _FORMS = {
     "bool": "true or false",
     "i64": "a whole number without a type, or of i64",
@@ -278,10 +278,10 @@ _FORMS = {
 
 
 def from_mlir(spec: AttributeSpec, attribute: mlir.Attribute) -> Any:
-    """The canonical Python value of an MLIR attribute.
+    """Return the canonical Python value of an MLIR attribute.
 
     Raises:
-        ShapeError: The attribute is not of the kind that the record says.
+        ShapeError: The attribute does not have the kind declared in the record.
     """
     try:
         value = _value(spec, attribute)
@@ -323,19 +323,19 @@ _read: dict[tuple[str, str, Any], Any] = {}
 
 
 def read(spec: OpSpec, op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """All attributes of an MLIR op as canonical Python values; with `bindings`, dimensions as integers.
+    """Return all attributes of an MLIR op as canonical Python values. With `bindings`, dimensions are integers.
 
     Raises:
-        ShapeError: One is missing or of the wrong kind.
+        ShapeError: An attribute is missing or of the wrong kind.
     """
     return read_from(spec, op.attributes, bindings)
 
 
 def read_from(spec: OpSpec, attributes: AttributeDict, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """The same of MLIR attributes by name.
+    """Return canonical Python values of MLIR attributes by name, as `read` does.
 
     Raises:
-        ShapeError: One is missing or of the wrong kind.
+        ShapeError: An attribute is missing or of the wrong kind.
     """
     result: dict[str, Any] = {}
     for attribute in spec.attributes:
@@ -347,10 +347,10 @@ def read_from(spec: OpSpec, attributes: AttributeDict, bindings: Mapping[str, in
 
 
 def read_one(attribute: AttributeSpec, attributes: AttributeDict) -> Any:
-    """The canonical Python value of one of the MLIR attributes of an op, its default where it is absent.
+    """Return the canonical Python value of one attribute of an MLIR op, or its default if absent.
 
     Raises:
-        ShapeError: It is missing or of the wrong kind.
+        ShapeError: The attribute is required and missing, or of the wrong kind.
     """
     if attribute.name not in attributes:
         if attribute.required:
@@ -367,7 +367,7 @@ def read_one(attribute: AttributeSpec, attributes: AttributeDict) -> Any:
 
 
 def check_names(spec: OpSpec, op: mlir.Operation) -> None:
-    """Refuse attributes that the record does not have, unless they belong to another dialect.
+    """Reject attributes that the record does not declare, unless they belong to another dialect.
 
     Raises:
         ShapeError: An attribute is unknown.

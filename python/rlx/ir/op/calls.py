@@ -1,4 +1,4 @@
-"""What is said of a call whose arguments a method does not take."""
+"""Errors for calls with arguments that a method does not accept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rlx.support.suggestions import similar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
+# Names of arguments in other libraries, in groups: for an unknown keyword, the error suggests the accepted name of its
+# group.
 _SYNONYMS = (
     ("axis", "axes", "dim", "dims", "dimension", "dimensions", "normalized_shape"),
     ("axis1", "dim0", "dim1", "axis0"),
@@ -104,15 +105,14 @@ _SYNONYMS = (
 )
 
 
-# What to call in place of a keyword that has no counterpart, by method and keyword; with "" for the method, of all that have
-# nothing more to say, with "graph", of functions of graphs, and with "" for the keyword, in place of other arguments. The ops
-# fill it.
+# Advice for keywords without a counterpart, by method and keyword. An empty method applies to all methods, "graph" to
+# functions of graphs; an empty keyword applies to other wrong arguments. The ops fill this table.
 ADVICE: dict[tuple[str, str], str] = {}
-# What else is said of a keyword that has a counterpart, by method and keyword: what the method gives is another thing.
+# Notes for keywords with a counterpart, by method and keyword, where the method returns something different.
 NOTES: dict[tuple[str, str], str] = {}
 
 
-# Keywords that stand for an argument with other values, or for several.
+# Conversions for keywords whose counterpart takes another value or several arguments.
 _CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
     "unbiased": lambda value: {"ddof": int(bool(value))},
     "betas": lambda value: {"b1": value[0], "b2": value[1]},
@@ -121,13 +121,14 @@ _CONVERTED: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-# What a method does there where it says nothing of it, by method and a keyword that is that library's alone.
+# Arguments that reproduce the default of another library, by method and a keyword that only this library uses.
 _DEFAULTS: dict[tuple[str, str], dict[str, Any]] = {(name, "dim"): {"ddof": 1} for name in ("std", "var")}
 
 
 def keyword_meant(given: str, parameters: Sequence[str]) -> str:
-    """The parameter that is meant by a keyword that a method does not take: one of the same meaning first, then of like
-    spelling; empty if there is none.
+    """Return the parameter that a user probably meant by an unknown keyword; empty if there is none.
+
+    A synonym is preferred to a similar spelling.
     """
     for names in _SYNONYMS:
         if given in names:
@@ -138,18 +139,18 @@ def keyword_meant(given: str, parameters: Sequence[str]) -> str:
 
 
 def by_name(method: str, parameters: Sequence[str]) -> str:
-    """A call in which all arguments but the first have their names, so that no other library's order is meant."""
+    """Return a call with all arguments but the first by name, so that the order in other libraries does not matter."""
     given = [*parameters[:1], *(f"{name}=…" for name in parameters[1:])]
     return f"by name: {method.removeprefix('rlx.')}({', '.join(given)})"
 
 
 def order_hint(method: str, function: Callable[..., Any], given: int) -> str | None:
-    """The call by names, where one that fails gives an optional argument by its place: other libraries have other orders.
+    """Return a call by name, as the hint for a failed call that passes optional arguments by position.
 
     Args:
-        method: What it is called.
-        function: The function that refuses the arguments; it takes the graph first.
-        given: How many come by their place after that.
+        method: The method's name in messages.
+        function: The function that rejected the arguments; its first parameter is the graph.
+        given: The number of positional arguments after the graph.
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
     optional = [p for p in parameters[:given] if p.default is not inspect.Parameter.empty]
@@ -158,13 +159,13 @@ def order_hint(method: str, function: Callable[..., Any], given: int) -> str | N
 
 
 def placed(problem: Error, shown: str, function: Callable[..., Any], given: int, location: Any) -> Error:
-    """An error of a method at the caller's line, with the call by names where its order may be another library's.
+    """Return an error of a method at the caller's line, with a call by name as the hint if the order may be wrong.
 
     Args:
-        problem: The error; one that has a place is of an op inside, and keeps it.
-        shown: What the method is called in messages.
-        function: The function that refuses the arguments.
-        given: How many come by their place.
+        problem: The error. If it has a location, it is about an op inside, and keeps it.
+        shown: The method's name in messages.
+        function: The function that rejected the arguments.
+        given: The number of positional arguments.
         location: The caller's line.
     """
     hint = problem.hint or order_hint(shown, function, given)
@@ -177,8 +178,8 @@ class CallError(ShapeError):
     """A call does not match the parameters of a method.
 
     Attributes:
-        reason: What Python says of the call.
-        parameters: The names of what the method takes.
+        reason: Python's message about the call.
+        parameters: The names of the method's parameters.
         given: The arguments of the call, in order and by name.
     """
 
@@ -197,16 +198,16 @@ class CallError(ShapeError):
         kwargs: Mapping[str, Any] | None = None,
         owner: str = "g.",
     ) -> CallError:
-        """The error for a call of a method at the caller's line.
+        """Return the error for a call of a method at the caller's line.
 
         Args:
-            method: What it is called in the message.
-            reason: What Python says of the call.
-            parameters: The names of what it takes.
+            method: The method's name in the message.
+            reason: Python's message about the call.
+            parameters: The names of the method's parameters.
             location: The caller's line.
             args: The arguments in order.
             kwargs: The arguments by name.
-            owner: What stands before its name in a call.
+            owner: The text before the method's name in a call.
         """
         given = dict(kwargs or {})
         first = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
@@ -229,8 +230,8 @@ class CallError(ShapeError):
 
 
 def _advice(method: str, keyword: str, value: Any, parameters: Sequence[str]) -> str | None:
-    """What is said of a keyword that has no counterpart, with the value that it has in the call."""
-    of = "graph" if list(parameters[:1]) == ["graph"] else ""  # what is said of all ops is not said of transforms
+    """Return the advice for a keyword without a counterpart, with the value of the call."""
+    of = "graph" if list(parameters[:1]) == ["graph"] else ""  # advice for ops does not apply to transforms
     advice = ADVICE.get((method, keyword)) or ADVICE.get((of, keyword))
     shown = written(value, "")
     return advice.replace("=…", f"={shown}") if advice and shown and value is not None else advice
@@ -239,7 +240,7 @@ def _advice(method: str, keyword: str, value: Any, parameters: Sequence[str]) ->
 def _corrected(
     method: str, parameters: Sequence[str], args: Sequence[Any], given: Mapping[str, Any], meant: Mapping[str, str]
 ) -> str:
-    """The arguments of a call under the names that a method takes; those that have no counterpart are left out."""
+    """Return the arguments of a call under the method's names. Arguments without a counterpart are omitted."""
     named: dict[str, Any] = {}
     for keyword in meant:
         named |= _DEFAULTS.get((method, keyword), {})
@@ -261,23 +262,24 @@ def _converted(keyword: str, value: Any, meant: str) -> dict[str, Any]:
 
 
 def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Check that a function takes these arguments.
+    """Check that a function accepts the arguments.
 
     Args:
-        what: What it is called, for the message and for `ADVICE`.
-        function: The function; its first parameters stand for `args`.
+        what: The function's name, for the message and for `ADVICE`.
+        function: The function; its first parameters correspond to `args`.
         args: Arguments in order.
         kwargs: Arguments by name.
 
     Raises:
-        CallError: It does not; the message suggests what may be meant.
+        CallError: It does not accept them; the message suggests a correction.
     """
     signature = inspect.signature(function)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as problem:
         names = [name for name in signature.parameters if name not in ("self", "cls")]
-        unknown = next((name for name in kwargs if name not in names), None)  # which says more than what is missing
+        # An unknown argument is reported before a missing one, because that is more helpful.
+        unknown = next((name for name in kwargs if name not in names), None)
         reason = str(problem) if unknown is None else f"got an unexpected keyword argument '{unknown}'"
         args = args[len(signature.parameters) - len(names) :]
         place, owner = describe(caller_location()), _owner(function)
@@ -285,7 +287,7 @@ def check_call(what: str, function: Callable[..., Any], args: Sequence[Any], kwa
 
 
 def _owner(function: Callable[..., Any]) -> str:
-    """What stands before the name of a function of this package in a call."""
+    """Return the text before the name of a function of this package in a call."""
     owners = {"Operators": "x.", "Selection": "x.at[index]."}
     if owner := owners.get(function.__qualname__.partition(".")[0]):
         return owner
@@ -293,7 +295,7 @@ def _owner(function: Callable[..., Any]) -> str:
 
 
 def answered(function: Function) -> Function:
-    """A decorator: calls with arguments that the function does not take are answered as those of ops are."""
+    """Decorate a function so that calls with wrong arguments raise the same errors as calls of ops."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -307,9 +309,9 @@ def answered(function: Function) -> Function:
 
 
 class Answered:
-    """A class whose constructor answers to arguments that it does not take as ops do."""
+    """Base of classes whose constructor reports wrong arguments as ops do."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        if args or kwargs:  # else a copy may be made, which has its attributes later
+        if args or kwargs:  # without arguments, this may be a copy whose attributes are set later
             check_call(cls.__name__, cls.__init__, (None, *args), kwargs)
         return super().__new__(cls)

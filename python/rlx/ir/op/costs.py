@@ -1,4 +1,4 @@
-"""What work costs on a target, as the choice of fusions takes it."""
+"""Cost model of a target, used to choose fusions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Costs:
-    """Three numbers of a target, from measurements (`python -m tools.bench_fusion --costs`).
+    """The measured rates of a target (`python -m tools.bench_fusion --costs`).
 
     Attributes:
-        flops: Operations a second of products.
-        bytes: Bytes a second that kernels read and write.
-        kernel_s: Seconds that a kernel costs by itself, however small it is.
+        flops: Operations per second in products.
+        bytes: Bytes per second that kernels read and write.
+        kernel_s: Fixed cost of a kernel in seconds, independent of its size.
     """
 
     flops: float

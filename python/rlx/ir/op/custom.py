@@ -1,7 +1,7 @@
 """Ops that a user registers at run time: `class Swish(rlx.CustomOp, name="example.swish")`.
 
-The class is the card. The signature of its method `infer` takes the place of the record: positional parameters are operands
-(optional with the default None, variadic as `*xs`), keyword-only parameters are attributes. In the IR such an op is an
+The class is the card. The signature of its method `infer` replaces the record: positional parameters are operands
+(optional with the default None, variadic as `*xs`), keyword-only parameters are attributes. In the IR, the op is an
 `rlx.custom`.
 """
 
@@ -44,20 +44,21 @@ _ANY = registry.SPECS["custom"].operands[0].dtypes
 
 
 class CustomOp(Card):
-    """Base of the cards of a user's ops. A subclass registers itself under `name`, which contains a dot.
+    """Base of the cards of a user's ops. A subclass registers itself under `name`, which must contain a dot.
 
-    It has `infer`, and `evaluate` or `decompose`, as every card has. An op without `decompose` runs on the back ends for which
-    a lowering is registered (`rlx.targets.linalg.lowers(name)`, `rlx.targets.stablehlo.lowers(name)`). It is differentiated
+    Like every card, it has `infer`, and `evaluate` or `decompose`. An op without `decompose` runs on the back ends with
+    a registered lowering (`rlx.targets.linalg.lowers(name)`, `rlx.targets.stablehlo.lowers(name)`). It is differentiated
     and batched by its rules `linear`, `elementwise`, `jvp`, `vjp` and `vmap` (see `rlx.ir.op.card.Card`).
 
     Attributes:
         dtypes: Names of the dtypes that its operands may have.
-        elementwise: Whether each element of the result is a function of one element of each operand, broadcast as in NumPy.
-        num_results: How many results it has.
+        elementwise: Whether each element of the result is a function of one element of each operand, broadcast as in
+            NumPy.
+        num_results: The number of results.
 
     Raises:
-        Error: The name has no dot or is taken, the signature of `infer` cannot be a record, or `linear` has a name that is not
-            an operand.
+        Error: The name has no dot or is taken, the signature of `infer` cannot be converted to a record, or `linear`
+            names something that is not an operand.
     """
 
     dtypes: ClassVar[tuple[str, ...]] = _ANY
@@ -135,14 +136,14 @@ def _attribute(cls: type[CustomOp], parameter: inspect.Parameter) -> AttributeSp
 
 
 def sources(module: mlir.Module, rules: Mapping[str, Any]) -> list[str] | None:
-    """The source code of every custom op in a module and of its lowering: a compiled program depends on it.
+    """Return the source code of every custom op in a module and of its lowering, on which a compiled program depends.
 
     Args:
         module: A module of rlx ops.
         rules: Lowering rules by op name.
 
     Returns:
-        The texts, or None if some source code is not available (an op defined at a prompt): then nothing may be cached.
+        The texts, or None if some source code is not available (an op defined at a prompt). Then nothing may be cached.
     """
     names: set[str] = set()
     for operation in opview.operations(module.body):

@@ -1,22 +1,22 @@
-"""How values go into the regions of an op and out of them, for whoever follows bytes and not numbers."""
+"""Flow of values into and out of the regions of an op, for byte-level analyses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-# "whole": all of an operand or a result. "carry": the operand, the arguments and the result of one number are one variable of
-# a loop. "row": the part of one step along the leading axis.
+# "whole": all of an operand or a result. "carry": the operand, the arguments and the result with the same index are one
+# loop-carried variable. "row": the slice of one step along the leading axis.
 FlowKind = Literal["whole", "carry", "row"]
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Where the argument of a region comes from, or where goes what it yields.
+    """The source of a region's argument, or the destination of a yielded value.
 
     Attributes:
-        kind: How much of it.
-        index: The number of the operand, of an argument; of the result, for what is yielded.
+        kind: The part of the value.
+        index: The index of the operand, for an argument; of the result, for a yielded value.
     """
 
     kind: FlowKind
@@ -29,7 +29,7 @@ class RegionFlow:
 
     Attributes:
         arguments: One for each argument of the region.
-        yields: One for each value that it yields; None for what only the op reads, such as a condition.
+        yields: One for each value that it yields; None for a value that only the op reads, such as a condition.
         repeats: Whether the region may run more than once.
     """
 
@@ -39,10 +39,10 @@ class RegionFlow:
 
 
 def wholes(count: int) -> tuple[Flow, ...]:
-    """All of that many values, in order."""
+    """Return `count` whole values, in order."""
     return tuple(Flow("whole", i) for i in range(count))
 
 
 def carries(count: int) -> tuple[Flow, ...]:
-    """That many carries, in order."""
+    """Return `count` carries, in order."""
     return tuple(Flow("carry", i) for i in range(count))

@@ -1,9 +1,9 @@
-"""Flat operands and results of MLIR ops, and the groups that have names in the records.
+"""Grouping of the flat operands and results of MLIR ops as named in the records.
 
-A group is a single value, an optional one (None when absent), or a variadic one (a list). Where a record has more than one
-group of variable length, an attribute of the op says how many values each has: `operandSegmentSizes`,
-`resultSegmentSizes`. In IRDL all values of a group have one type. So a variadic group of a record is `RUNS` groups of IRDL,
-one for each run of values of equal type.
+A group is a single value, an optional one (None when absent), or a variadic one (a list). If a record has more than one
+group of variable length, an attribute of the op has the number of values of each: `operandSegmentSizes`,
+`resultSegmentSizes`. In IRDL, all values of a group have one type. Therefore a variadic group of a record is `RUNS`
+groups in IRDL, one for each run of values of equal type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
 
 
 def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
-    """Whether an op needs an attribute that says how these values are grouped."""
+    """Whether an op needs an attribute with the segment sizes of these values."""
     open_ended = [v.arity for v in values if v.arity != "single"]
     return len(open_ended) > 1 or "variadic" in open_ended
 
@@ -31,14 +31,15 @@ def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
 def grouped(
     values: tuple[ValueSpec, ...], items: Sequence[object], kind: str, sizes: Sequence[int] | None = None
 ) -> list[Any]:
-    """Flat operands or results in the groups of the record: a single item, None for an absent optional one, a list for a
-    variadic one.
+    """Group flat operands or results as in the record.
+
+    A group is a single item, None for an absent optional one, or a list for a variadic one.
 
     Args:
         values: The operands or results of the record.
         items: One item for each value, flat.
         kind: `"operand"` or `"result"`, for messages.
-        sizes: The segment sizes of the op, where the record needs them.
+        sizes: The segment sizes of the op, if the record needs them.
 
     Raises:
         ShapeError: The count does not fit.
@@ -47,7 +48,7 @@ def grouped(
 
 
 def counted(values: Sequence[ValueSpec], items: Sequence[object], kind: str) -> list[Any]:
-    """The same where the number of items alone says which values are present: at most one value is optional or variadic.
+    """Group items of a record with at most one optional or variadic value, where the count determines the groups.
 
     Raises:
         ShapeError: The count does not fit.
@@ -93,7 +94,7 @@ def _count(values: Sequence[ValueSpec]) -> str:
 
 
 def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], kind: str) -> list[int]:
-    """The segment sizes of groups of types.
+    """Return the segment sizes of groups of types.
 
     Raises:
         ShapeError: A variadic group changes its type too often.
@@ -114,13 +115,13 @@ def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], kind: str)
 
 
 def segment_attributes(spec: OpSpec) -> set[str]:
-    """The names of the segment attributes that an op has in addition to the attributes of its record."""
+    """Return the names of the segment attributes that an op has in addition to those of its record."""
     groups = zip(SEGMENTS, (spec.operands, spec.results), strict=True)
     return {name for name, values in groups if is_segmented(values)}
 
 
 def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """One item for each operand of an op, in the groups of its record.
+    """Group one item per operand of an op, as in its record.
 
     Raises:
         ShapeError: The count does not fit.
@@ -131,7 +132,7 @@ def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[object]) 
 
 
 def flat(groups: Sequence[T | list[T] | None]) -> list[T]:
-    """All items of groups, one after the other, without absent ones."""
+    """Return all items of groups, flattened, without absent ones."""
     result: list[T] = []
     for group in groups:
         result += group if isinstance(group, list) else [] if group is None else [group]

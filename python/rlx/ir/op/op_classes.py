@@ -1,8 +1,8 @@
-"""A class for each op, which MLIR's bindings use for the ops that they return: operands, attributes and results by name.
+"""Classes of ops for MLIR's bindings, with operands, attributes and results by name.
 
-The classes are made from the op table, as `mlir-tblgen -gen-python-op-bindings` would make them from the records, with two
-differences: variadic values are grouped as in `ir/op/grouping.py`, and an accessor whose name MLIR's class has already gets a
-`_` at its end. The bindings use this module as their module of the dialect (`mlir.provide_dialect`). Ops are made by
+The classes are generated from the op table, like those of `mlir-tblgen -gen-python-op-bindings`, with two differences:
+variadic values are grouped as in `ir/op/grouping.py`, and an accessor whose name MLIR's class already uses gets a
+trailing `_`. The bindings use this module as the module of the dialect (`mlir.provide_dialect`). Ops are created by
 `Builder`, which infers their results.
 """
 
@@ -19,12 +19,12 @@ from rlx.ir.op.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS, grouped
 
 
 def class_name(op_name: str) -> str:
-    """`layer_norm` gives `LayerNormOp`."""
+    """Return the class name of an op: `LayerNormOp` for `layer_norm`."""
     return "".join(word.capitalize() for word in op_name.split("_")) + "Op"
 
 
 def accessors(spec: OpSpec) -> dict[str, property]:
-    """The properties of an op's class, by name."""
+    """Return the properties of an op's class, by name."""
     result: dict[str, property] = {}
     for i, operand in enumerate(spec.operands):
         result[_free(operand.name)] = property(_of_group("operands", spec.operands, i, OPERAND_SEGMENTS))
@@ -38,7 +38,7 @@ def accessors(spec: OpSpec) -> dict[str, property]:
 
 
 def _free(name: str) -> str:
-    """A name that MLIR's class of ops does not use. Only its `result` is replaced where an op has a result of that name."""
+    """Return a name that MLIR's op class does not use. Only its `result` is replaced if an op has a result of that name."""
     is_taken = keyword.iskeyword(name) or (name != "result" and hasattr(mlir.ir.OpView, name))
     return name + "_" if is_taken else name
 

@@ -1,4 +1,4 @@
-"""The methods that ops add to `Builder` and `Tensor`: installed at run time, declared in the generated stub of this file."""
+"""Methods that ops add to `Builder` and `Tensor`: installed at run time, declared in the generated stub of this file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads MLIR ops of the rlx dialect as their cards need them: card, attributes by name, operands in groups, regions.
+"""Access to MLIR ops of the rlx dialect for cards: card, attributes by name, grouped operands, regions.
 
-An op that a user has registered is an `rlx.custom` in the IR; the functions here treat it as an op like all others.
+A user's op is an `rlx.custom` in the IR. The functions here treat it like all other ops.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rlx.ir.shape import Shape, shape_of
 from rlx.parts import EVALUATOR
 from rlx.support.errors import ShapeError
 
-# The only ops that this package knows by name: the one that represents an op of a user, and the end of a region.
+# The only ops that this package names: the op that represents a user's op, and the terminator of a region.
 CUSTOM = "rlx.custom"
 YIELD = "rlx.yield"
 TERMINATORS = ("func.return", YIELD)
-DEEPEST = 48  # nested ops with regions: transforms are recursive, with about ten Python calls for each level
+DEEPEST = 48  # maximum nesting of ops with regions: transforms recurse, with about ten Python calls per level
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RegionShapes:
 
 
 def name_of(op: mlir.Operation) -> str:
-    """The name of an op without the `rlx.` prefix; for an op that a user has registered, the registered name."""
+    """Return the name of an op without the `rlx.` prefix; for a user's op, the registered name."""
     name = op.name
     if name == CUSTOM:
         stored = op.attributes
@@ -49,28 +49,28 @@ def is_used(value: mlir.Value) -> bool:
 
 
 def label_of(op: mlir.Operation) -> str:
-    """The name of an op of any dialect in listings: see `Card.label`."""
+    """Return the name of an op of any dialect in listings: see `Card.label`."""
     if not registry.is_ours(op):
         return op.name.rpartition(".")[2]
     return card_of(op).label({"kind": op.attributes["kind"].value} if "kind" in op.attributes else {})
 
 
 def place_of(op: mlir.Operation) -> str:
-    """The user's `file:line` of an op, empty when it has none."""
+    """Return the user's `file:line` of an op; empty if there is none."""
     return describe(op.location) or ""
 
 
 def card_of(op: mlir.Operation) -> Card:
-    """The card of an op.
+    """Return the card of an op.
 
     Raises:
-        Error: There is none.
+        Error: There is no card.
     """
     return registry.card(name_of(op))
 
 
 def has_trait(op: mlir.Operation, name: TraitName) -> bool:
-    """Whether an op has a trait of `dialect/RlxTraits.td`, given its attributes. Ops of other dialects have none."""
+    """Whether an op with its attributes has a trait of `dialect/RlxTraits.td`. Ops of other dialects have none."""
     if not registry.is_ours(op):
         return False
     trait = card_of(op).spec.trait(name)
@@ -80,10 +80,10 @@ def has_trait(op: mlir.Operation, name: TraitName) -> bool:
 
 
 def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """All attributes by name, as canonical Python values; with `bindings`, dimensions as integers.
+    """Return all attributes by name, as canonical Python values. With `bindings`, dimensions are integers.
 
     Raises:
-        ShapeError: One is missing, unknown or of the wrong kind.
+        ShapeError: An attribute is missing, unknown or of the wrong kind.
     """
     spec = card_of(op).spec
     if op.name != CUSTOM:
@@ -96,7 +96,7 @@ def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None)
 
 
 def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
-    """One item for each operand, in the groups of the record.
+    """Group one item per operand, as in the record.
 
     Raises:
         ShapeError: The count does not fit.
@@ -108,32 +108,32 @@ def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
 
 
 def key(op: mlir.Operation) -> Any:
-    """The op as the key of a dictionary: its first result, or itself if it has none.
+    """Return a dictionary key for an op: its first result, or the op itself if it has none.
 
-    The hash of an op itself is that of what it says: it is the same for ops that are alike, so that looking for one among many
-    takes long, and another one once its operands have changed.
+    The hash of an op is computed from its content. It is the same for identical ops, which makes look-ups slow, and it
+    changes with the operands.
     """
     return op.results[0] if len(op.results) else op
 
 
 def block_of(region: mlir.Region) -> mlir.Block | None:
-    """The block of a region, None for an empty one."""
+    """Return the block of a region, None for an empty one."""
     return next(iter(region.blocks), None)
 
 
 def home_of(value: mlir.Value) -> mlir.Block:
-    """The block in which a value is defined."""
+    """Return the block that defines a value."""
     return value.owner.operation.block if isinstance(value, mlir.OpResult) else value.owner
 
 
 def yielded(block: mlir.Block) -> list[mlir.Value]:
-    """The values that a block returns or yields: the operands of its last op."""
+    """Return the values that a block returns or yields: the operands of its last op."""
     operations = block.operations
     return list(operations[len(operations) - 1].operation.operands)
 
 
 def region_shapes(op: mlir.Operation) -> tuple[RegionShapes | None, ...]:
-    """The shapes that each region of an op takes and yields; None for an empty region.
+    """Return the shapes that each region of an op takes and yields; None for an empty region.
 
     Raises:
         ShapeError: A region does not end in `rlx.yield`.
@@ -153,7 +153,7 @@ def region_shapes(op: mlir.Operation) -> tuple[RegionShapes | None, ...]:
 
 
 def cost_of(op: mlir.Operation) -> Cost:
-    """Work of an op and of its regions. The regions count as often as they run, or once if that is not known."""
+    """Return the work of an op and its regions, which count once per run, or once if the number is unknown."""
     total, times = own_cost_of(op), card_of(op).runs(attributes_of(op))
     for region in op.regions:
         block = block_of(region)
@@ -164,7 +164,7 @@ def cost_of(op: mlir.Operation) -> Cost:
 
 
 def own_cost_of(op: mlir.Operation) -> Cost:
-    """Work of an op without that of its regions. That of a composite op whose card does not say it is its decomposition's."""
+    """Return the work of an op without its regions, from the card's cost or else from the decomposition."""
     card, attributes = card_of(op), attributes_of(op)
     groups = operands_of(op, [shape_of(v) for v in op.operands])
     own = card.cost(grouping.flat(groups), [shape_of(r) for r in op.results], attributes)
@@ -180,7 +180,7 @@ def own_cost_of(op: mlir.Operation) -> Cost:
 
 
 def operations(block: mlir.Block) -> Iterator[mlir.Operation]:
-    """The ops of a block in order, each before the ops in its regions."""
+    """Yield the ops of a block in order, each before the ops in its regions."""
     for view in block.operations:
         op = view.operation
         yield op

@@ -1,4 +1,4 @@
-"""The registry: one card for each op of the dialect."""
+"""The registry of cards: one card for each op of the dialect."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def register_custom(card: Card, name: str) -> None:
 
 @cache
 def load() -> dict[str, Card]:
-    """All cards, by op name."""
+    """Return all cards, by op name."""
     for package in CARDS:
         importlib.import_module(package)
     return _cards
 
 
 def registered() -> dict[str, Card]:
-    """The cards of the dialect's ops that are registered by now, by op name."""
+    """Return the cards of the dialect's ops that are registered so far, by op name."""
     return {name: card for name, card in _cards.items() if not card.spec.custom}
 
 
 def card(name: str) -> Card:
-    """The card of an op, with or without the `rlx.` prefix.
+    """Return the card of an op, with or without the `rlx.` prefix.
 
     Raises:
         Error: There is no such op.

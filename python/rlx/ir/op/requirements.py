@@ -1,6 +1,7 @@
-"""Requirements on the symbols of a program: sizes are not negative, ranges lie inside of an axis, axes are not empty.
+"""Requirements on the symbols of a program: sizes are not negative, ranges are inside an axis, axes are not empty.
 
-Inference refuses what is certainly wrong. What depends on a symbol is collected here, and checked when its size is known.
+Inference rejects what is certainly wrong. Conditions that depend on a symbol are collected here, and checked when its
+size is known.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from rlx.ir.shape import shape_of
 
 
 def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:
-    """All requirements of the arguments and the ops in the functions of some modules, each once.
+    """Return all requirements of the arguments and ops in the functions of the modules, without duplicates.
 
-    The ops that a composite op decomposes into do not have all of its requirements. So a back end asks for those of the
-    module before decomposition as well.
+    The ops of a decomposition do not have all requirements of the composite op. Therefore a back end also passes the
+    module before decomposition.
     """
     result: dict[tuple[DimExpr, str], Requirement] = {}
 
@@ -39,7 +40,7 @@ def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:
 
 
 def certain(d: Dim) -> bool:
-    """Whether a dimension is not negative, whatever the sizes of its symbols."""
+    """Whether a dimension is non-negative for all sizes of its symbols."""
     if type(d) is int:
         return d >= 0
     assert isinstance(d, DimExpr)
@@ -54,7 +55,7 @@ def _of_arguments(function: mlir.FuncOp) -> Iterator[tuple[Dim, str]]:
 
 def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     for expression, meaning in _without_divisors(op):
-        for divisor in divisors(expression):  # first: where a divisor is 0, the expression has no value
+        for divisor in divisors(expression):  # first: if a divisor is 0, the expression has no value
             yield divisor * divisor - 1, f"{op.name}: the size {expression} divides by {divisor}, which is 0"
         yield expression, f"{op.name}: {meaning}"
 
@@ -63,7 +64,7 @@ def _without_divisors(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     card, attributes = opview.card_of(op), opview.attributes_of(op)
     results = [shape_of(result) for result in op.results]
     operands = [shape_of(operand) for operand in op.operands]
-    # Attributes (positions, lengths) may contain symbols even where all shapes are static.
+    # Attributes (positions, lengths) may contain symbols even if all shapes are static.
     sizes = [d for entry in card.spec.attributes if entry.kind == "dims" for d in attributes[entry.name]]
     if all(shape.is_static for shape in (*operands, *results)) and all(type(d) is int for d in sizes):
         return

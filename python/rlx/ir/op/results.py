@@ -1,4 +1,4 @@
-"""The results of ops that other libraries give by name: tuples, whose parts have the names that they have there."""
+"""Named tuples for the results of ops, with the field names of other libraries."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ if TYPE_CHECKING:
 
 
 class TopKResult(NamedTuple):
-    """What `topk` gives."""
+    """Result of `topk`."""
 
     values: Tensor
     indices: Tensor
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """Result of `slogdet`."""
 
     sign: Tensor
     logabsdet: Tensor
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """Result of `qr`."""
 
     Q: Tensor
     R: Tensor
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """Result of `eigh`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """Result of `svd`."""
 
     U: Tensor
     S: Tensor

@@ -1,4 +1,4 @@
-"""Errors of rules: what a rule of an op raises becomes an error that names the op, the rule and the user's line."""
+"""Errors of rules: an exception in an op's rule becomes an error that names the op, the rule and the user's line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def calling(
     """The context in which a rule is called and its results are checked.
 
     Args:
-        op: The op whose rule it is.
+        op: The op of the rule.
         what: What the rule does: `"vjp"`, `"lowering to linalg"`.
-        rule: The rule, whose file and line stand in the hint where the exception has no place in a user's file.
-        passing: Errors that stay as they are.
+        rule: The rule. The hint has its file and line if the exception was not raised in a user's file.
+        passing: Errors that are passed on unchanged.
 
     Raises:
-        Error: The rule raised an exception. An error stays one of its class.
+        Error: The rule raised an exception. Errors keep their class.
     """
     subject = f"{what} of rlx.{opview.name_of(op)}"
     try:
@@ -35,7 +35,7 @@ def calling(
         raise
     except Error as problem:
         if problem.location and len(op.regions):
-            raise  # it is about an op inside of a region
+            raise  # it is about an op inside a region
         hint = problem.hint or defined_at(rule)
         raise problem.moved(
             f"{subject}: {problem.message}", location=describe(op.location), hint=hint

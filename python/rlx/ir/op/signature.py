@@ -1,4 +1,4 @@
-"""The attributes of modules and functions: stages, policies, and the names and kinds of arguments and results."""
+"""Attributes of modules and functions: stages, policies, and the names and kinds of arguments and results."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from rlx.mlir_types import AttributeDict
 
 STAGES = ("hir", "mir", "lir")
-# Module attribute up to MIR: whether `rlx-fuse` makes fused ops of primitives (`direct`) or not (`fusable`).
+# Module attribute up to MIR: whether `rlx-fuse` creates fused ops from primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
-# Function attribute: the name of the function some of whose parameters this one computes, when the program is loaded.
+# Function attribute: the name of the function for which this one computes parameters when the program is loaded.
 PREPARES = "rlx.prepares"
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.frozen", "rlx.init", SHARDING, BOUNDS)
 _OF_RESULTS = ("rlx.name", "rlx.updates")
@@ -44,21 +44,21 @@ def functions(module: mlir.Module) -> list[mlir.FuncOp]:
 
 
 def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
-    """The functions of a module that have a body, in order; others are only declared."""
+    """Return the functions of a module that have a body, in order; the others are only declared."""
     return [function for function in functions(module) if not function.is_external]
 
 
 def prepares(function: mlir.FuncOp) -> str | None:
-    """The name of the function some of whose parameters a function computes (`rlx-outline-weights`); None for all others."""
+    """Return the name of the function whose parameters a function computes (`rlx-outline-weights`); None for all others."""
     attributes = function.attributes
     return attributes[PREPARES].value if PREPARES in attributes else None
 
 
 def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
-    """A function by name; without a name, the first public one.
+    """Return a function by name; without a name, the first public one.
 
     Raises:
-        Error: There is none.
+        Error: There is no matching function.
     """
     candidates = functions(module)
     for function in candidates:
@@ -77,28 +77,28 @@ def is_public(function: mlir.FuncOp) -> bool:
 
 
 def stage_of(op: mlir.Operation) -> str | None:
-    """The stage that an op declares, None when it declares none.
+    """Return the stage that an op declares; None if it declares none.
 
     Raises:
-        ShapeError: There is no such stage.
+        ShapeError: The stage is unknown.
     """
     return _declared(op, "rlx.stage", STAGES)
 
 
 def policy_of(op: mlir.Operation) -> str | None:
-    """The fusion policy that a module declares, None when it declares none.
+    """Return the fusion policy that a module declares; None if it declares none.
 
     Raises:
-        ShapeError: There is no such policy.
+        ShapeError: The policy is unknown.
     """
     return _declared(op, POLICY_ATTRIBUTE, POLICIES)
 
 
 def mesh_of(op: mlir.Operation) -> Mesh | None:
-    """The mesh that a module declares, None when it declares none.
+    """Return the mesh that a module declares; None if it declares none.
 
     Raises:
-        ShapeError: The attribute is no mesh.
+        ShapeError: The attribute is not a mesh.
     """
     if MESH not in op.attributes:
         return None
@@ -109,10 +109,10 @@ def mesh_of(op: mlir.Operation) -> Mesh | None:
 
 
 def set_mesh(op: mlir.Operation, mesh: Any, arguments: Iterable[Argument] = ()) -> None:
-    """Declare the mesh of a module, or none.
+    """Set or remove the mesh of a module.
 
     Raises:
-        Error: It is no mesh, or the sharding of an argument is not one of it.
+        Error: It is not a mesh, or the sharding of an argument does not fit it.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
         raise Error(f"mesh must be a rlx.Mesh, got {shown(mesh)}", hint='rlx.Mesh({"data": 4, "model": 2})')
@@ -136,7 +136,7 @@ def _declared(op: mlir.Operation, name: str, known: Iterable[str]) -> str | None
 
 
 def _stored(entry: AttributeDict, name: str) -> mlir.Attribute:
-    """An attribute that is present.
+    """Return an attribute that is present.
 
     Raises:
         ShapeError: The bindings have no class for it, as for array<f16: 1.0>.
@@ -151,7 +151,7 @@ def _stored(entry: AttributeDict, name: str) -> mlir.Attribute:
 
 
 def read_arguments(function: mlir.FuncOp) -> list[Argument]:
-    """The arguments of a function, read from its attributes; those without a name are inputs `arg0`, `arg1`, ….
+    """Return the arguments of a function from its attributes. Unnamed ones are inputs `arg0`, `arg1`, ….
 
     Raises:
         VerificationError: An attribute is not valid, or an argument is not a tensor.
@@ -170,7 +170,7 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
 
 
 def read_outputs(function: mlir.FuncOp) -> list[Output]:
-    """The results of a function, read from its attributes; those without a name are `output0`, `output1`, ….
+    """Return the results of a function from its attributes. Unnamed ones are `output0`, `output1`, ….
 
     Raises:
         VerificationError: An attribute is not valid, or a result is not a tensor.
@@ -185,7 +185,7 @@ def read_outputs(function: mlir.FuncOp) -> list[Output]:
 
 @dataclass(frozen=True)
 class Declared:
-    """An argument of any type, as its attributes declare it: see `Argument`."""
+    """An argument of any type, as declared by its attributes: see `Argument`."""
 
     name: str
     kind: str
@@ -196,22 +196,22 @@ class Declared:
 
 
 def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
-    """The arguments of a function, which may be of any type (after lowering they are), read from its attributes."""
+    """Return the arguments of a function from its attributes. They may have any type, as after lowering."""
     return [_argument(i, entry) for i, (_, entry) in enumerate(_entries(function, "arg_attrs"))]
 
 
 def declared_updates(function: mlir.FuncOp) -> list[str | None]:
-    """The states that a function's results update, None for other results; results may be of any type."""
+    """Return the states that a function's results update; None for other results. Results may have any type."""
     return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
 def declared_result_names(function: mlir.FuncOp) -> list[str]:
-    """The names of a function's results, which may be of any type."""
+    """Return the names of a function's results, which may have any type."""
     return [_result(i, entry)[0] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
 def _entries(function: mlir.FuncOp, name: str) -> list[tuple[mlir.Type, AttributeDict]]:
-    """The type and the attributes of each argument or each result."""
+    """Return the type and the attributes of each argument or each result."""
     type_ = function.type
     types = list(type_.inputs if name == "arg_attrs" else type_.results)
     attributes = function.attributes
@@ -245,13 +245,13 @@ def _argument(i: int, entry: AttributeDict) -> Declared:
 
 
 def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
-    """The name of a result, and the state that it updates."""
+    """Return the name of a result, and the state that it updates."""
     _check_names(entry, _OF_RESULTS)
     return _text(entry, "rlx.name", f"output{i}"), _text(entry, "rlx.updates", "") or None
 
 
 def _sharding(entry: AttributeDict, rank: int) -> Sharding | None:
-    """The sharding that an argument declares."""
+    """Return the sharding that an argument declares."""
     if SHARDING not in entry:
         return None
     stored = _stored(entry, SHARDING)
@@ -281,7 +281,7 @@ def _a(kind: str) -> str:
 
 
 class _context:
-    """Adds a location and a subject to the errors that are raised inside of this context."""
+    """Adds a location and a subject to the errors raised in this context."""
 
     def __init__(self, location: mlir.Location, subject: str):
         self.location, self.subject = location, subject
@@ -302,7 +302,7 @@ def check(module: mlir.Module) -> None:
     """Check the `rlx.` attributes of a module and of its functions.
 
     Raises:
-        VerificationError: One is of the wrong type or not valid, or two arguments have the same name.
+        VerificationError: An attribute is of the wrong type or not valid, or two arguments have the same name.
     """
     with _context(module.operation.location, "the module"):
         stage_of(module.operation)
@@ -315,7 +315,7 @@ def check(module: mlir.Module) -> None:
 
 
 def _check_shards(function: mlir.FuncOp, mesh: Mesh) -> None:
-    """Check what ops with shardings say of the mesh of their module; without a mesh they say nothing."""
+    """Check the shardings of ops against the mesh of their module."""
     found: list[mlir.Operation] = []
 
     def visit(op: mlir.Operation) -> Any:
@@ -331,7 +331,7 @@ def _check_shards(function: mlir.FuncOp, mesh: Mesh) -> None:
 
 
 def _check_function(function: mlir.FuncOp, mesh: Mesh | None) -> None:
-    """Check one function, whose arguments may be of any type: after lowering they are."""
+    """Check one function. Its arguments may have any type, as after lowering."""
     name = function.name.value
     with _context(function.location, "a function"):
         if not name:
@@ -385,7 +385,7 @@ def sign_function(function: mlir.FuncOp, arguments: Iterable[Argument], outputs:
 
 
 def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
-    """Write names and kinds of arguments and results into a function's attributes; their types in the function may differ."""
+    """Write names and kinds of arguments and results into a function's attributes. Their types may differ."""
     ir = mlir.ir
 
     def text(value: str) -> mlir.Attribute:

@@ -1,4 +1,4 @@
-"""Arithmetic on dtypes that only store numbers: operands are cast to the dtype of their arithmetic, results are cast back."""
+"""Arithmetic on storage dtypes: operands are cast to the compute dtype, results are cast back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.support.guards import is_list, is_tuple
 
 
 class OpEmitter(Protocol):
-    """What emits ops: a builder of a graph, or of eager tensors."""
+    """An object that emits ops: a graph builder, or the eager builder."""
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
         """Emit an op."""
@@ -25,12 +25,12 @@ class OpEmitter(Protocol):
         ...
 
 
-# A wider dtype of the same kind, for the question whether the dtype of a result follows from that of the operands.
+# A wider dtype of the same kind, used to test whether the dtype of a result follows that of the operands.
 _PROBES = {f32: f64, i8: i16, u8: u16}
 
 
 def unaccepted(spec: OpSpec, operands: Sequence[Any]) -> DType | None:
-    """The storage dtype of the first operand that an op does not accept; None if it accepts all.
+    """Return the storage dtype of the first operand that an op does not accept; None if it accepts all.
 
     Args:
         spec: The op.
@@ -44,12 +44,12 @@ def unaccepted(spec: OpSpec, operands: Sequence[Any]) -> DType | None:
 
 
 def in_compute(spec: OpSpec, operands: Sequence[Any], cast: Callable[[Any, DType], Any]) -> list[Any]:
-    """Operands with those of storage dtypes that the op does not accept replaced by `cast(operand, dtype of its arithmetic)`.
+    """Return operands with unsupported storage dtypes replaced by `cast(operand, compute dtype)`.
 
     Args:
         spec: The op.
         operands: Objects with a `dtype`, in the groups of the record.
-        cast: What replaces an operand.
+        cast: The function that casts an operand.
     """
 
     def replaced(accepted: tuple[str, ...], operand: Any) -> Any:
@@ -63,12 +63,12 @@ def in_compute(spec: OpSpec, operands: Sequence[Any], cast: Callable[[Any, DType
 
 
 def following(spec: OpSpec, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[bool, ...]:
-    """For each result, whether its dtype is that of the operands whatever this is, so that it is cast back with them.
+    """Return for each result whether its dtype follows that of the operands, so that it must be cast back.
 
     Args:
         spec: The op.
         operands: Shapes with the storage dtypes, in the groups of the record.
-        attributes: By name, all of them.
+        attributes: All attributes by name.
     """
 
     def results(probe: bool) -> tuple[Shape, ...]:
@@ -93,16 +93,15 @@ def emitted(
     attributes: dict[str, Any],
     kind: DType,
 ) -> Any:
-    """The results of an op that does not accept the storage dtype `kind` of operands: emitted between casts to and from the
-    dtype of its arithmetic.
+    """Emit an op that does not accept storage dtype `kind` between casts to and from the compute dtype.
 
     Args:
-        builder: What emits.
+        builder: The builder that emits the ops.
         spec: The op.
         operands: Tensors, in the groups of the record.
         shapes: Their shapes.
-        attributes: By name, all of them.
-        kind: The dtype of results that follow that of the operands.
+        attributes: All attributes by name.
+        kind: The dtype of results that follow the operands.
 
     Raises:
         ShapeError: Operands or attributes do not fit.

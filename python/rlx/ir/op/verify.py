@@ -1,4 +1,4 @@
-"""The verifier of every op: the constraints of the record, then the inference of the card."""
+"""Verification of ops: the constraints of the record, then the inference of the card."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
     """Check that every operand has a dtype that the record allows.
 
     Raises:
-        ShapeError: One does not.
+        ShapeError: An operand has another dtype.
     """
     for value, operand in zip(spec.operands, operands, strict=True):
         for shape in operand if is_list(operand) else [operand]:
@@ -35,7 +35,7 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
     """Check that no size among the attributes is negative, unless the op accepts negative numbers there.
 
     Raises:
-        ShapeError: One is negative.
+        ShapeError: A size is negative.
     """
     if card.signed_sizes:
         return
@@ -48,16 +48,17 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# The ops that were valid, by what their validity depends on: name, types and attributes, each of which is one object in MLIR.
-# The card is with them, as a user's op may get another one. An op with regions is not kept: their content is not in the key.
-# This grows only as the context does, which keeps every type and attribute as well.
+# Ops that were valid, keyed by everything that their validity depends on: name, types and attributes, each of which is
+# a unique object in MLIR. The card is stored as the value, because a user's op may be registered again. Ops with
+# regions are not stored, because the key does not cover their content. The table grows only with the context, which
+# keeps every type and attribute as well.
 _valid: dict[tuple[Any, ...], Card] = {}
 
 
 def infer(
     name: str, operands: Sequence[Any], attributes: dict[str, Any], regions: Sequence[Any] = ()
 ) -> tuple[Shape, ...]:
-    """Result shapes of an op from grouped operand shapes, complete attributes, and `RegionShapes` of its regions.
+    """Return result shapes of an op from grouped operand shapes, complete attributes, and `RegionShapes` of its regions.
 
     Raises:
         ShapeError: Operands or attributes do not fit.
@@ -71,7 +72,7 @@ def infer(
 
 
 def infer_op(op: mlir.Operation) -> tuple[Shape, ...]:
-    """Result shapes of an MLIR op.
+    """Return result shapes of an MLIR op.
 
     Raises:
         ShapeError: Operands or attributes do not fit.
@@ -88,7 +89,7 @@ def check_results(op: mlir.Operation) -> None:
     """Check that the results of an op have the types that its card infers.
 
     Raises:
-        ShapeError: They do not, or operands or attributes do not fit.
+        ShapeError: The types differ, or operands or attributes do not fit.
     """
     expected, results = infer_op(op), op.results
     if len(results) != len(expected):
@@ -100,10 +101,10 @@ def check_results(op: mlir.Operation) -> None:
 
 
 def check_stage(op: mlir.Operation) -> None:
-    """Check that a block is not in a module whose stage is after HIR, and a terminator of regions not outside of them.
+    """Check the position of an op: no blocks after HIR, and no region terminators outside regions.
 
     Raises:
-        ShapeError: It is.
+        ShapeError: The position is not allowed.
     """
     spec, parent = opview.card_of(op).spec, op.parent
     if spec.terminator and parent is not None and not registry.is_ours(parent.operation):
@@ -121,10 +122,10 @@ def check_stage(op: mlir.Operation) -> None:
 
 
 def check_nesting(op: mlir.Operation) -> None:
-    """Check that regions are not nested so deep that a recursive walk over them would overflow the stack.
+    """Check that regions are not nested so deeply that a recursive walk would overflow the stack.
 
     Raises:
-        ShapeError: They are.
+        ShapeError: They are nested too deeply.
     """
     depth, enclosing = 0, op
     while enclosing is not None and registry.is_ours(enclosing):
@@ -157,7 +158,7 @@ def verify_op(op: mlir.Operation) -> bool:
         hint = f" ({problem.hint})" if problem.hint else ""
         op.location.emit_error(f"'{op.name}' op {problem.message}{hint}")
         return False
-    except Exception as problem:  # MLIR's parser, which has called this function, cannot handle Python exceptions
+    except Exception as problem:  # MLIR's parser, which calls this function, cannot handle Python exceptions
         lines = str(problem).splitlines() or [""]
         op.location.emit_error(f"'{op.name}' op cannot be checked: {type(problem).__name__}: {lines[0]}")
         return False

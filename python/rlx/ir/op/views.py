@@ -1,7 +1,7 @@
-"""Ops as patterns see them: `views.Transpose(op)` has `x`, `perm` and `result`, the names in the record of the op.
+"""Views of ops for patterns: `views.Transpose(op)` has `x`, `perm` and `result`, the names in the op's record.
 
-There is a class for each op of the dialect, made from its record when it is first used. The generated `views.pyi`
-declares them for editors and type checkers.
+There is a class for each op of the dialect, generated from its record on first use. The generated `views.pyi` declares
+them for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rlx.ir.op import attributes, opview, registry
 
 
 class View:
-    """An MLIR op of ours, with its operands, results and attributes by name.
+    """An rlx op with its operands, results and attributes by name.
 
-    An operand is an MLIR value, None for an absent optional operand, a list for a variadic one; an attribute is a Python
-    value, as cards get it. Each is read once, so use a view only while its op does not change.
+    An operand is an MLIR value, None for an absent optional operand, or a list for a variadic one. An attribute is a
+    Python value, as passed to cards. Each is read once, so a view is valid only while its op does not change.
     """
 
     spec: ClassVar[OpSpec]
@@ -36,7 +36,7 @@ class View:
         return opview.attributes_of(self.operation)
 
     def has_trait(self, name: TraitName) -> bool:
-        """Whether the op has a trait, with the attributes that it has."""
+        """Whether the op has a trait, given its attributes."""
         trait = self.spec.trait(name)
         return trait is not None and (not trait.attribute or getattr(self, trait.attribute) in trait.cases)
 
@@ -45,18 +45,18 @@ class View:
 
 
 def class_name(op: str) -> str:
-    """The name of an op's class: `FusedSwiglu` of `fused_swiglu`."""
+    """Return the name of an op's class: `FusedSwiglu` for `fused_swiglu`."""
     return "".join(part[:1].upper() + part[1:] for part in op.split("_"))
 
 
 def member_names(spec: OpSpec) -> dict[str, str]:
-    """The name of each member of a class, by its name in the record: a name that `View` has already gets an underscore."""
+    """Return the member name for each name in the record. Names that `View` already uses get an underscore."""
     names = [entry.name for entry in (*spec.operands, *spec.attributes, *spec.results)]
     return {name: f"{name}_" if hasattr(View, name) else name for name in names}
 
 
 class _Member:
-    """A member that is computed when it is first read, and is stored in the object from then on."""
+    """A member that is computed on first access and then stored in the object."""
 
     name: str
 

@@ -1,9 +1,9 @@
-"""The large constants of MLIR bytecode, taken out before MLIR reads the rest: it would hold each of them several times.
+"""Extraction of large constants from MLIR bytecode, because MLIR would hold several copies of each.
 
-In bytecode, attributes stand one after the other in a section, and another section has their sizes. So those of many elements
-are found without knowing what the other sections mean. In the place of one stands a constant of the same type, all of whose
-elements are one number: a mark by which it is found again in what MLIR has read. Everything is checked, since a file may be
-damaged; what is not as expected stays as it is, for MLIR to say what is wrong with it.
+In bytecode, attributes are stored consecutively in one section, and another section has their sizes. Large attributes
+can therefore be found without decoding the other sections. Each extracted constant is replaced by a mark: a splat
+constant of the same type with a unique value, which identifies it in the module that MLIR reads. Everything is checked,
+since a file may be damaged. Unexpected content is left unchanged, so that MLIR reports the error.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 _MAGIC = b"ML\xefR"
-# The least number of bytes of a constant that is taken out, and of a file that is searched for one.
+# Minimum bytes of a constant that is extracted, and of a file that is searched.
 LEAST = 1 << 16
-_LARGEST_TABLE = 1 << 24  # bytes of the table of sizes: reading it takes seconds
-_LEAST_VERSION = 1  # of bytecode: since then a dialect may have a version
+_LARGEST_TABLE = 1 << 24  # maximum bytes of the table of sizes; reading one of this size takes seconds
+_LEAST_VERSION = 1  # bytecode version; since then a dialect may have a version
 _MOST_DIMENSIONS = 64
 _STRINGS, _DIALECTS, _ATTRIBUTES, _SIZES = 0, 1, 2, 3
 _ALIGNED = 0x80
@@ -24,13 +24,13 @@ _PADDING = b"\xcb"
 
 
 class _Code(NamedTuple):
-    """The numbers of kinds in the encoding of one dialect.
+    """Codes of attributes and types in the encoding of one dialect.
 
     Attributes:
-        dense: Attributes of elements.
+        dense: Dense elements attributes.
         tensor: Tensor types.
         complex: Complex types.
-        integer: Integer types whose width follows; None if each width has a number of its own.
+        integer: Integer types followed by their width; None if each width has its own code.
         widths: The bytes of an element of the other types.
     """
 
@@ -41,7 +41,7 @@ class _Code(NamedTuple):
     widths: Mapping[int, int]
 
 
-# Booleans are missing: they have too few values for marks, and eight of them stand in a byte.
+# Booleans are missing: they have too few values for marks, and are packed eight to a byte.
 _VHLO_WIDTHS = {2: 2, 3: 2, 4: 4, 5: 8, 11: 1, 12: 2, 13: 4, 14: 8, 16: 1, 17: 2, 18: 4, 19: 8}
 _CODES = {
     "builtin": _Code(18, 13, 9, 0, {3: 2, 4: 2, 5: 4, 6: 8}),
@@ -53,8 +53,8 @@ class SplitBytecode(NamedTuple):
     """Bytecode without its large constants.
 
     Attributes:
-        data: The bytecode, with marks in their place.
-        found: The bytes of each constant, by the bytes of its mark and how many it has itself.
+        data: The bytecode, with marks in place of the constants.
+        found: The bytes of each constant, keyed by the bytes of its mark and its own size.
     """
 
     data: Any
@@ -62,14 +62,14 @@ class SplitBytecode(NamedTuple):
 
 
 class _Unexpected(Exception):
-    """The bytes are not as this module knows them."""
+    """The bytes do not have the expected structure."""
 
 
 def without_constants(data: Any) -> SplitBytecode:
-    """Bytecode without its large constants; as it is if it has none, or is not written as expected.
+    """Return bytecode without its large constants, or unchanged if it has none or an unexpected structure.
 
     Args:
-        data: The content of a file, which the constants are views of: bytes or a memory map.
+        data: The content of a file, bytes or a memory map. The constants are views of it.
     """
     if len(data) >= LEAST:
         try:
@@ -80,13 +80,13 @@ def without_constants(data: Any) -> SplitBytecode:
 
 
 class _Bytes:
-    """Bytes that are read one after the other; the end is an `IndexError`."""
+    """Sequential reader of bytes. Reading past the end raises an `IndexError`."""
 
     def __init__(self, data: memoryview):
         self.data, self.place = data, 0
 
     def number(self) -> int:
-        """An unsigned number: the zeros at the end of its first byte say how many bytes follow."""
+        """Read an unsigned number. The trailing zeros of its first byte give the number of bytes that follow."""
         first = self.data[self.place]
         more = 8 if not first else (first & -first).bit_length() - 1
         raw = self.take(1 + more)
@@ -103,7 +103,7 @@ class _Bytes:
         return self.data[self.place - size : self.place]
 
     def text(self) -> bytes:
-        """A text that a zero ends."""
+        """Read a zero-terminated text."""
         start = self.place
         while self.data[self.place]:
             self.place += 1
@@ -112,7 +112,7 @@ class _Bytes:
 
 
 def _number(value: int) -> bytes:
-    """A number as `_Bytes.number` reads it."""
+    """Encode a number as `_Bytes.number` reads it."""
     more = max(0, value.bit_length() - 1) // 7
     return (
         b"\0" + value.to_bytes(8, "little")
@@ -128,7 +128,7 @@ class _Section(NamedTuple):
 
 
 class _AttributeEntry(NamedTuple):
-    """An attribute or a type: its dialect, its bytes, and whether they are in the encoding of the dialect."""
+    """An attribute or a type: its dialect, its bytes, and whether the bytes use the dialect's encoding."""
 
     dialect: str
     data: memoryview
@@ -151,11 +151,10 @@ class _File:
         self.attributes, self.types, self.groups = self._entries()
 
     def split(self) -> SplitBytecode:
-        """The file without its large constants."""
+        """Return the file without its large constants."""
         dense = {i: held for i, e in enumerate(self.attributes) if (held := self._dense(e)) is not None}
-        taken = {
-            bytes(blob) for _, blob in dense.values() if len(blob) <= 16
-        }  # what other constants have in all elements
+        # Values of small splat constants, which must not be used as marks.
+        taken = {bytes(blob) for _, blob in dense.values() if len(blob) <= 16}
         found: dict[tuple[bytes, int], memoryview] = {}
         marks: dict[tuple[int, int], Iterator[bytes]] = {}
         replaced: dict[int, bytes] = {}
@@ -166,7 +165,7 @@ class _File:
             width = self._width(kind, size)
             unused = marks.setdefault((width, size), _marks(width, taken))
             if (mark := next(unused, None)) is None:
-                if blob[1:] == blob[:-1]:  # it might be read as a mark
+                if blob[1:] == blob[:-1]:  # it may be mistaken for a mark
                     raise _Unexpected
                 continue
             found[mark, size] = blob
@@ -177,7 +176,7 @@ class _File:
         return SplitBytecode(self._written(replaced), found)
 
     def _entries(self) -> tuple[list[_AttributeEntry], list[_AttributeEntry], list[tuple[int, int]]]:
-        """The attributes, the types, and of each group of them its dialect's number and how many they are."""
+        """Return the attributes, the types, and for each group of them the dialect's number and the count."""
         table, content, names = _Bytes(self.of_kind[_SIZES]), _Bytes(self.of_kind[_ATTRIBUTES]), self._dialects()
         counts = table.number(), table.number()
         lists: tuple[list[_AttributeEntry], list[_AttributeEntry]] = [], []
@@ -192,20 +191,20 @@ class _File:
         return *lists, groups
 
     def _dialects(self) -> list[str]:
-        """The names of the dialects."""
+        """Return the names of the dialects."""
         strings, dialects = _Bytes(self.of_kind[_STRINGS]), _Bytes(self.of_kind[_DIALECTS])
-        lengths = [strings.number() for _ in range(strings.number())][::-1]  # the last one's comes first
+        lengths = [strings.number() for _ in range(strings.number())][::-1]  # the length of the last string comes first
         texts = [bytes(strings.take(n)[:-1]) for n in lengths]
         names: list[str] = []
         for _ in range(dialects.number()):
             name = dialects.number()
             names.append(texts[name >> 1].decode())
-            if name & 1:  # a section with the version
+            if name & 1:  # a section with the version follows
                 next(_sections(dialects))
         return names
 
     def _dense(self, entry: _AttributeEntry) -> tuple[int, memoryview] | None:
-        """The number of the type, and the bytes, of an attribute of elements; None of another."""
+        """Return the type's number and the bytes of a dense elements attribute; None for other attributes."""
         code = _CODES.get(entry.dialect)
         if code is None or not entry.encoded or not len(entry.data):
             return None
@@ -219,7 +218,7 @@ class _File:
         return kind, blob
 
     def _width(self, kind: int, size: int) -> int:
-        """The bytes of one element of a tensor type, whose elements take so many bytes; 0 if that is not known."""
+        """Return the bytes of one element of a tensor type whose elements take `size` bytes; 0 if unknown."""
         entry = self.types[kind]
         code = _CODES.get(entry.dialect)
         described = _Bytes(entry.data)
@@ -231,7 +230,7 @@ class _File:
         return width if math.prod(dims) * width == size else 0
 
     def _element(self, kind: int, depth: int) -> int:
-        """The bytes of an element of a type; 0 if that is not known."""
+        """Return the bytes of an element of a type; 0 if unknown."""
         entry = self.types[kind]
         code = _CODES.get(entry.dialect)
         if code is None or not entry.encoded or depth > 1:
@@ -246,7 +245,7 @@ class _File:
         return code.widths.get(number, 0)
 
     def _written(self, replaced: Mapping[int, bytes]) -> bytes:
-        """The file with other bytes for some attributes."""
+        """Return the file with other bytes for some attributes."""
         entries = [*(e._replace(data=replaced.get(i, e.data)) for i, e in enumerate(self.attributes)), *self.types]
         table, next_one = [_number(len(self.attributes)), _number(len(self.types))], iter(entries)
         for dialect, count in self.groups:
@@ -265,7 +264,7 @@ class _File:
 
 
 def _sections(file: _Bytes) -> Iterator[_Section]:
-    """The sections from here to the end."""
+    """Yield the sections from the current position to the end."""
     while file.place < len(file.data):
         head = file.take(1)[0]
         size, alignment = file.number(), 0
@@ -278,6 +277,6 @@ def _sections(file: _Bytes) -> Iterator[_Section]:
 
 
 def _marks(width: int, taken: set[bytes]) -> Iterator[bytes]:
-    """The values of an element of so many bytes that no other constant has in all elements."""
+    """Yield the element values of a given width that are not the value of a splat constant."""
     values = (n.to_bytes(width, "little") for n in range(1 << 8 * width)) if width else iter(())
     return (v for v in values if v not in taken)

@@ -1,8 +1,8 @@
-"""Input that may crash MLIR is first read in a separate process: bytecode, and text in the formats of other dialects.
+"""Isolated parsing: input that may crash MLIR (bytecode, and text with other dialects) is first read in a separate process.
 
-The parsers of MLIR's own dialects do not expect malicious input: for example, a `linalg.transpose` with a wrong permutation
-ends the process. Text that has only rlx, func and builtin ops is read directly, unless it uses parts of builtin that RLX
-never writes itself: an affine map that divides the least i64 by -1 ends the process as well.
+The parsers of MLIR's own dialects do not expect malicious input: for example, a `linalg.transpose` with a wrong
+permutation aborts the process. Text with only rlx, func and builtin ops is read directly, unless it uses parts of
+builtin that RLX never writes: an affine map that divides the least i64 by -1 also aborts the process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rlx.support.errors import Error, ParseError
 from rlx.support.locks import holding, make_lock
 
 _BYTECODE = b"ML\xefR"
-SECONDS = 20  # for one module; 100 MB of weights take 3 s
-_START = 60  # seconds for the process to start, on a machine that may be busy
-_REAP = 2  # seconds for a process to end after it was killed
+SECONDS = 20  # limit for one module; 100 MB of weights take 3 s
+_START = 60  # limit for the start of the process, on a busy machine
+_REAP = 2  # limit for the end of a killed process
 _CHUNK = 1 << 16
 _SAFE_DIALECTS = frozenset(("rlx", "func", "builtin"))
-# Words of builtin that come with arithmetic, sizes, layouts or binary resources.
+# Keywords of builtin for arithmetic, sizes, layouts or binary resources.
 _RARE_WORDS = [
     "affine_map",
     "affine_set",
@@ -43,8 +43,8 @@ _RARE_WORDS = [
     "vector",
 ]
 _GAP = r"(?:\s++|//[^\n\r]*+)*+"
-# Names that begin with the name of a dialect: of ops in custom and generic form, of types and attributes in both of their
-# forms. An escape in the name of an op may stand for any character.
+# Names that begin with a dialect: ops in custom and generic form, and both forms of types and attributes. An escape in
+# the name of an op may represent any character.
 _NAMES = re.compile(
     rf"""
     "(?P<generic>[A-Za-z_]\w*+)\.[^"\\\n]*+"{_GAP}[(<]
@@ -58,9 +58,9 @@ _NAMES = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-# A text that matches none of these has no match of `_NAMES` that counts: there is no name with a dot that is not of a safe
-# dialect, in quotes or without, and no short form. With the rare words and what may hide a name, looked for as they are,
-# this is many times as fast.
+# If a text matches none of these patterns, no match of `_NAMES` is relevant: there is no dotted name outside the safe
+# dialects, quoted or not, and no short form. Together with a plain search for the rare words and escapes, this is much
+# faster.
 _SUSPICIOUS = [
     re.compile(pattern, re.ASCII)
     for pattern in (
@@ -85,14 +85,14 @@ def _command(*arguments: str) -> list[str]:
 
 
 def bytecode_text(data: bytes, name: str = "<bytecode>") -> str:
-    """The module in bytecode, as generic text with locations; neither checked nor verified.
+    """Return the module in bytecode as generic text with locations. It is neither checked nor verified.
 
     Args:
         data: Bytecode, as `rlx-opt --emit-bytecode` writes it.
-        name: What to call it in messages, usually a file name.
+        name: Its name in messages, usually a file name.
 
     Raises:
-        ParseError: The bytecode is damaged, or of a version of StableHLO that cannot be read yet.
+        ParseError: The bytecode is damaged, or uses a newer StableHLO version than is supported.
         Error: The process that reads it cannot be started.
     """
     command = _command("bytecode", str(SECONDS))
@@ -125,7 +125,7 @@ def _cannot_start(problem: OSError) -> Error:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a text may crash MLIR: it uses another dialect than rlx, func and builtin, or the rare words of builtin."""
+    """Whether a text may crash MLIR: it uses other dialects than rlx, func and builtin, or the rare words of builtin."""
     rare = any(word in text for word in ("\\", "{-#", *_RARE_WORDS))
     if not rare and not any(pattern.search(text) for pattern in _SUSPICIOUS):
         return False
@@ -133,15 +133,16 @@ def is_foreign(text: str) -> bool:
 
 
 def attempt(text: str, name: str = "<text>") -> None:
-    """Let another process parse a text that is foreign, to see whether MLIR crashes.
+    """Let another process parse a foreign text, to see whether MLIR crashes.
 
     Raises:
-        ParseError: MLIR's parser crashes, or takes very long.
+        ParseError: MLIR's parser crashes, or exceeds the time limit.
         Error: The process that reads it cannot be started.
     """
     if not is_foreign(text):
         return
-    # A process that has parsed other texts may crash because of what these left in its memory, so a new one decides.
+    # A process that has parsed other texts may crash because of corrupted memory, so a failure is confirmed in a new
+    # one.
     outcome = holding(_lock, lambda: _ask(text) or _ask(text))
     if outcome != ".":
         ending = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
@@ -154,19 +155,19 @@ def attempt(text: str, name: str = "<text>") -> None:
 
 _lock = make_lock()
 _process: subprocess.Popen[bytes] | None = None
-_owner = 0  # the id of the process that started it: a forked child must not use it
-_awaits_answer = False  # whether it has not answered yet: its next answer would be to an earlier text
+_owner = 0  # the id of the process that started it; a forked child must not use it
+_awaits_answer = False  # whether an answer is outstanding; the next answer would be for an earlier text
 
 
 def _ask(text: str) -> str:
-    """`.` when the process has parsed a text, `late` when that takes too long, an empty string when the process has ended."""
+    """Return `.` if the process has parsed a text, `late` if it exceeded the time limit, an empty string if it has ended."""
     process = _running()
     answer = _exchange(process, text, SECONDS)
     return "late" if answer is None else answer.decode()
 
 
 def _running() -> Any:
-    """The process that parses texts; it is started if there is none that can take a text."""
+    """Return the process that parses texts, started if none is available."""
     global _process, _owner
     if _process is not None and _owner == os.getpid() and not _awaits_answer and _process.poll() is None:
         return _process
@@ -179,14 +180,14 @@ def _running() -> Any:
         raise _cannot_start(problem) from None
     _owner = os.getpid()
     process = _process
-    answer = _exchange(process, "", _START)  # importing MLIR takes long, whatever the text is
+    answer = _exchange(process, "", _START)  # importing MLIR takes long for any text
     if answer != b".":
         raise Error(f"cannot start a process that reads modules: it {'took too long' if answer is None else 'ended'}")
     return process
 
 
 def _exchange(process: Any, text: str, seconds: float) -> bytes | None:
-    """As `_answer`, but a process that does not answer is ended: now, or before the next text if an interrupt prevents that."""
+    """Return the answer as `_answer` does, but end a process that does not answer, now or before the next text."""
     global _awaits_answer
     answer = None
     _awaits_answer = True
@@ -200,7 +201,7 @@ def _exchange(process: Any, text: str, seconds: float) -> bytes | None:
 
 
 def _pieces(text: str) -> Iterator[bytes]:
-    """What a text is sent as: its length, and its bytes in pieces, so that there is no second copy of it."""
+    """Yield a text as it is sent: its length, then its bytes in pieces, to avoid a second copy."""
     parts = range(0, len(text), _CHUNK)
     size = len(text) if text.isascii() else sum(len(text[i : i + _CHUNK].encode()) for i in parts)
     yield size.to_bytes(8, "little")
@@ -208,7 +209,7 @@ def _pieces(text: str) -> Iterator[bytes]:
 
 
 def _answer(process: Any, text: str, seconds: float) -> bytes | None:
-    """The answer of a process to a text: empty when the process has ended, None when the time is over."""
+    """Return the answer of a process to a text: empty if the process has ended, None after the time limit."""
     pieces = _pieces(text)
     unsent = next(pieces)
     deadline = time.monotonic() + seconds
@@ -229,7 +230,7 @@ def _answer(process: Any, text: str, seconds: float) -> bytes | None:
 
 
 def close() -> None:
-    """End the process that reads texts; the next text starts another."""
+    """End the process that reads texts. The next text starts a new one."""
     global _process
     process = _process
     if process is not None and _owner == os.getpid():

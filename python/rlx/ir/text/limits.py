@@ -1,12 +1,12 @@
-"""Limits on MLIR text, checked before MLIR's parser reads it.
+"""Limits on MLIR text, checked before MLIR parses it.
 
 MLIR's parser is recursive: some thousands of nested brackets overflow the stack of the process, and so do long affine
-expressions and chains of aliases. When each of n aliases uses the previous one twice, the printed text has 2^n characters.
-Numbers of many digits take quadratic time. `check` reads the text once, without recursion, and refuses all of these. A text
-that passes may still be invalid, which MLIR then reports.
+expressions and chains of aliases. If each of n aliases uses the previous one twice, the printed text has 2^n
+characters. Numbers with many digits take quadratic time. `check` reads the text once, without recursion, and rejects
+all of these. Text that passes may still be invalid, which MLIR then reports.
 
-Tokens are recognised as MLIR's lexer does. MLIR stops at the first syntax error, so the counts here need to be right only
-for the part of a text before that.
+Tokens are recognised as by MLIR's lexer. MLIR stops at the first syntax error, so the counts need to be right only up
+to that point.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import NoReturn
 
 from rlx.support.errors import ParseError
 
-NESTING = 200  # brackets of all kinds around one place, with aliases expanded; MLIR overflows at about 3,000
-CHAIN = 1000  # operators of one affine expression
+NESTING = 200  # nested brackets of all kinds, with aliases expanded; MLIR overflows at about 3,000
+CHAIN = 1000  # operators in one affine expression
 DIGITS = 1000  # characters of one number
-BITS = 1024  # of an integer type
+BITS = 1024  # bits of an integer type
 DIMENSIONS = 10_000  # characters of `1x2x3x…`
-# Characters that all uses of aliases may stand for: `EXPANSION`, and `EXPANSION_FACTOR` times the length of the text. Debug
-# locations, which share their frames through aliases, need that factor.
+# Maximum characters that all uses of aliases may expand to: `EXPANSION` plus `EXPANSION_FACTOR` times the length of the
+# text. Debug locations, which share their frames through aliases, need the factor.
 EXPANSION = 1 << 24
 EXPANSION_FACTOR = 32
 
@@ -49,7 +49,7 @@ _KINDS = rf"""
 """
 _FLAGS = re.VERBOSE | re.ASCII
 _TOKEN = re.compile(rf"\s*+(?:{_KINDS})", _FLAGS)
-# Most tokens of a text do not matter here. One match skips them, and small bracketed groups, up to the next that matters.
+# Most tokens are irrelevant here. One match skips them, and small bracketed groups, up to the next relevant token.
 _INTERESTING = re.compile(
     rf"""
   (?: \s++ | {_STRING} | {_COMMENT} | ->
@@ -75,11 +75,11 @@ _EXPRESSION_ENDS = re.compile(rf'(?:[^,=:/"]|{_COMMENT}|/|{_STRING})*+[,=:]')
 
 
 def check(text: str, name: str = "<text>") -> None:
-    """Refuse text that would crash MLIR's parser or printer, or take it very long.
+    """Reject text that would crash MLIR's parser or printer, or make it very slow.
 
     Args:
         text: MLIR text.
-        name: What to call it in messages.
+        name: Its name in messages.
 
     Raises:
         ParseError: The text exceeds a limit; the error has line, column and the limit.
@@ -90,14 +90,14 @@ def check(text: str, name: str = "<text>") -> None:
 class _TextScan:
     def __init__(self, text: str, name: str):
         self.text, self.name = text, name
-        self.open: list[str] = []  # brackets around the current place
-        self.chain, self.operator = 0, 0  # number of operators of the current expression, and where the last one ends
+        self.open: list[str] = []  # brackets around the current position
+        self.chain, self.operator = 0, 0  # operators of the current expression, and the end of the last one
         self.aliases: dict[str, tuple[int, int]] = {}  # for each alias, the nesting and length that it adds
         self.defining: tuple[str, int, int] | None = (
-            None  # the alias being defined, where its body starts, `added` before it
+            None  # the alias being defined, the start of its body, `added` before it
         )
-        self.deepest = 0  # the deepest nesting in that body
-        self.added = 0  # characters that the aliases used so far stand for
+        self.deepest = 0  # the maximum nesting in that body
+        self.added = 0  # characters that the aliases used so far expand to
         self.budget = EXPANSION + EXPANSION_FACTOR * len(text)
 
     def fail(self, offset: int, message: str, hint: str | None = None) -> NoReturn:
@@ -130,7 +130,7 @@ class _TextScan:
                 step(token, start)
 
     def _outside(self, token: str, kind: str, previous: str, candidate: str, offset: int) -> None:
-        """Handle a token outside of brackets, where aliases are defined: `#name = body`.
+        """Handle a token outside brackets, where aliases are defined: `#name = body`.
 
         A body ends at the first token that cannot continue it.
         """
@@ -151,7 +151,7 @@ class _TextScan:
             self.text.encode()
         except UnicodeEncodeError as problem:
             self.fail(problem.start, f"the text has {self.text[problem.start]!r}, half of a character")
-        if _HIGH_BYTES.search(self.text):  # an escaped byte beyond ASCII: check that each string is UTF-8
+        if _HIGH_BYTES.search(self.text):  # an escaped non-ASCII byte: check that each string is UTF-8
             for match in _STRING_OR_COMMENT.finditer(self.text):
                 if not _is_utf8(match.group()):
                     self.fail(match.start(), "a string that is not UTF-8")
@@ -214,7 +214,7 @@ class _TextScan:
 
 
 def _is_utf8(string: str) -> bool:
-    """Whether the bytes that a string in MLIR's syntax stands for are UTF-8; true for a comment."""
+    """Whether a string in MLIR's syntax represents UTF-8 bytes; true for a comment."""
     if string.startswith("//"):
         return True
     raw = _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else b"?", string.encode())

@@ -1,4 +1,4 @@
-"""Parsing, printing and verifying modules, with errors that say where in the text they are."""
+"""Parsing, printing and verification of modules, with errors located in the user's text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rlx.support.files import read_bytes
 
 _SEVERAL = "source must contain a single top-level operation"
 _NONE = f"{_SEVERAL}, found: 0"
-_UNNAMED = "-"  # the name that MLIR gives to text without a name
+_UNNAMED = "-"  # MLIR's name for unnamed text
 
 
 def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
-    """Message, place and notes of the first diagnostic of an MLIR error."""
+    """Return message, location and notes of the first diagnostic of an MLIR error."""
     diagnostics = problem.error_diagnostics
     if not diagnostics:
         return str(problem), None, []
@@ -36,7 +36,7 @@ def _raise(kind: type[Error], problem: Any, source: assembly.GenericText | None 
 
 
 def checked_source(text: str, name: str) -> assembly.GenericText:
-    """Text that is safe to give to MLIR's parser. This may take long, but needs no MLIR context: other threads continue.
+    """Return text that is safe for MLIR's parser. This may be slow, but needs no MLIR context, so other threads can run.
 
     Raises:
         ParseError: The text exceeds a limit, has an rlx op that cannot be read, or crashes the parser.
@@ -48,14 +48,14 @@ def checked_source(text: str, name: str) -> assembly.GenericText:
 
 
 def parse_op(source: assembly.GenericText) -> mlir.Operation:
-    """The op in a text, verified; if there are several ops, a module of them. Locations are places in the user's text.
+    """Return the verified op in a text; if there are several, a module of them. Locations refer to the user's text.
 
     Args:
         source: The result of `checked_source`.
 
     Raises:
-        ParseError: There is no op, or MLIR does not say what is wrong.
-        MLIRError: A syntax or verification error, with places in `source.text`.
+        ParseError: There is no op, or MLIR does not report the reason.
+        MLIRError: A syntax or verification error, located in `source.text`.
     """
     ir = mlir.ir
     context = mlir.context()
@@ -81,9 +81,9 @@ def parse_op(source: assembly.GenericText) -> mlir.Operation:
 
 
 def _fail_without_message(source: assembly.GenericText) -> NoReturn:
-    """Raise the error for text that MLIR's parser refuses without a message.
+    """Raise the error for text that MLIR's parser rejects without a message.
 
-    It does so where there is an rlx op in the readable form that `assembly.read` has not recognised as an op.
+    This happens for an rlx op in the readable form that `assembly.read` has not recognised as an op.
     """
     place, name = source.bare_op() or (source.begin, None)
     message = "MLIR cannot parse this, and does not say why" if name is None else f"'{name}' is not expected here"
@@ -91,14 +91,15 @@ def _fail_without_message(source: assembly.GenericText) -> NoReturn:
 
 
 def parse_module(text: str, name: str = "<text>") -> mlir.Module:
-    """A verified module from text; rlx ops are in the readable form or in the generic one.
+    """Return a verified module from text with rlx ops in the readable or the generic form.
 
     Args:
         text: MLIR text.
-        name: What to call the text in messages, usually a file name.
+        name: The name of the text in messages, usually a file name.
 
     Raises:
-        ParseError: A syntax or verification error, or text that exceeds a limit (`rlx.ir.text.limits`), with line and column.
+        ParseError: A syntax or verification error, or text that exceeds a limit (`rlx.ir.text.limits`), with line and
+            column.
     """
     source = checked_source(text, name)
     ir = mlir.ir
@@ -129,14 +130,15 @@ def print_op(
     elements_limit: int | None = None,
     verified: bool = False,
 ) -> str:
-    """The text of a module, or of another op, with rlx ops in the readable form.
+    """Return the text of a module or another op, with rlx ops in the readable form.
 
     Args:
         op: The op.
         generic: Print all ops in MLIR's generic form.
         debug_info: Print locations.
-        elements_limit: Do not print the elements of constants that have more than this.
-        verified: Whether the op is known to be valid. Otherwise MLIR verifies it, and prints an invalid op in the generic form.
+        elements_limit: Do not print the elements of constants with more elements than this.
+        verified: Whether the op is known to be valid. Otherwise MLIR verifies it, and prints an invalid op in the
+            generic form.
     """
     text = op.operation.get_asm(
         enable_debug_info=debug_info,
@@ -151,7 +153,7 @@ def verify_module(module: mlir.Module) -> None:
     """Check a module.
 
     Raises:
-        VerificationError: The module is not valid; the error has the place and message of the first problem.
+        VerificationError: The module is not valid; the error has the location and message of the first problem.
     """
     with mlir.entered():
         try:
@@ -162,26 +164,26 @@ def verify_module(module: mlir.Module) -> None:
 
 
 def is_path(text_or_path: str | os.PathLike[str]) -> bool:
-    """Whether an argument is the path of a file, and not the text of a module."""
+    """Whether an argument is the path of a file rather than the text of a module."""
     if not isinstance(text_or_path, str):
         return True
     return "\n" not in text_or_path and not re.search(r"[{(]", text_or_path)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of the module in a file of text or of bytecode.
+    """Return the text of a module in a text or bytecode file.
 
     Raises:
-        Error: It is missing, unreadable or not UTF-8.
+        Error: The file is missing, unreadable or not UTF-8.
     """
     return decoded(read_bytes(path), os.fspath(path))
 
 
 def decoded(data: bytes, name: str) -> str:
-    """The text of a module from the content of a file of text or of bytecode.
+    """Return the text of a module from the content of a text or bytecode file.
 
     Raises:
-        ParseError: It is neither.
+        ParseError: The content is neither.
     """
     if isolated.is_bytecode(data):
         return isolated.bytecode_text(data, name)

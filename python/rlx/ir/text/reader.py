@@ -1,17 +1,18 @@
-"""A separate program in which MLIR reads data that may crash it, so that only this program crashes.
+"""A separate program in which MLIR reads data that may crash it.
 
-MLIR's reader of bytecode does not check what it reads, and neither do the parsers of some formats in its dialects. The rlx
-dialect is not registered here: its ops and attributes are read without checks, and verified when the caller reads the text.
+MLIR's bytecode reader does not validate its input, and neither do some parsers of its dialects. The rlx dialect is not
+registered here: its ops and attributes are read without checks, and verified when the caller reads the text.
 
     python reader.py PROVIDER FOLDER bytecode SECONDS
 
-reads one module from standard input and prints it as generic text with locations. Exit code 1 means that it is not valid; a
-message on standard error says why. Exit code 3 means that it is of a newer StableHLO; standard error names both versions.
+reads one module from standard input and prints it as generic text with locations. Exit code 1 means that it is not
+valid; the reason is printed to standard error. Exit code 3 means that it uses a newer StableHLO; standard error names
+both versions.
 
     python reader.py PROVIDER FOLDER texts
 
-reads texts from standard input, each after its length in eight bytes. It answers each with one byte when MLIR has parsed
-it, valid or not. PROVIDER is the package of MLIR's bindings, FOLDER the folder that contains the package.
+reads texts from standard input, each preceded by its length in eight bytes. It answers with one byte when MLIR has
+parsed a text, valid or not. PROVIDER is the package of MLIR's bindings, FOLDER the folder that contains the package.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ import re
 import sys
 from typing import Any
 
-# The producer that bytecode names, after four bytes and its version.
+# The producer in a portable artifact, after four bytes and the bytecode version.
 _PORTABLE = b"StableHLO_v"
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
 
 
 def _limit(seconds: int | None) -> None:
-    """Limit time and memory: a few bytes of input may make MLIR allocate any number of gigabytes."""
+    """Limit time and memory: a few bytes of input may make MLIR allocate any amount of memory."""
     try:
         import resource
     except ImportError:  # on Windows, where only the time limit of the parent process applies
@@ -59,7 +60,7 @@ class ModuleReader:
             self._stablehlo = importlib.import_module(f"{provider}._mlir_libs._stablehlo")
 
     def context(self) -> Any:
-        """A context that accepts ops of all dialects."""
+        """Return a context that accepts ops of all dialects."""
         context = self.ir.Context()
         context.enable_multithreading(False)
         context.allow_unregistered_dialects = True
@@ -68,7 +69,7 @@ class ModuleReader:
         return context
 
     def convert(self, data: bytes) -> int:
-        """Write bytecode as text to standard output; returns the exit code."""
+        """Write bytecode as text to standard output. Returns the exit code."""
         try:
             context = self.context()
             if data[5:].startswith(_PORTABLE) and self._stablehlo is not None:
@@ -78,7 +79,7 @@ class ModuleReader:
             text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
             sys.stdout.buffer.write(text.encode())
             sys.stdout.buffer.flush()
-        except (self.ir.MLIRError, ValueError) as problem:  # a ValueError of an artifact
+        except (self.ir.MLIRError, ValueError) as problem:  # portable artifacts raise a ValueError
             if versions := self._too_new(data):
                 sys.stderr.write(versions)
                 return 3
@@ -88,7 +89,7 @@ class ModuleReader:
         return 0
 
     def _too_new(self, data: bytes) -> str | None:
-        """The version of a portable artifact and the newest that can be read, if that is older."""
+        """Return the version of a portable artifact and the newest supported one, if the artifact is newer."""
         if not data[5:].startswith(_PORTABLE) or self._stablehlo is None:
             return None
         of_data = _VERSION.match(data[5 + len(_PORTABLE) :][:32].decode("latin-1"))
@@ -110,7 +111,7 @@ class ModuleReader:
 
 
 def main(provider: str, folder: str, mode: str, seconds: str | None = None) -> int:
-    """Run the program; returns the exit code."""
+    """Run the program. Returns the exit code."""
     sys.path.append(folder)
     reader = ModuleReader(provider)
     if mode == "bytecode":
@@ -125,4 +126,4 @@ def main(provider: str, folder: str, mode: str, seconds: str | None = None) -> i
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # without cleaning up: damaged data may have left memory in a state in which that crashes
+    os._exit(code)  # without cleaning up, which may crash if damaged data has corrupted memory

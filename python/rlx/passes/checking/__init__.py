@@ -1,1 +1,1 @@
-"""Checking: whether a pass keeps the results, which rewriting does not, and the least module that shows it."""
+"""Checking: result comparison across passes, bisection of rewrites, and test case reduction."""

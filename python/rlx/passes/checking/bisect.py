@@ -1,6 +1,6 @@
-"""`rlx-opt --bisect`: the first rewriting of a pipeline after which a module is wrong.
+"""`rlx-opt --bisect`: search for the first rewrite of a pipeline after which a module is wrong.
 
-First the pass is found, then, by halves over the number of rewrites that it may do, the rewriting.
+First the pass is determined, then the rewrite, by a binary search over the number of rewrites that the pass may do.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rlx.support.errors import Error, VerificationError
 
 @dataclass(frozen=True)
 class Failure:
-    """What is wrong with a module after a pass.
+    """A failure of a module after a pass.
 
     Attributes:
-        kind: `"error"` (the pass raised), `"verifier"` (what it gave is invalid) or `"result"` (a function computes something
-            else, or cannot be evaluated).
-        message: What it is, in words; it begins with the name of the pass.
+        kind: `"error"` (the pass raised), `"verifier"` (the module is invalid) or `"result"` (a function computes
+            something else, or cannot be evaluated).
+        message: The description; it begins with the name of the pass.
         location: The user's `file:line`, empty when unknown.
     """
 
@@ -34,16 +34,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Where a pipeline goes wrong.
+    """The place where a pipeline goes wrong.
 
     Attributes:
         step: The pass.
-        number: Which of the pipeline's it is, from 1 on.
-        failure: What is wrong.
-        rewriting: The rewriting, where the pass counts its own.
-        index: Which of the pass it is, from 1 on; 0 where there is none.
-        count: How many the pass does, as far as it comes.
-        earlier: How many the passes before it do.
+        number: Its position in the pipeline, from 1.
+        failure: The failure.
+        rewriting: The rewrite, if the pass counts its rewrites.
+        index: The number of the rewrite in the pass, from 1; 0 if there is none.
+        count: The number of rewrites of the pass, as far as it got.
+        earlier: The number of rewrites of the passes before it.
     """
 
     step: PipelineStep
@@ -56,20 +56,21 @@ class Culprit:
 
     @property
     def limit(self) -> int:
-        """The number for `--rewrite-limit` after which the module is wrong."""
+        """The value of `--rewrite-limit` at which the module is wrong."""
         return self.earlier + self.index
 
 
 def bisect(module: mlir.Module, pipeline: str | PassPipeline, comparison: Comparison | None = None) -> Culprit | None:
-    """The first rewriting that makes a module wrong; None where nothing does. The module is not changed.
+    """Return the first rewrite that makes a module wrong, or None. The module is not changed.
 
     Args:
         module: A verified module.
         pipeline: The passes.
-        comparison: How results are compared, and on which inputs. A pass that changes results on purpose is not judged by them.
+        comparison: The inputs and the comparison of results. Results of passes that change them intentionally are not
+            compared.
 
     Raises:
-        Error: The pipeline is wrong, or an array that is given fits no argument.
+        Error: The pipeline is invalid, or a given array does not fit any argument.
     """
     comparison = comparison or Comparison()
     comparison.check_given(module)
@@ -86,7 +87,7 @@ def bisect(module: mlir.Module, pipeline: str | PassPipeline, comparison: Compar
 def first_failure(
     module: mlir.Module, steps: Sequence[PipelineStep], comparison: Comparison
 ) -> tuple[int, Failure] | tuple[int, None]:
-    """What goes wrong first in a pipeline, and the index of the pass; None where nothing does. The module is not changed."""
+    """Return the first failure in a pipeline and the index of its pass; None if there is none. The module is not changed."""
     current = module
     for number, step in enumerate(steps):
         before, current = current, clone_module(current)
@@ -99,14 +100,14 @@ def first_failure(
 def _attempt(
     before: mlir.Module, after: mlir.Module, step: PipelineStep, comparison: Comparison, limit: int | None = None
 ) -> tuple[RewriteCounter, Failure | None]:
-    """Run a pass on `after`, a copy of a module, or the beginning of it, and judge what it gave."""
+    """Run a pass, or its first `limit` rewrites, on `after`, a copy of a module, and check the result."""
     with rewrites_counted(limit) as counter:
         try:
             run_step(step, after)
         except Error as problem:
             return counter, _failure(problem)
     try:
-        if limit is not None and counter.count == limit:  # stopped, and so not verified
+        if limit is not None and counter.count == limit:  # stopped at the limit, and therefore not verified
             with mlir.entered():
                 verify_after(step, after)
     except Error as problem:
@@ -130,7 +131,7 @@ def _within(
     earlier: int,
     comparison: Comparison,
 ) -> Culprit:
-    """The rewriting in a pass that fails: after `right` of them the module is as it should be, after `wrong` it is not."""
+    """Return the rewrite of a pass that fails: the module is right after `right` rewrites, and wrong after `wrong`."""
     right, wrong, rewriting = 0, count + 1, None
     while wrong - right > 1:
         middle = (right + wrong) // 2
@@ -139,8 +140,6 @@ def _within(
             right = middle
         else:
             wrong, failure, rewriting = middle, said, counter.last
-    if (
-        wrong > count
-    ):  # each rewriting is right: what comes after the last one is not, or a rewriting that was not finished
+    if wrong > count:  # all rewrites are right: later work, or an unfinished rewrite, is wrong
         return Culprit(step, number, failure, None, 0, count, earlier)
     return Culprit(step, number, failure, rewriting, wrong, count, earlier)

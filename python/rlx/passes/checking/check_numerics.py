@@ -1,4 +1,4 @@
-"""Checks that passes do not change results: evaluates a module before and after each pass, on the same inputs."""
+"""Instrument that checks that passes do not change results: it evaluates a module before and after each pass."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _print_note(text: str) -> None:
 class CheckNumerics(Instrument):
     """Raises an error at the first pass that changes a result, or after which a function cannot be evaluated.
 
-    Functions with ops of other dialects are not checked, and neither are passes that change results on purpose; a note
-    says so.
+    Functions with ops of other dialects are not checked, nor are passes that change results intentionally; a note
+    reports this.
 
     Args:
         seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
-        note: Called with a text about each thing that is not checked; by default it is printed to standard error.
-        comparison: How results are compared; its seed and its notes are those above.
+        note: Called with a text for each unchecked item; by default it is printed to standard error.
+        comparison: The comparison of results; `seed` and `note` override its own.
     """
 
     def __init__(self, seed: int = 0, note: Callable[[str], None] | None = None, comparison: Comparison | None = None):

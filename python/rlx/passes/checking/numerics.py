@@ -1,4 +1,4 @@
-"""Whether two modules compute the same: their functions are evaluated on the same inputs, drawn from a seed or given."""
+"""Comparison of two modules: their functions are evaluated on the same inputs, which are random or given."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from rlx.ir.op.signature import bodies, functions
 from rlx.ir.shape import shape_of
 from rlx.support.errors import Error
 
-# Relative to the largest element: a pass may change the order of sums, and fused ops round less often.
+# Relative to the largest element: a pass may reorder sums, and fused ops round less often.
 _TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 
 
 def tolerance(kind: DType) -> float:
-    """The tolerance of a dtype; storage dtypes have that of one step, as their results are rounded to it."""
+    """Return the tolerance of a dtype. For storage dtypes it is one step, because results are rounded to it."""
     if not kind.is_inexact:
         return 0.0
-    # A power of two differs from the next one by half of the larger.
+    # A power of two differs from the next one by half of the larger one.
     return min(kind.eps, 0.5) if kind.storage else _TOLERANCES[kind.part.name]
 
 
-# Sizes of symbols to try. Different sizes come first; some graphs need even or larger sizes.
+# Sizes of symbols to try. Distinct sizes come first; some graphs need even or larger sizes.
 _SIZES = ((3, 5, 7, 4, 6), (4, 8, 6, 12, 10), (8, 16, 32, 24, 48), (1, 1, 1, 1, 1))
-# Names of operands that are positions.
+# Names of operands that are indices.
 _POSITIONS = ("indices", "labels", "targets")
 
 
@@ -45,14 +45,14 @@ def _no_note(text: str) -> None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two modules are compared.
+    """The options of a comparison of two modules.
 
     Attributes:
         seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
-        given: Arrays or tensors of files to use instead, by the names of arguments, in functions whose argument of that name
-            they fit.
-        tolerance: How far results of floats may differ, relative to the largest element; None takes `tolerances`.
-        note: Called with a text about each function that is not compared.
+        given: Arrays or tensors of files to use instead, by argument name, in functions where they fit the argument of
+            that name.
+        tolerance: The maximum difference of float results, relative to the largest element; None uses `tolerances`.
+        note: Called with a text for each function that is not compared.
     """
 
     seed: int = 0
@@ -61,10 +61,10 @@ class Comparison:
     note: Callable[[str], None] = _no_note
 
     def check_given(self, module: mlir.Module) -> None:
-        """The arrays that are given are arguments of a module.
+        """Check that the given arrays are arguments of a module.
 
         Raises:
-            Error: A function has no such argument, or only ones that it does not fit.
+            Error: There is no such argument, or it does not fit any.
         """
         arguments = [a for f in bodies(module) for a in Graph.from_module(module, f.name.value).arguments]
         for name in self.given:
@@ -76,9 +76,9 @@ class Comparison:
                 self._checked(alike[0])
 
     def difference(self, before: mlir.Module, after: mlir.Module) -> str:
-        """What is different about the functions of a module that was made of another one; empty if nothing is.
+        """Return a description of the first difference between a module and a derived one; empty if there is none.
 
-        Functions with ops of other dialects, and those that have no value before, are not compared.
+        Functions with ops of other dialects, and those that cannot be evaluated before, are not compared.
         """
         results = {f.name.value: f for f in functions(after)}
         for function in bodies(before):
@@ -104,16 +104,16 @@ class Comparison:
         arrays, results, symbols = expected
         try:
             values = evaluate_function(new.function, arrays, symbols)
-        except Exception as problem:  # evaluators pass on the exceptions of NumPy
+        except Exception as problem:  # evaluators pass on exceptions of NumPy
             return f"gives a {name} that cannot be evaluated: {_reason(problem)}"
         limits = tolerances(old.function) if self.tolerance is None else [self.tolerance] * len(results)
         where = differs(results, values, [o.name for o in old.results], limits)
         return f"changes the result of {name}: {where}" if where else ""
 
     def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
-        """Inputs, results of the old graph, and symbols of the new one, for the first sizes with which the old one has a value.
+        """Return inputs, results of the old graph, and symbols of the new one, for the first sizes that the old one supports.
 
-        None, with a note, if there are no such sizes.
+        Returns None, with a note, if there are no such sizes.
         """
         reason = ""
         for sizes in _SIZES:
@@ -141,14 +141,14 @@ class Comparison:
         return drawn if given is None or given.shape != drawn.shape else given
 
     def _fitting(self, argument: Argument) -> np.ndarray | None:
-        """The array that is given for an argument, if it fits."""
+        """Return the array that is given for an argument, if it fits."""
         try:
             return self._checked(argument) if argument.name in self.given else None
         except Error:
             return None
 
     def _checked(self, argument: Argument) -> np.ndarray:
-        # The file of a tensor may not name its dtype.
+        # The file of a tensor may not record its dtype.
         array = np.asarray(with_dtype(self.given[argument.name], argument.shape.dtype))
         check_argument(argument, array)
         return array
@@ -164,7 +164,7 @@ def _repeated(sizes: Sequence[int]) -> Iterator[int]:
 
 
 def foreign_op(function: mlir.FuncOp) -> str | None:
-    """The name of an op of another dialect inside a function, None if there is none."""
+    """Return the name of an op of another dialect inside a function, or None."""
     names: list[str] = []
 
     def visit(op: mlir.Operation) -> Any:
@@ -182,7 +182,7 @@ def foreign_op(function: mlir.FuncOp) -> str | None:
 
 
 def draw(random: np.random.Generator, argument: Argument, value: mlir.Value, symbols: Mapping[str, int]) -> np.ndarray:
-    """A random array for an argument."""
+    """Return a random array for an argument."""
     shape = argument.shape.bind(symbols).static
     kind = argument.shape.dtype
     if kind.is_bool:
@@ -196,7 +196,7 @@ def draw(random: np.random.Generator, argument: Argument, value: mlir.Value, sym
 
 
 def index_limit(value: mlir.Value, symbols: Mapping[str, int]) -> int | None:
-    """The size of the smallest axis that a value indexes, None if it does not index."""
+    """Return the size of the smallest axis that a value indexes, or None if it is not an index."""
     limits: list[int] = []
     pending, seen = [value], {value}
     while pending:
@@ -229,16 +229,16 @@ def _limit_in(op: mlir.Operation, value: mlir.Value, symbols: Mapping[str, int])
     return None if isinstance(size, DimExpr) else size
 
 
-# --- comparing ------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 
 
 def tolerances(function: mlir.FuncOp) -> list[float]:
-    """How far each result of a function may differ: the tolerance of the coarsest floats that it is computed from."""
+    """Return the tolerance of each result of a function: that of the coarsest floats from which it is computed."""
     return [max(map(_own_tolerance, _behind(value)), default=0.0) for value in opview.yielded(function.entry_block)]
 
 
 def _behind(value: mlir.Value) -> set[mlir.Value]:
-    """A value, and those that it is computed from, also inside of regions."""
+    """Return a value and all values from which it is computed, also inside regions."""
     pending, found = [value], {value}
     while pending:
         current = pending.pop()
@@ -259,13 +259,14 @@ def _own_tolerance(value: mlir.Value) -> float:
 def differs(
     expected: Sequence[np.ndarray], got: Sequence[np.ndarray], names: Sequence[str], limits: Sequence[float]
 ) -> str:
-    """A description of where two lists of results differ, empty if they agree.
+    """Return a description of where two lists of results differ, empty if they agree.
 
     Args:
-        expected: What they should be.
-        got: What they are.
-        names: What they are called.
-        limits: How far each may differ if it holds floats, relative to its largest element; others have to be equal.
+        expected: The expected results.
+        got: The actual results.
+        names: The names of the results.
+        limits: The maximum difference of each float result, relative to its largest element; other results must be
+            equal.
     """
     if len(expected) != len(got):
         return f"{len(expected)} results became {len(got)}"
@@ -279,7 +280,7 @@ def differs(
 
 
 def _worst(a: np.ndarray, b: np.ndarray, limit: float) -> tuple[int, ...] | None:
-    """The index at which two arrays differ most, None if they agree."""
+    """Return the index at which two arrays differ most, None if they agree."""
     if a.size == 0 or not dtype(a.dtype).is_inexact:
         is_different = a != b
         return tuple(int(i) for i in np.argwhere(is_different)[0]) if is_different.any() else None

@@ -1,7 +1,7 @@
-"""`rlx-opt --reduce`: the smallest module that is still interesting, such as one that a pipeline still gets wrong.
+"""`rlx-opt --reduce`: reduction of a module to the smallest one that still fails, or is interesting to another test.
 
-Each edit is tried on a copy, which is verified and then tested; what is interesting goes on. Large cuts come first, and all is
-repeated until nothing helps any more. The order is fixed, so that the same module and test give the same result.
+Each edit is tried on a copy, which is verified and then tested; interesting copies are kept. Large cuts come first, and
+all edits are repeated until none helps. The order is fixed, so the same module and test give the same result.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from rlx.passes.runner import clone_module, run_on_module
 from rlx.support.errors import Error
 
 T = TypeVar("T")
-# A test of a module, which it may change: whether it is interesting.
+# A test of whether a module is interesting. It may change the module.
 Test = Callable[[mlir.Module], bool]
-# Changes a module in place; whether there was something to change.
+# An in-place edit of a module. Returns whether it changed something.
 Edit = Callable[[mlir.Module], bool]
-_OF_SYMBOL = 1 << 20  # what a symbol counts as a size: more than any number that stands for it
+_OF_SYMBOL = 1 << 20  # the size that a symbol counts as, larger than any number that may replace it
 _QUOTED_OR_NUMBER = re.compile(r"'[^']*'|@[\w$.-]+|%[\w#]+|\d[\w.+-]*|\[[^\]]*\]")
 
 
 def fails_alike(module: mlir.Module, pipeline: str | PassPipeline, comparison: Comparison | None = None) -> Test:
-    """A test: whether a pipeline fails on a module in the same pass and in the same way as on this one.
+    """Return a test: whether a pipeline fails on a module in the same pass and in the same way as on this one.
 
-    The way is an error with that text (without names and numbers), an invalid module, or another result.
+    The failure is an error with the same text (without names and numbers), an invalid module, or a different result.
 
     Args:
-        module: The module that is to be reduced; it is not changed.
+        module: The module to reduce; it is not changed.
         pipeline: The passes.
-        comparison: How results are compared, and on which inputs.
+        comparison: The inputs and the comparison of results.
 
     Raises:
-        Error: The pipeline does not fail on it, or an array that is given fits no argument.
+        Error: The pipeline does not fail on the module, or a given array does not fit any argument.
     """
     comparison = comparison or Comparison()
     comparison.check_given(module)
@@ -70,15 +70,15 @@ def _kind(failure: Failure) -> tuple[str, str]:
 
 
 def reduce(module: mlir.Module, test: Test, progress: Callable[[str], None] | None = None) -> mlir.Module:
-    """A small module for which a test is true. The module that is given is not changed.
+    """Return a small module for which a test is true. The given module is not changed.
 
     Args:
         module: A verified module for which the test is true.
-        test: Called with a verified module of its own.
-        progress: Called with a line whenever the module got smaller.
+        test: Called with a verified module that it may change.
+        progress: Called with a line whenever the module has become smaller.
 
     Raises:
-        Error: The test is false for the module itself, or raised.
+        Error: The test is false for the module itself, or raised an exception.
     """
     with mlir.entered():
         if not test(clone_module(module)):
@@ -92,7 +92,7 @@ class _ReductionSearch:
         self.best, self.test, self.progress = module, test, progress
         self.tests = 0
         self.size = _size(module)
-        self.sweeps = False  # what is interesting may be an op that nobody reads
+        self.sweeps = False  # an op whose results are unused may be the interesting one
 
     def run(self) -> mlir.Module:
         without_unread = clone_module(self.best)
@@ -113,7 +113,7 @@ class _ReductionSearch:
                 return self.best
 
     def cut(self, things: Callable[[mlir.Module], Sequence[object]], edit: Callable[..., bool]) -> None:
-        """Leave out as many as possible of the things that a module has: half of them at once, a quarter, … and single ones."""
+        """Remove as many items as possible from a module: half of them at once, then a quarter, … and single ones."""
         step = max(1, len(things(self.best)) // 2)
         while True:
             end = len(things(self.best))
@@ -126,7 +126,7 @@ class _ReductionSearch:
             step //= 2
 
     def each(self, choices: Callable[[mlir.Module], Sequence[T]], edit: Callable[[mlir.Module, T], bool]) -> None:
-        """Try one edit after the other; after one that helped, those of the module that it gave."""
+        """Try edits one by one. After a successful edit, continue with the edits of the new module."""
         position = 0
         while position < len(options := choices(self.best)):
             choice = options[position]
@@ -134,7 +134,7 @@ class _ReductionSearch:
                 position += 1
 
     def shrink(self) -> None:
-        """Give symbols a size, and make sizes smaller, one after the other, the largest first, wherever they stand."""
+        """Replace symbols by sizes, and reduce sizes one by one, starting with the largest."""
         for symbol in sorted(_symbols(self.best)):
             any(self._bound(symbol, size) for size in (1, 2, 3))
         for size in sorted(_sizes(self.best), reverse=True):
@@ -158,7 +158,7 @@ class _ReductionSearch:
             return False
 
     def attempt(self, edit: Edit) -> bool:
-        """Edit a copy, and go on with it if it is smaller, valid and interesting."""
+        """Edit a copy, and keep it if it is smaller, valid and interesting."""
         candidate = clone_module(self.best)
         return edit(candidate) and self._accept(candidate)
 
@@ -186,7 +186,7 @@ def _is_valid(module: mlir.Module) -> bool:
 
 
 def _size(module: mlir.Module) -> tuple[int, ...]:
-    """What is to become less, the most important first: ops, functions, results, arguments, operands, sizes."""
+    """Return the quantities to minimise, most important first: ops, functions, results, arguments, operands, sizes."""
     ops = collect(module)
     found = bodies(module)
     results = sum(len(f.type.results) for f in found)
@@ -196,7 +196,7 @@ def _size(module: mlir.Module) -> tuple[int, ...]:
     return len(ops), len(functions(module)), results, arguments, read, sizes
 
 
-# --- what there is to edit ------------------------------------------------------------------------
+# --- candidates for edits ---------------------------------------------------------------------
 
 
 def _outputs(module: mlir.Module) -> list[int]:
@@ -204,7 +204,7 @@ def _outputs(module: mlir.Module) -> list[int]:
 
 
 def _forwardings(module: mlir.Module) -> list[tuple[int, int]]:
-    """The ops and those of their operands that have the type of their only result."""
+    """Return (op, operand) pairs where the operand has the type of the only result."""
     return [
         (i, k)
         for i, op in enumerate(collect(module))
@@ -215,7 +215,7 @@ def _forwardings(module: mlir.Module) -> list[tuple[int, int]]:
 
 
 def _ops_with_regions(module: mlir.Module) -> list[tuple[int, int]]:
-    """The ops and those of their regions that take nothing and yield what the op gives."""
+    """Return (op, region) pairs of regions without arguments."""
     found: list[tuple[int, int]] = []
     for i, op in enumerate(collect(module)):
         for k, region in enumerate(op.regions):
@@ -226,7 +226,7 @@ def _ops_with_regions(module: mlir.Module) -> list[tuple[int, int]]:
 
 
 def _pairs_of_arguments(module: mlir.Module) -> list[tuple[int, int, int]]:
-    """Functions and pairs of their arguments of one type."""
+    """Return triples of a function and two of its arguments with the same type."""
     return [
         (number, i, k)
         for number, function in enumerate(bodies(module))
@@ -246,6 +246,6 @@ def _symbols(module: mlir.Module) -> set[str]:
 
 
 def _values(module: mlir.Module) -> list[mlir.Value]:
-    """The arguments of functions and the results of ops."""
+    """Return the arguments of functions and the results of ops."""
     arguments = [a for f in bodies(module) for a in f.entry_block.arguments]
     return [*arguments, *(r for op in collect(module) for r in op.results)]

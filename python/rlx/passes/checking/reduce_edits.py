@@ -1,4 +1,4 @@
-"""The edits of `rlx-opt --reduce`: each leaves out a part of a module, in place. What is left may be invalid."""
+"""In-place edits for `rlx-opt --reduce`, each of which removes a part of a module. The result may be invalid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.passes.rewrite import collect, is_unread
 
 
 class _EditedSignature:
-    """Arguments and results of a function while they are edited; `write` puts them into it."""
+    """Arguments and results of a function while they are edited; `write` updates the function."""
 
     def __init__(self, function: mlir.FuncOp):
         self.function, self.block = function, function.entry_block
@@ -22,23 +22,23 @@ class _EditedSignature:
         self.values = opview.yielded(self.block)
 
     def add_argument(self, like: mlir.Value) -> mlir.Value:
-        """A new input of a value's type."""
+        """Add an input with the type of a value."""
         name = _free("cut", [a.name for a in self.arguments])
         self.arguments.append(Argument(name, "input", shape_of(like)))
         return self.block.add_argument(like.type, self.function.location)
 
     def add_output(self, value: mlir.Value) -> None:
-        """Another result."""
+        """Add a result."""
         name = _free("kept", [o.name for o in self.outputs])
         self.values.append(value)
         self.outputs.append(Output(name, shape_of(value)))
 
     def keep_outputs(self, kept: Sequence[int]) -> None:
-        """Leave out the other results."""
+        """Keep only some of the results."""
         self.values, self.outputs = [self.values[i] for i in kept], [self.outputs[i] for i in kept]
 
     def drop_unread_arguments(self) -> None:
-        """Leave out the arguments that nobody reads, unless a result updates them."""
+        """Remove unused arguments, unless a result updates them."""
         updated = {o.updates for o in self.outputs}
         for i in reversed(range(len(self.arguments))):
             if not opview.is_used(self.block.arguments[i]) and self.arguments[i].name not in updated:
@@ -61,11 +61,11 @@ def _free(stem: str, taken: Collection[str]) -> str:
     return name
 
 
-# --- leaving out ----------------------------------------------------------------------------------
+# --- removal --------------------------------------------------------------------------------------
 
 
 def without_functions(module: mlir.Module, chosen: Collection[int]) -> bool:
-    """Leave out functions, by their number."""
+    """Remove functions, by index."""
     found = functions(module)
     if len(chosen) == len(found):
         return False
@@ -75,7 +75,7 @@ def without_functions(module: mlir.Module, chosen: Collection[int]) -> bool:
 
 
 def without_outputs(module: mlir.Module, chosen: Collection[int]) -> bool:
-    """Leave out results, counted over all functions."""
+    """Remove results, counted over all functions."""
     first = 0
     for function in bodies(module):
         signature = _EditedSignature(function)
@@ -87,14 +87,14 @@ def without_outputs(module: mlir.Module, chosen: Collection[int]) -> bool:
 
 
 def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
-    """Leave out ops, by their number in `collect`.
+    """Remove ops, by their index in `collect`.
 
-    What others read of them becomes an argument, and what only they have read a result, so that the others still compute what
-    they did.
+    Their used results become arguments. Values that only they used become results. So the other ops compute the same as
+    before.
     """
     ops = [op for i, op in enumerate(collect(module)) if i in chosen]
     gone = {op.results[0] for op in ops}
-    ops = [op for op in ops if not _is_inside(op, gone)]  # those of regions go with the op that has them
+    ops = [op for op in ops if not _is_inside(op, gone)]  # ops in regions are erased with the enclosing op
     signatures = {f.name.value: _EditedSignature(f) for f in bodies(module)}
     cut_off: dict[mlir.Value, _EditedSignature] = {}
     for op in reversed(ops):
@@ -117,7 +117,7 @@ def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
 
 
 def _parents(op: mlir.Operation) -> list[mlir.Operation]:
-    """The ops around an op, the nearest first, up to the function."""
+    """Return the ops around an op, innermost first, up to the function."""
     parents: list[mlir.Operation] = []
     while op.name != "func.func":
         op = op.block.owner.operation
@@ -126,7 +126,7 @@ def _parents(op: mlir.Operation) -> list[mlir.Operation]:
 
 
 def _is_inside(op: mlir.Operation, ops: Collection[mlir.Value]) -> bool:
-    """Whether an op is in a region of others, which are given by their first results."""
+    """Whether an op is in a region of other ops, which are given by their first results."""
     return any(parent.results[0] in ops for parent in _parents(op)[:-1])
 
 
@@ -137,7 +137,7 @@ def _function_of(op: mlir.Operation) -> mlir.FuncOp:
 
 
 def clean(module: mlir.Module, *, ops: bool) -> None:
-    """Leave out the arguments of functions that nobody reads, and such ops too."""
+    """Remove unused arguments of functions and, with `ops`, unused ops."""
     for function in bodies(module):
         if ops:
             _sweep(function.entry_block)
@@ -147,7 +147,7 @@ def clean(module: mlir.Module, *, ops: bool) -> None:
 
 
 def _sweep(block: mlir.Block) -> None:
-    """Erase what is not read in a block, the last op first, so that one way through is enough."""
+    """Erase unused ops of a block, last op first, so that one traversal suffices."""
     for op in reversed([view.operation for view in block.operations]):
         if registry.is_ours(op) and op.name not in opview.TERMINATORS and is_unread(op):
             op.erase()
@@ -156,11 +156,11 @@ def _sweep(block: mlir.Block) -> None:
             _sweep(inner)
 
 
-# --- simplifying ----------------------------------------------------------------------------------
+# --- simplification -------------------------------------------------------------------------------
 
 
 def forward(module: mlir.Module, choice: tuple[int, int]) -> bool:
-    """Take an operand of an op for its result: the number of the op, and that of the operand."""
+    """Replace the result of an op by an operand. `choice` is the index of the op, and of the operand."""
     op = collect(module)[choice[0]]
     op.results[0].replace_all_uses_with(op.operands[choice[1]])
     op.erase()
@@ -168,9 +168,9 @@ def forward(module: mlir.Module, choice: tuple[int, int]) -> bool:
 
 
 def inline(module: mlir.Module, choice: tuple[int, int]) -> bool:
-    """Put the ops of a region in the place of the op that has it: the number of the op, and that of the region.
+    """Replace an op by the ops of one of its regions. `choice` is the index of the op, and of the region.
 
-    A loop becomes one step: its arguments are what they start from.
+    A loop becomes one step: its arguments are replaced by the initial values.
     """
     op = collect(module)[choice[0]]
     block = opview.block_of(op.regions[choice[1]])
@@ -190,7 +190,7 @@ def inline(module: mlir.Module, choice: tuple[int, int]) -> bool:
 
 
 def join_arguments(module: mlir.Module, choice: tuple[int, int, int]) -> bool:
-    """Take one argument for another of its type: the number of the function, the one that stays, the one that goes."""
+    """Replace one argument by another of the same type. `choice` has the function, the argument kept, and the one dropped."""
     number, kept, dropped = choice
     arguments = bodies(module)[number].entry_block.arguments
     arguments[dropped].replace_all_uses_with(arguments[kept])
@@ -202,13 +202,13 @@ _LIST, _SIZE_IN_LIST = re.compile(r"\b(\w+) = \[([^\]]*)\]"), re.compile(r"(?<![
 
 
 def with_size(text: str, size: int, smaller: int, multiples: bool) -> str:
-    """The text of a module, in the generic form, with another number wherever a size stands: in types and attributes.
+    """Replace a size everywhere in a module in generic form: in types and attributes.
 
     Args:
         text: The module.
-        size: The number.
-        smaller: What to write instead.
-        multiples: Whether its multiples become less by the same factor.
+        size: The old size.
+        smaller: The new size.
+        multiples: Whether multiples of the size shrink by the same factor.
     """
     lists = {a.name for spec in registry.SPECS.values() for a in spec.attributes if a.kind == "dims"}
 

@@ -1,1 +1,1 @@
-"""The dtypes to compute in: precision and quantisation."""
+"""Compute dtypes: precision and quantisation."""

@@ -1,4 +1,4 @@
-"""`rlx-precision`: computes in f16 or bf16 instead of f32."""
+"""`rlx-precision`: computation in f16 or bf16 instead of f32."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ POLICIES = ("mixed_conservative", "mixed", "always", "custom")
 
 @dataclass(frozen=True)
 class Precision(Pass, name="rlx-precision"):
-    """Compute in f16 or bf16 what is computed in f32.
+    """Compute in f16 or bf16 instead of f32.
 
-    Inputs, parameters, states and outputs keep their dtypes, with visible casts where they are used; tensors of other dtypes
-    than f32 are not changed. Ops that only move data take the dtype of their operands. Regions take and yield the same
-    dtypes as before. Of these policies, each of
-    the first three lowers more ops than the one before:
+    Inputs, parameters, states and outputs keep their dtypes, with explicit casts where they are used. Tensors of other
+    dtypes than f32 are not changed. Ops that only move data take the dtype of their operands. Regions take and yield
+    the same dtypes as before. Each of the first three policies lowers more ops than the one before:
 
     * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers
       that the dtype cannot hold (a large mask value, a small epsilon, an integer cast to a float) stay in f32. So does
-      arithmetic whose operands and uses are all f32. Contractions, convolutions, attention and the arithmetic around them
+      arithmetic whose operands and uses are all f32. Contractions, convolutions, attention and the arithmetic around
+      them
       are lowered.
-    * `mixed`: reductions are lowered too; they still accumulate in f32.
+    * `mixed`: reductions are lowered as well; they still accumulate in f32.
     * `always`: everything is lowered.
-    * `custom`: the ops and kinds in `lower` are, and nothing else.
+    * `custom`: only the ops and kinds in `lower` are lowered.
 
-    Constants are converted; a finite constant that is larger than the largest number of the dtype becomes that number. A
-    block counts as one op that computes: run rlx-lower-blocks first if the policy should apply inside of blocks.
+    Constants are converted; a finite constant beyond the largest number of the dtype becomes that number. A block
+    counts as one compute op: run rlx-lower-blocks first to apply the policy inside blocks.
     """
 
-    # Rounding to 8 or 11 binary digits changes results by more than a comparison of results allows.
+    # Rounding to 8 or 11 significant bits changes results beyond the tolerance of a comparison.
     preserves_results = False
 
-    to: str = option("f16", "the dtype to compute in", choices=("f16", "bf16"))
-    policy: str = option("mixed_conservative", "how much is lowered", choices=POLICIES)
+    to: str = option("f16", "the compute dtype", choices=("f16", "bf16"))
+    policy: str = option("mixed_conservative", "how many ops are lowered", choices=POLICIES)
     keep: tuple[str, ...] = option((), "ops and kinds that stay in f32, such as softmax or gelu")
 
     lower: tuple[str, ...] = option((), "ops and kinds that are lowered, for the policy custom")
@@ -67,7 +67,7 @@ class Precision(Pass, name="rlx-precision"):
                 raise PassError(
                     f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}"
                 )
-        for op in collect(module):  # their products are to be lowered, and their activations are not
+        for op in collect(module):  # their products are lowered, and their activations are not
             if opview.has_trait(op, "product") and opview.has_trait(op, "wide_range"):
                 decompose(op)
         for function in functions(module):
@@ -77,14 +77,14 @@ class Precision(Pass, name="rlx-precision"):
 
 @dataclass(slots=True)
 class _PrecisionValue:
-    """A value that is f32 in the program: the values that hold it in each dtype, and what is known about its numbers.
+    """An f32 value of the program: its values in each dtype, and known properties of its numbers.
 
     Attributes:
-        wide: The f32 value, if there is one already.
-        low: The value in the low dtype, if there is one already.
+        wide: The f32 value, if it exists.
+        low: The value in the low dtype, if it exists.
         is_low: Whether it was computed in the low dtype.
         array: The value of a constant.
-        extreme: Whether its numbers may be out of the range of the low dtype, or be integers that it would round.
+        extreme: Whether its numbers may be out of range in the low dtype, or be integers that it would round.
     """
 
     wide: Any = None
@@ -95,7 +95,7 @@ class _PrecisionValue:
 
 
 class _Lowering:
-    """Rewrites one function: the ops in order, so that the operands of an op are rewritten before it."""
+    """Rewrites one function. Ops are visited in order, so operands are rewritten before their users."""
 
     def __init__(self, options: Precision):
         self.low: DType = dtype(options.to)
@@ -125,10 +125,10 @@ class _Lowering:
             if _is_f32(argument):
                 self.numbers[argument] = _PrecisionValue(wide=argument)
 
-    # --- what to do with an op --------------------------------------------------------------------
+    # --- decision for an op --------------------------------------------------------------------------
 
     def _takes_wide(self, op: mlir.Operation) -> bool:
-        """Whether an op that uses a value would take it in f32, as far as that is known before its operands are rewritten."""
+        """Whether a user would take a value in f32, as far as known before its operands are rewritten."""
         op = op.operation
         if not registry.is_ours(op) or self._is_kept(op):
             return True
@@ -153,7 +153,7 @@ class _Lowering:
         if self._is_kept(op):
             return False
         kind = class_of(opview.card_of(op).spec)
-        computed = [n for n in numbers if n.array is None]  # a constant can be had in either dtype
+        computed = [n for n in numbers if n.array is None]  # a constant is available in either dtype
         if kind is OpClass.COMPUTE or self.policy == "custom":
             return True
         if self.policy != "always" and any(n.extreme for n in numbers):
@@ -162,7 +162,7 @@ class _Lowering:
             return all(n.is_low for n in computed)
         if kind is OpClass.REDUCTION or (kind is OpClass.ELEMENTWISE and self.policy == "always"):
             return True
-        # If operands and uses are all f32, lowering the op would only lose digits.
+        # If operands and uses are all f32, lowering the op would only lose precision.
         return any(n.is_low for n in computed) or not all(self._prefers_wide[r] for r in op.results if _is_f32(r))
 
     # --- rewriting --------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ class _Lowering:
             )
 
     def _lower(self, op: mlir.Operation) -> bool:
-        """Emit an op in the low dtype; returns whether the dialect allows that."""
+        """Emit an op in the low dtype. Returns whether the dialect allows it."""
         spec = opview.card_of(op).spec
         builder = builder_before(op, Precision.name)
         named = zip(spec.operands, opview.operands_of(op, list(op.operands)), strict=True)
@@ -212,7 +212,7 @@ class _Lowering:
             new.erase()
             return False
         for name in op.attributes:
-            if "." in name:  # an attribute that another pass has added
+            if "." in name:  # an attribute added by another pass
                 new.attributes[name] = op.attributes[name]
         lowered = dict(changed)
         for old, result in zip(op.results, results, strict=True):
@@ -226,7 +226,7 @@ class _Lowering:
         return True
 
     def _operand(self, builder: Builder, op: mlir.Operation, name: str, value: Any) -> Any:
-        """An operand for an op in the low dtype: a tensor, None, or a list."""
+        """Return an operand for an op in the low dtype: a tensor, None, or a list."""
         if value is None:
             return None
         if is_list(value):
@@ -238,12 +238,12 @@ class _Lowering:
         return Tensor(builder, value)
 
     def _rewrite_cast(self, op: mlir.Operation) -> bool:
-        """Replace a cast to the low dtype, or note a cast from it as the wide value; returns whether it was one of these."""
+        """Replace a cast to the low dtype, or record a cast from it. Returns whether the op was one of these."""
         source, result = op.operands[0], op.results[0]
         to = shape_of(result).dtype
         if _is_f32(source):
             number = self.numbers[source]
-            if to is self.low and number.array is None:  # a cast of a constant may overflow, as the program says
+            if to is self.low and number.array is None:  # a cast of a constant may overflow, as written in the program
                 result.replace_all_uses_with(self._low(source, op))
                 self.dead.append(op)
             elif number.is_low:
@@ -277,20 +277,20 @@ class _Lowering:
         return number.low
 
     def _exact_source(self, value: mlir.Value) -> mlir.Value:
-        """The operand of the cast that gave a value, if the low dtype holds it exactly (bool, small integers); else itself."""
+        """Return the operand of the cast that produced a value, if the low dtype holds it exactly; else the value."""
         op = producer(value, views.Cast)
         return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value
 
     def _is_exact(self, source: DType) -> bool:
         return not source.is_inexact and lossless(source, self.low)
 
-    # --- what is known of numbers -----------------------------------------------------------------
+    # --- known properties of numbers --------------------------------------------------------------
 
     def _is_moderate(self, op: mlir.Operation) -> bool:
         return class_of(opview.card_of(op).spec) is OpClass.COMPUTE or opview.has_trait(op, "bounded")
 
     def _gives_integers(self, op: mlir.Operation) -> bool:
-        """Whether the result of an op in f32 are integers that the low dtype may round."""
+        """Whether an f32 result consists of integers that the low dtype may round."""
         if op.name == "rlx.cast":
             source = shape_of(op.operands[0]).dtype
             return not source.is_inexact and not self._is_exact(source)
@@ -307,12 +307,12 @@ def _is_f32(value: mlir.Value) -> bool:
 
 
 def _kind(op: mlir.Operation) -> str:
-    """The kind of an op, empty if it has none."""
+    """Return the kind of an op, empty if it has none."""
     return op.attributes["kind"].value if "kind" in op.attributes else ""
 
 
 def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
-    """The op that is or contains `op`, and is in the block where a value is defined."""
+    """Return the op that is or contains `op` and is in the block that defines a value."""
     block = opview.home_of(value)
     while op.block != block:
         op = op.block.owner.operation
@@ -320,7 +320,7 @@ def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
 
 
 def _holds(low: DType, array: np.ndarray) -> bool:
-    """Whether a dtype can hold the numbers of an array: none is too large, and not all are so small that they lose digits."""
+    """Whether a dtype can hold the numbers of an array: none is too large, and not all are subnormal."""
     finite = np.abs(array[np.isfinite(array)]).astype(np.float64)
     greatest = finite.max(initial=0.0)
     assert low.float_format is not None
@@ -328,6 +328,6 @@ def _holds(low: DType, array: np.ndarray) -> bool:
 
 
 def _rounded(array: np.ndarray, low: DType) -> np.ndarray:
-    """An array in the low dtype; finite numbers stay finite, so that a mask of -1e9 times 0 is 0 and not NaN."""
+    """Return an array in the low dtype. Finite numbers stay finite, so that a mask of -1e9 times 0 is 0 and not NaN."""
     clipped = np.where(np.isfinite(array), np.clip(array, float(low.min), float(low.max)), array)
     return clipped.astype(low.numpy)

@@ -1,4 +1,4 @@
-"""What a user may ask for as `precision=`, as passes."""
+"""Named policies for the option `precision=`, as passes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rlx.support.guards import is_mapping
 
 @dataclass(frozen=True)
 class PrecisionPolicy:
-    """In what dtypes a program computes.
+    """The compute dtypes of a program.
 
     Attributes:
-        name: What messages and reports call it.
-        passes: What lowers a graph accordingly; none leaves it as it is.
+        name: The name in messages and reports.
+        passes: The passes that lower a graph accordingly; empty for no change.
     """
 
     name: str
     passes: tuple[Precision, ...] = ()
 
     def computes_in(self, dtype: str) -> bool:
-        """Whether something is computed in a dtype, `"f16"` or `"bf16"`."""
+        """Whether any computation uses a dtype, `"f16"` or `"bf16"`."""
         return any(step.to == dtype for step in self.passes)
 
 
@@ -42,10 +42,10 @@ PRECISIONS = tuple(_NAMED)
 
 
 def precision_policy(precision: Any) -> PrecisionPolicy:
-    """The policy that a user asks for: a name or dtype, or dtypes by op or kind, all others in f32; None is f32.
+    """Return the policy for a name or dtype, or for a mapping of ops or kinds to dtypes (all others f32). None is f32.
 
     Raises:
-        Error: There is no such policy, or nothing is computed in a dtype.
+        Error: The policy does not exist, or a dtype is not supported for computation.
     """
     if is_mapping(precision):
         return _custom(dict(precision))

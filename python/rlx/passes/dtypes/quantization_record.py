@@ -1,4 +1,4 @@
-"""What calibration has seen of each product's operands, and the numbers that follow for 8-bit integers."""
+"""The calibration record: statistics of each product's operands, and the derived 8-bit scales."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rlx.support.printable import printable_lines
 
 _FORMAT = "rlx calibration record, 1"
 _ARRAYS = ("low", "high")
-# Of the channels, the share that is not scaled down.
+# The share of channels that is not scaled down.
 _USUAL = 0.5
-# How many times as far as theirs a channel has to reach.
+# A channel is scaled only if it reaches this many times as far as those channels.
 _FAR = 4
 
 
@@ -29,9 +29,9 @@ class CalibrationEntry:
 
     Attributes:
         place: The user's line.
-        low: The least number of each channel that is summed over, f32 `[K]`; of a convolution, of each input channel.
-        high: The greatest, likewise.
-        range: The least and the greatest number that are to be represented; what lies outside is cut off.
+        low: The least number of each contracted channel, f32 `[K]`; for a convolution, of each input channel.
+        high: The greatest number, likewise.
+        range: The least and the greatest number to represent; values outside are clipped.
     """
 
     place: str
@@ -40,16 +40,16 @@ class CalibrationEntry:
     range: tuple[float, float]
 
     def smoothed(self, strength: float) -> tuple[np.ndarray | None, tuple[float, float]]:
-        """Factors that scale down the channels of the activations that reach far beyond the others, and the range after them.
+        """Return factors that scale down activation channels with outliers, and the range after scaling.
 
-        The weights of a channel are divided by its factor. (As Xiao et al., SmoothQuant, but channels are never scaled up:
-        small numbers here may be larger elsewhere.)
+        The weights of a channel are divided by its factor. (As Xiao et al., SmoothQuant, but channels are never scaled
+        up: small numbers here may be larger elsewhere.)
 
         Args:
-            strength: 0 leaves all as it is, 1 gives those channels the range of the others.
+            strength: 0 changes nothing, 1 gives those channels the range of the others.
 
         Returns:
-            f32 `[K]`, powers of 2, so that nothing is rounded, or None where no channel reaches far; and the range.
+            f32 `[K]`, powers of 2, so that nothing is rounded, or None if no channel has outliers; and the range.
         """
         low, high = self.range
         below, above = np.maximum(self.low, low), np.minimum(self.high, high)
@@ -63,12 +63,12 @@ class CalibrationEntry:
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """What `rlx.calibrate` gives: an entry for each product with weights, by name.
+    """The result of `rlx.calibrate`: an entry for each product with weights, by name.
 
     Attributes:
-        method: How ranges were chosen.
-        batches: How many batches were seen.
-        entries: By the name of the product, which is mostly that of its weight.
+        method: The method that chose the ranges.
+        batches: The number of batches.
+        entries: By the name of the product, which is usually that of its weight.
     """
 
     method: str
@@ -79,7 +79,7 @@ class CalibrationRecord:
         """Write a JSON file.
 
         Raises:
-            Error: It cannot be written.
+            Error: The file cannot be written.
         """
         entries = {
             name: {"place": e.place, "range": list(e.range), **{k: getattr(e, k).tolist() for k in _ARRAYS}}
@@ -90,7 +90,7 @@ class CalibrationRecord:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CalibrationRecord:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
             Error: The file is missing, or is something else.
@@ -125,12 +125,12 @@ def _entry(data: Any) -> CalibrationEntry:
 
 
 def scale_of(low: float, high: float, *, symmetric: bool) -> tuple[float, int]:
-    """Scale and zero point of an i8 that represents the numbers from `low` to `high`, and 0 exactly.
+    """Return scale and zero point of an i8 that represents the numbers from `low` to `high`, and 0 exactly.
 
     Args:
         low: At most 0.
         high: At least 0.
-        symmetric: Whether the zero point has to be 0.
+        symmetric: Whether the zero point must be 0.
     """
     if symmetric:
         return _positive(max(-low, high) / 127), 0
@@ -139,5 +139,5 @@ def scale_of(low: float, high: float, *, symmetric: bool) -> tuple[float, int]:
 
 
 def _positive(scale: float) -> float:
-    """A scale; of a tensor that is 0 everywhere it is 1."""
+    """Return a valid scale; 1 for a tensor of zeros."""
     return float(np.float32(scale)) if np.float32(scale) > np.finfo(np.float32).tiny else 1.0

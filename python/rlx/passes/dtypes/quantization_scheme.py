@@ -1,4 +1,4 @@
-"""What is rounded to integers of few bits, and how."""
+"""Quantisation schemes with few bits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 
 @dataclass(frozen=True)
 class Scheme:
-    """What is rounded, and how.
+    """What is quantised, and how.
 
     Attributes:
-        weights: `int8`, with a scale for each channel of the result, or `int4`, with one for each group of rows besides.
-        activations: `int8`, with one scale for each tensor, from a record; `dynamic`, with one for each row of a product, from
-            its numbers in each run; or `none`: they stay f32. What convolutions take stays f32 with `dynamic`.
+        weights: `int8`, with a scale for each channel of the result, or `int4`, with a scale for each channel and group
+            of rows.
+        activations: `int8`, with one scale for each tensor, from a record; `dynamic`, with one for each row of a
+            product, computed in each run; or `none`: they stay f32. The inputs of convolutions stay f32 with `dynamic`.
         symmetric: Whether zero points of activations are 0.
-        smooth: How far the ranges of channels of activations are evened out, 0 to 1: `CalibrationEntry.smoothed`.
-        group: The rows of a group of 4-bit weights.
+        smooth: How strongly the ranges of activation channels are equalised, 0 to 1: `CalibrationEntry.smoothed`.
+        group: The number of rows in a group of 4-bit weights.
     """
 
     weights: str = "int8"

@@ -1,4 +1,4 @@
-"""Where a graph can be quantised: products of activations with weights, by names that do not change."""
+"""Quantisable sites of a graph: products of activations with weights, with stable names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class QuantizationSite:
     """A product of activations with weights, in f32.
 
     Attributes:
-        name: The parameter that the weights come from, of several the largest, or the op; the second of a name is `name#2`.
+        name: The parameter of the weights, the largest of several, or the op; repeated names become `name#2`, ….
         op: The product.
-        activations: The operand that is one.
-        weights: The other.
-        axis: The axis of the activations along which products are summed; of a convolution, that of the channels.
-        weight_axis: The axis of the weights that goes with it.
-        channel_axis: The axis of the weights that is the results' channels.
+        activations: The operand with the activations.
+        weights: The other operand.
+        axis: The contracted axis of the activations; for a convolution, the channel axis.
+        weight_axis: The corresponding axis of the weights.
+        channel_axis: The axis of the weights that becomes the channels of the result.
     """
 
     name: str
@@ -52,11 +52,11 @@ class QuantizationSite:
 
 
 def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[QuantizationSite]:
-    """The products of a function that can be quantised, in order; those in regions are not among them.
+    """Return the quantisable products of a function, in order. Products in regions are excluded.
 
     Args:
-        function: At MIR.
-        ranks: Those of the tensors whose convolutions count.
+        function: A function at MIR.
+        ranks: The ranks of tensors whose convolutions are included.
     """
     weights = WeightValues(function)
     arguments = read_arguments(function)
@@ -78,7 +78,7 @@ def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Quantiza
 
 
 def _forms(op: mlir.Operation, ranks: Collection[int]) -> Iterator[tuple[mlir.Value, mlir.Value, int, int, int]]:
-    """The activations and the weights of an op that may be quantised, with their axes; nothing for others."""
+    """Yield activations and weights of a quantisable op, with their axes; nothing for other ops."""
     if op.name == "rlx.matmul":
         product = views.Matmul(op)
         if shape_of(product.rhs).rank == 2:
@@ -96,10 +96,10 @@ def _forms(op: mlir.Operation, ranks: Collection[int]) -> Iterator[tuple[mlir.Va
 
 
 def check_products(pass_name: str, given: Iterable[str], names: Collection[str]) -> None:
-    """Check that names are those of products of a graph.
+    """Check that names are products of a graph.
 
     Raises:
-        PassError: One is not; the hint lists the products.
+        PassError: A name is unknown; the hint lists the products.
     """
     for name in given:
         if name not in names:

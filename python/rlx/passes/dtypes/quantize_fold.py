@@ -1,4 +1,4 @@
-"""`rlx-quantize-fold`: products of integers, out of products of what integers were made floats."""
+"""`rlx-quantize-fold`: integer products from products of dequantised integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlx.passes.simplification.simplify_rules import splat
 
 
 def _bytes(value: mlir.Value, axis: int | None) -> views.Dequantize | None:
-    """What makes floats of i8 with a known zero point, and one scale or one for each position of an axis."""
+    """Return the producer of a value if it dequantises i8 with a known zero point, and one scale or scales along `axis`."""
     op = producer(value, views.Dequantize)
     if op is None or shape_of(op.x).dtype is not i8 or op.axis not in (None, axis):
         return None
@@ -35,7 +35,7 @@ def _zero_points(x: views.Dequantize, w: views.Dequantize) -> dict[str, Any]:
 
 @pattern
 def product_of_bytes(op: views.Matmul, rewriter: Rewriter) -> Any:
-    """A product of matrices of i8, as floats."""
+    """Fold a product of dequantised i8 matrices into an integer product with float results."""
     x, w = _bytes(op.lhs, 0), _bytes(op.rhs, 1)
     if x is None or w is None or shape_of(op.rhs).rank != 2 or (x.axis == 0 and shape_of(op.lhs).rank != 2):
         return None
@@ -50,7 +50,7 @@ def product_of_bytes(op: views.Matmul, rewriter: Rewriter) -> Any:
 
 @pattern
 def convolution_of_bytes(op: views.Conv, rewriter: Rewriter) -> Any:
-    """A convolution of i8, as floats."""
+    """Fold a convolution of dequantised i8 into an integer convolution with float results."""
     x, w = _bytes(op.x, None), _bytes(op.w, 0)
     if x is None or w is None or shape_of(op.x).rank != 4:
         return None
@@ -60,7 +60,7 @@ def convolution_of_bytes(op: views.Conv, rewriter: Rewriter) -> Any:
 
 @pattern
 def requantised(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A product of bytes as floats, with a bias, and a relu that the least integer stands for, rounded to bytes again."""
+    """Fold requantisation, an optional bias, and a relu implied by the least i8 into an integer product."""
     zero = splat(op.zero_point)
     if op.dtype is not i8 or op.axis is not None or zero is None or not -128 <= zero <= 127:
         return None
@@ -94,15 +94,15 @@ def _product(reader: Any, value: mlir.Value) -> views.QMatmul | views.QConv2d | 
 
 
 def _is_bias(product: views.QMatmul | views.QConv2d, value: mlir.Value) -> bool:
-    """Whether a value is the same in every run, with a number for each channel of the result."""
+    """Whether a value is the same in every run, with one number for each channel of the result."""
     dims, channels = shape_of(value).dims, shape_of(product.result).dims
     expected = (channels[-1],) if isinstance(product, views.QMatmul) else (channels[1], 1, 1)
     return dims == expected and depends_on_weights(value)
 
 
 def _is_too_large(product: views.QMatmul | views.QConv2d, bias: mlir.Value) -> bool:
-    """Whether a bias is known to have no place in i32, in steps of tiny weights. `rlx-quantize-insert` makes none of these."""
-    assert product.multiplier is not None  # of a product in f32
+    """Whether a known bias does not fit into i32 in the steps of tiny weights. `rlx-quantize-insert` avoids these."""
+    assert product.multiplier is not None  # present for a product in f32
     number, step = constant(bias), constant(product.multiplier)
     if number is None or step is None:
         return False
@@ -113,7 +113,7 @@ def _requantised(
     op: views.Quantize, product: views.QMatmul | views.QConv2d, bias: mlir.Value | None, zero: int, rewriter: Rewriter
 ) -> Any:
     b = rewriter.builder
-    assert product.multiplier is not None  # of a product in f32
+    assert product.multiplier is not None  # present for a product in f32
     factor = b.tensor(product.multiplier)
     whole = None
     if bias is not None:
@@ -127,15 +127,15 @@ def _requantised(
 
 @dataclass(frozen=True)
 class QuantizeFold(Pass, name="rlx-quantize-fold"):
-    """Make rlx.q_matmul and rlx.q_conv2d of products whose operands are i8 made floats.
+    """Create rlx.q_matmul and rlx.q_conv2d from products whose operands are dequantised i8.
 
-    They give floats, or bytes where their result is rounded to these, with its bias added before as integers.
+    The results are floats, or i8 if the product is requantised. The bias is then added as integers.
     """
 
-    # Sums are exact, where sums of floats were rounded; and so is a bias that becomes a whole number.
+    # Integer sums are exact, unlike the rounded float sums; the bias is rounded to integers.
     preserves_results = False
 
-    requantise: bool = option(True, "give bytes where the result is rounded to these")
+    requantise: bool = option(True, "produce i8 where the result is requantised")
 
     def run(self, module: mlir.Module) -> None:
         patterns = (product_of_bytes, convolution_of_bytes, *((requantised,) if self.requantise else ()))

@@ -1,4 +1,4 @@
-"""`rlx-quantize-insert`: weights and activations rounded to integers of few bits, as visible ops."""
+"""`rlx-quantize-insert`: explicit quantisation of weights and activations to integers of few bits."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ from rlx.passes.simplification.invariants import depends_on_weights
 from rlx.support.errors import PassError
 from rlx.support.suggestions import suggestion
 
-# Gives what is used of a product, of rounded operands and as it was.
+# Chooses the value to use, from the product of rounded operands and the original product.
 Select = Callable[[Builder, QuantizationSite, Tensor, Tensor], Tensor]
 
 
-# A bias is added to a sum of products in i32, whose other half is left to the sum.
+# A bias is added to a sum of products in i32, which needs the other half of the range.
 LARGEST_BIAS = 2.0**30
 
 
 @dataclass(frozen=True)
 class QuantizeInsert(Pass, name="rlx-quantize-insert"):
-    """Round the operands of products of activations with weights, by pairs of rlx.quantize and rlx.dequantize.
+    """Round the operands of products of activations with weights by pairs of rlx.quantize and rlx.dequantize.
 
-    Scales of weights are computed from these, so that back ends do it once, when they load a program; ranges of activations
-    are those of a record. Products in regions are left alone. `rlx-quantize-fold` makes products of integers of it.
+    Scales of weights are computed from the weights, so back ends compute them once, when they load a program. Ranges of
+    activations come from a record. Products in regions are not changed. `rlx-quantize-fold` creates integer products
+    from the result.
     """
 
-    # Rounding to 8 bits is more than a comparison of results lets pass.
+    # Rounding to 8 bits changes results beyond the tolerance of a comparison.
     preserves_results = False
 
     record: str | None = option(None, "the file of a calibration record: rlx.calibrate(…).save(…)")
-    weights: str = option("int8", "what weights are rounded to", choices=WEIGHTS)
-    activations: str = option("int8", "what activations are rounded to", choices=ACTIVATIONS)
+    weights: str = option("int8", "the format that weights are rounded to", choices=WEIGHTS)
+    activations: str = option("int8", "the format that activations are rounded to", choices=ACTIVATIONS)
     symmetric: bool = option(False, "zero points of activations are 0")
-    smooth: float = option(0.0, "how far channels of activations are evened out, 0 to 1", least=0)
+    smooth: float = option(0.0, "how strongly activation channels are equalised, 0 to 1", least=0)
     group: int = option(32, "the rows that share a scale, for int4", least=2)
     keep: tuple[str, ...] = option((), "products that stay in f32, by their names in the record")
 
@@ -74,17 +75,17 @@ def insert(
     """Round the operands of products, in place.
 
     Args:
-        function: At MIR.
-        scheme: How.
-        record: Ranges of activations; it is needed where these are rounded.
-        keep: Names of products that stay as they are.
-        select: Chooses between a product of rounded operands and the one as it was; by default, the first.
+        function: A function at MIR.
+        scheme: The quantisation scheme.
+        record: Ranges of activations; required if these are rounded.
+        keep: Names of products that are not changed.
+        select: Chooses between the product of rounded operands and the original one; by default, the first.
 
     Returns:
         The names of the products.
 
     Raises:
-        PassError: There is no product of a name in `keep`, or the record lacks one.
+        PassError: A name in `keep` is not a product, or the record lacks a product.
     """
     known = sites(function)
     names = [site.name for site in known]
@@ -115,7 +116,7 @@ def _check_record(record: CalibrationRecord | None, chosen: Sequence[Quantizatio
 
 @dataclass(frozen=True)
 class _SharedActivations:
-    """The products of one tensor of activations."""
+    """The products that share one activation tensor."""
 
     sites: Sequence[QuantizationSite]
     scheme: Scheme
@@ -125,7 +126,7 @@ class _SharedActivations:
     def rewrite(self) -> None:
         first = self.sites[0]
         b = builder_before(first.op, QuantizeInsert.name)
-        x = b.tensor(first.op.operands[0])  # which the product before may have replaced
+        x = b.tensor(first.op.operands[0])  # the previous product may have replaced it
         factors, rounded, scale = None, x, None
         if self.scheme.activations != "none":
             entry = self.entries.get(first.name)
@@ -137,7 +138,7 @@ class _SharedActivations:
             self._product(site, x, rounded, factors, scale)
 
     def _rounded(self, b: Builder, x: Tensor, bounds: tuple[float, float]) -> tuple[Tensor, float | None]:
-        """Activations rounded to 8 bits: all with the scale of a range, or rows with their own; and the scale of all."""
+        """Round activations to 8 bits, with one scale from a range or one per row. Returns also the single scale, if any."""
         if self.scheme.activations == "int8":
             scale, zero = scale_of(*bounds, symmetric=self.scheme.symmetric)
             return b.dequantize(b.quantize(x, scale, zero), scale, zero), scale
@@ -172,14 +173,14 @@ class _SharedActivations:
 
 
 def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
-    """Scales by which the largest magnitudes become `most`; 1 where all is 0."""
+    """Return scales that map the largest magnitudes to `most`; 1 where all values are 0."""
     return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
 
 
 def _least_scales(b: Builder, site: QuantizationSite, scale: float | None) -> Tensor | None:
-    """The scales of weights below which a bias does not fit into the i32 in which products of bytes are added up.
+    """Return the minimum weight scales for which the bias fits into the i32 accumulator.
 
-    None if there is no bias, or if activations have no scale that is known, so that sums are floats.
+    Returns None if there is no bias, or if activations have no known scale, so that sums are floats.
     """
     if scale is None or (bias := _bias_of(site)) is None:
         return None
@@ -187,7 +188,7 @@ def _least_scales(b: Builder, site: QuantizationSite, scale: float | None) -> Te
 
 
 def _bias_of(site: QuantizationSite) -> mlir.Value | None:
-    """What is added to each channel of a product, if it is the same in every run."""
+    """Return the bias that is added to each channel of a product, if it is the same in every run."""
     (result,) = site.op.results
     adds = [op for use in result.uses if (op := use.owner.operation).name == "rlx.binary"]
     if len(adds) != 1 or not has_one_use(result) or views.Binary(adds[0]).kind != "add":
@@ -200,16 +201,17 @@ def _bias_of(site: QuantizationSite) -> mlir.Value | None:
 
 
 def _eight_bits(b: Builder, w: Tensor, channel: int, least: Tensor | None = None) -> Tensor:
-    """Numbers rounded to 8 bits, with a scale for each channel, which is not below `least`."""
+    """Round numbers to 8 bits, with a scale for each channel that is at least `least`."""
     scales = _scales(b, b.max(b.abs(w), [i for i in range(w.rank) if i != channel]), 127)
     scales = scales if least is None else b.maximum(scales, least)
     return b.dequantize(b.quantize(w, scales, 0, axis=channel), scales, 0, axis=channel)
 
 
 def _four_bits(b: Builder, w: Tensor, group: int) -> Tensor:
-    """Weights rounded to 4 bits, two in a byte, with a scale for each channel of a group of rows.
+    """Round weights to 4 bits, two per byte, with a scale for each channel of a group of rows.
 
-    The kernels of a convolution are rows of `[inner·kernel, O]`. A group that does not divide the rows is all of them.
+    The kernels of a convolution become rows of `[inner·kernel, O]`. If the group size does not divide the rows, all
+    rows form one group.
     """
     if w.rank != 2:
         outer, *others = w.shape.static
@@ -226,7 +228,7 @@ def _four_bits(b: Builder, w: Tensor, group: int) -> Tensor:
     lower, upper = (b.reshape(b.narrow(steps, 1, i, 1), (rows // 2, columns)) for i in range(2))
     packed = b.cast(lower + upper * 16, "u8")
     both = b.cast(packed, "i32")
-    upper = b.cast(b.cast(packed, f32) / 16.0, "i32")  # cut off, as casts to integers are
+    upper = b.cast(b.cast(packed, f32) / 16.0, "i32")  # truncated, as casts to integers do
     pairs = [b.reshape(v, (rows // 2, 1, columns)) for v in (both - upper * 16, upper)]
     steps = b.cast(b.concat(pairs, 1) - 8, f32)
     return b.reshape(b.reshape(steps, (rows // group, group, columns)) * scales, (rows, columns))

@@ -1,4 +1,4 @@
-"""`rlx-quantize-propagate`: rounding to integers where the numbers are made, and back where they are used."""
+"""`rlx-quantize-propagate`: motion of quantisation towards producers, and of dequantisation towards users."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlx.passes.simplification.simplify_rules import splat
 
 
 def same_number(a: mlir.Value, b: mlir.Value) -> bool:
-    """Whether two scalars are one value, or equal constants."""
+    """Whether two scalars are the same value, or equal constants."""
     known = splat(a)
     return a == b or (known is not None and known == splat(b))
 
 
 @pattern
 def rounded_twice(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Integers made floats and integers again, with the same scale and zero point."""
+    """Cancel dequantisation followed by quantisation with the same scale and zero point."""
     inner = producer(op.x, views.Dequantize)
     if inner is None or inner.axis != op.axis or inner.x.type != op.result.type:
         return None
@@ -28,7 +28,7 @@ def rounded_twice(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 
 def _rearranged(value: mlir.Value) -> mlir.Operation | None:
-    """The op that gives a value, where it only moves elements of one tensor, and the value is read once."""
+    """Return the op of a value, if it only moves elements of one tensor and the value has one use."""
     if not isinstance(value, mlir.ir.OpResult) or not has_one_use(value):
         return None
     op = value.owner.operation
@@ -38,7 +38,7 @@ def _rearranged(value: mlir.Value) -> mlir.Operation | None:
 
 @pattern
 def rounded_after_moving(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Rounded before a reshape, transpose or slice: fewer bytes are moved, and what made the floats may round them."""
+    """Quantise before a reshape, transpose or slice: fewer bytes are moved, and the producer may absorb the rounding."""
     moved = _rearranged(op.x)
     if moved is None or op.axis is not None:
         return None
@@ -48,7 +48,7 @@ def rounded_after_moving(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def rounded_after_joining(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Both parts of a concatenation rounded before it."""
+    """Quantise both operands of a concatenation."""
     joined = producer(op.x, views.Concat)
     if joined is None or op.axis is not None or not has_one_use(op.x):
         return None
@@ -61,7 +61,7 @@ def rounded_after_joining(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def floats_before_moving(op: views.Reshape | views.Transpose | views.Narrow | views.Slice, rewriter: Rewriter) -> Any:
-    """Made floats after a reshape, transpose or slice: bytes are moved."""
+    """Dequantise after a reshape, transpose or slice, so that bytes are moved."""
     inner = producer(op.x, views.Dequantize)
     if inner is None or inner.axis is not None or not has_one_use(op.x):
         return None
@@ -71,7 +71,7 @@ def floats_before_moving(op: views.Reshape | views.Transpose | views.Narrow | vi
 
 @pattern
 def fake_twice(op: views.FakeQuantize, rewriter: Rewriter) -> Any:
-    """Rounded again to the values of the same scale, after elements were moved at most."""
+    """Remove a second fake quantisation with the same scale, also after ops that move elements."""
     if op.scale_mode != "fixed" or op.axis is not None:
         return None
     source = op.x
@@ -87,9 +87,9 @@ def fake_twice(op: views.FakeQuantize, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class QuantizePropagate(Pass, name="rlx-quantize-propagate", idempotent=True):
-    """Move rlx.quantize up and rlx.dequantize down through ops that move data, and cancel pairs of equal scales.
+    """Move rlx.quantize up and rlx.dequantize down through ops that move data, and cancel pairs with equal scales.
 
-    Results are the same to the bit. Only what has one scale for a whole tensor is moved.
+    Results are bitwise equal. Only ops with one scale for the whole tensor are moved.
     """
 
     def run(self, module: mlir.Module) -> None:

@@ -1,1 +1,1 @@
-"""Fusion: what makes fused ops, takes them apart again, and says why it did or did not."""
+"""Fusion: creation of fused ops, their decomposition, and explanations of missed fusions."""

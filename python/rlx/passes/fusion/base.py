@@ -1,7 +1,7 @@
-"""`Fusion`: a pass that makes one op out of others, what fusions ask of values, and the record of what they did.
+"""`Fusion`, a pass that combines ops into one; helpers to match values, and the record of fusions.
 
-A fusion is judged where it runs: whoever listens (`recorded`) gets what fused and what nearly did, from the patterns that
-rewrite, on the module that they rewrote.
+Fusions are recorded where they run: a listener (`recorded`) receives the fusions and the near misses from the patterns
+that rewrite, on the module that they rewrote.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rlx.support.suggestions import suggestion
 
 
 class Fusion(Pass, idempotent=True):
-    """A pass of patterns, one of those that `rlx-fuse` or `rlx-recognize` runs.
+    """A pass of patterns, run by `rlx-fuse` or `rlx-recognize`.
 
     Attributes:
-        makes: The op that it makes, without prefix.
-        patterns: How.
-        helpers: Patterns that are applied beside those, which make nothing of their own.
-        weighed: Whether it computes in another way, so that it pays here and not there (`cost.py`); others make a name for what
-            is computed in any case.
+        makes: The op that it creates, without prefix.
+        patterns: The patterns.
+        helpers: Additional patterns that do not create the op.
+        weighed: Whether the fusion changes how values are computed, so that it may not pay off (`cost.py`). Other
+            fusions only rename a computation.
     """
 
     makes: ClassVar[str]
@@ -49,7 +49,7 @@ class Fusion(Pass, idempotent=True):
 
     @classmethod
     def title(cls) -> str:
-        """What reports call it: `matmul-bias-act` of `rlx-fuse-matmul-bias-act`."""
+        """Return the name in reports: `matmul-bias-act` for `rlx-fuse-matmul-bias-act`."""
         return cls.name.removeprefix(PREFIX).removeprefix("fuse-")
 
     def run(self, module: mlir.Module) -> None:
@@ -59,16 +59,16 @@ class Fusion(Pass, idempotent=True):
 def chosen(
     name: str, fusions: Mapping[str, type[Fusion]], only: Iterable[str], target: str
 ) -> tuple[list[type[Fusion]], Costs | None]:
-    """The fusions that options name, and what work costs on their target.
+    """Return the fusions that options select, and the cost model of their target.
 
     Args:
         name: The pass, for messages.
-        fusions: All that it knows, by title.
-        only: Titles; none means all.
-        target: The name of a target, for which they have to pay; empty for none.
+        fusions: All fusions of the pass, by title.
+        only: Titles; empty means all.
+        target: The name of a target on which they must pay off; empty for none.
 
     Raises:
-        PassError: There is no such fusion, or no such target.
+        PassError: The fusion or the target does not exist.
     """
     for title in only:
         if title not in fusions:
@@ -93,13 +93,13 @@ class Fused:
 
 @dataclass(frozen=True)
 class Miss:
-    """A fusion that was not made though its pattern is there, or nearly.
+    """A fusion that was not made although its pattern matches, or nearly matches.
 
     Attributes:
         fusion: Its title, such as `"matmul-bias-act"`.
-        reason: What is in the way.
-        hint: What would make it fuse.
-        location: The user's `file:line` of the op that the pattern starts from, empty when unknown.
+        reason: What prevents the fusion.
+        hint: How to enable the fusion.
+        location: The user's `file:line` of the root op of the pattern, empty when unknown.
     """
 
     fusion: str
@@ -110,13 +110,13 @@ class Miss:
 
 @dataclass
 class FusionRecord:
-    """What the fusions of a pipeline did.
+    """The record of the fusions of a pipeline.
 
     Attributes:
-        fused: What they made and what still stood when their pass ended, in order.
-        missed: What they did not make, by fusion: what the last pass left that ran it.
-        off: How often a fusion matches that is off, or does not pay, by its title.
-        declined: What was estimated where one does not pay: its title, the user's `file:line`, and the estimate.
+        fused: The fused ops that still existed at the end of their pass, in order.
+        missed: Missed fusions, by fusion, from the last pass that ran it.
+        off: The number of matches of each fusion that is disabled or does not pay off, by title.
+        declined: Fusions that do not pay off: title, the user's `file:line`, and the estimate.
     """
 
     fused: list[Fused] = field(default_factory=list[Fused])
@@ -130,7 +130,7 @@ _records: ContextVar[tuple[FusionRecord, ...]] = ContextVar("fusion records", de
 
 @contextlib.contextmanager
 def recorded() -> Generator[FusionRecord]:
-    """A record of all fusions that run inside."""
+    """Record all fusions that run inside."""
     record = FusionRecord()
     token = _records.set((*_records.get(), record))
     try:
@@ -146,14 +146,15 @@ def fuse(
     off: Iterable[type[Fusion]] = (),
     costs: Costs | None = None,
 ) -> None:
-    """Apply the patterns of fusions, each group until none matches, and tell whoever listens.
+    """Apply the patterns of fusions, each group to a fixpoint, and notify listeners.
 
     Args:
-        module: What is rewritten.
-        groups: The fusions; a later group looks for what an earlier one makes.
-        note: What the locations of new ops say.
-        off: Fusions that are not to be made; how often they match is told.
-        costs: Of the target: fusions that are weighed are made where they pay there. Without, wherever they match.
+        module: The module to rewrite.
+        groups: The fusions; a later group matches the ops that an earlier one creates.
+        note: The name in the locations of new ops.
+        off: Disabled fusions; the number of their matches is reported.
+        costs: The cost model of the target. Weighed fusions are applied where they pay off; without costs, wherever
+            they match.
     """
     records = _records.get()
     standing: Standing | None = {} if records else None
@@ -189,7 +190,7 @@ def _weighed(fusion: type[Fusion], costs: Costs | None) -> tuple[Pattern, ...]:
 
 
 def misses(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tuple[mlir.Location, Miss]]:
-    """What fusions would not make of a module though it nearly is there, in program order, each at its op's location."""
+    """Yield near misses of fusions in a module, in program order, each with the location of its op."""
     owners = {pattern: fusion.title() for fusion in fusions for pattern in fusion.patterns}
     for said in explain(module, owners):
         if said.reason:
@@ -200,32 +201,32 @@ def misses(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tup
 def matches(
     module: mlir.Module, fusions: Iterable[type[Fusion]], costs: Costs | None = None
 ) -> Iterator[tuple[str, str, Estimate | None]]:
-    """Where fusions match in a module: the title of each, the user's line, and with costs what it would change."""
+    """Yield matches of fusions in a module: title, the user's line and, with costs, the estimate."""
     owners = {pattern: fusion.title() for fusion in fusions for pattern in fusion.patterns}
     for said in explain(module, owners, costs):
         if not said.reason:
             yield owners[said.pattern], opview.place_of(said.operation), said.estimate
 
 
-# --- looking at values ----------------------------------------------------------------------------
+# --- inspection of values -----------------------------------------------------------------------
 
 ELSEWHERE = "a value in between is read elsewhere too"
 USE_RESULT = "use the result instead of that value, or compute it once more"
 
 
 def is_vector(value: mlir.Value, size: Any) -> bool:
-    """Whether a value is a vector of so many elements, as a bias or a scale is."""
+    """Whether a value is a vector of the given size, such as a bias or a scale."""
     return shape_of(value).dims == (size,)
 
 
 def is_row(value: mlir.Value, like: Shape) -> bool:
-    """Whether a value varies along the last axis of a shape at most, as a bias does that is written with leading ones."""
+    """Whether a value varies at most along the last axis of a shape, such as a bias with leading axes of size 1."""
     shape = shape_of(value)
     return shape.rank <= like.rank and all(d == 1 for d in shape.dims[:-1]) and broadcasts_to(shape.dims, like.dims)
 
 
 def is_weight(value: mlir.Value) -> bool:
-    """Whether a value depends on parameters and constants alone, and only moves or converts their elements."""
+    """Whether a value depends only on parameters and constants, through ops that only move or convert elements."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
         if op.name == "rlx.constant":
@@ -237,7 +238,7 @@ def is_weight(value: mlir.Value) -> bool:
 
 
 def weight_before(rewriter: Rewriter, op: View, value: mlir.Value) -> mlir.Value:
-    """A weight (`is_weight`) in front of an op that a pattern has matched: computed there once more, where it comes later."""
+    """Return a weight (`is_weight`) at a matched op; it is recomputed there if it is defined later."""
     if isinstance(value, mlir.ir.BlockArgument):
         return value
     maker = value.owner.operation
@@ -248,15 +249,15 @@ def weight_before(rewriter: Rewriter, op: View, value: mlir.Value) -> mlir.Value
 
 
 def runs_once(op: View) -> bool:
-    """Whether an op stands in the function itself, not in the body of a loop or a branch."""
+    """Whether an op is in the function body, and not in the body of a loop or a branch."""
     return op.operation.block.owner.operation.name == "func.func"
 
 
 def readers(value: mlir.Value) -> list[mlir.Operation]:
-    """The ops that read a value, each once."""
+    """Return the ops that read a value, without duplicates."""
     return list(dict.fromkeys(use.owner.operation for use in value.uses))
 
 
 def operand_pairs(op: views.Binary) -> tuple[tuple[mlir.Value, mlir.Value], ...]:
-    """The operands of an op with two, in either order."""
+    """Return the operands of a binary op in either order."""
     return (op.lhs, op.rhs), (op.rhs, op.lhs)

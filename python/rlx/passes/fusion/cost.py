@@ -1,10 +1,10 @@
-"""What a fusion is worth on a target, by an estimate of the time before and after it.
+"""Cost model of fusions: an estimate of the time before and after.
 
-The model knows three numbers of a target (`Costs`, measured by `tools/bench_fusion.py --costs`): operations a second of its
-products, bytes a second, and seconds that a kernel costs by itself. It takes it that a compiler makes one kernel of each
-product and each reduction, with the elementwise ops that read its result; that elementwise ops among themselves are one
-kernel; that what is moved (a part of a tensor) is copied, unless elementwise ops read it; and that what depends on weights
-alone costs nothing.
+The model uses three numbers of a target (`Costs`, measured by `tools/bench_fusion.py --costs`): operations per second
+in products, bytes per second, and fixed seconds per kernel. It assumes that a compiler creates one kernel for each
+product and each reduction, together with the elementwise ops that read its result; that connected elementwise ops form
+one kernel; that moved data (a slice of a tensor) is copied, unless elementwise ops read it; and that values that depend
+only on weights are free.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rlx.ir.op.views import View
 from rlx.passes.pattern import Pattern, Rewriter
 from rlx.passes.simplification.invariants import bytes_of, depends_on_weights
 
-# A gain below one of these is none: within what measurements show, and joined weights take memory.
+# Smaller gains do not count: they are within measurement noise, and joined weights take memory.
 _LEAST_SECONDS, _LEAST_SHARE = 1e-6, 0.02
 
 
 @dataclass(frozen=True)
 class TargetWork:
-    """What some ops take on a target: seconds, bytes that are moved, and kernels."""
+    """The cost of some ops on a target: seconds, bytes moved, and kernels."""
 
     seconds: float
     bytes: int
@@ -36,11 +36,11 @@ class TargetWork:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fusion changes.
+    """The effect of a fusion.
 
     Attributes:
-        before: What the ops take that it replaces.
-        after: What it puts in their place.
+        before: The cost of the ops that it replaces.
+        after: The cost of the new ops.
     """
 
     before: TargetWork
@@ -48,7 +48,7 @@ class Estimate:
 
     @property
     def pays(self) -> bool:
-        """Whether it gains more than noise."""
+        """Whether the gain exceeds noise."""
         gain = self.before.seconds - self.after.seconds
         return gain >= max(_LEAST_SECONDS, _LEAST_SHARE * self.before.seconds)
 
@@ -62,12 +62,12 @@ class Estimate:
 
 
 def estimate(op: View, rewriter: Rewriter, costs: Costs) -> Estimate:
-    """What a match changes: asked before anything is replaced.
+    """Estimate the effect of a match, before anything is replaced.
 
     Args:
         op: The op that the pattern has matched.
-        rewriter: What it has emitted, and what it replaces besides.
-        costs: Of the target.
+        rewriter: The rewriter, with the emitted and the replaced ops.
+        costs: The cost model of the target.
     """
     replaced = [op.operation, *(other.operation for other, _ in rewriter.replaced)]
     new = [o for o in rewriter.new_ops if not all(depends_on_weights(r) for r in o.results)]
@@ -77,7 +77,7 @@ def estimate(op: View, rewriter: Rewriter, costs: Costs) -> Estimate:
 
 
 def _replaced(roots: Sequence[mlir.Operation]) -> list[mlir.Operation]:
-    """Ops that are replaced, and those that only they read."""
+    """Return ops that are replaced, and ops that only they use."""
     gone = {opview.key(op): op for op in roots}
     waiting = list(roots)
     while waiting:
@@ -93,12 +93,12 @@ def _replaced(roots: Sequence[mlir.Operation]) -> list[mlir.Operation]:
 
 
 def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], costs: Costs) -> TargetWork:
-    """What ops take.
+    """Return the cost of ops.
 
     Args:
-        ops: All of them.
-        readers: What reads the results of all of them together, which is the same before and after.
-        costs: Of the target.
+        ops: All ops.
+        readers: The ops that read the results of all of them together, which are the same before and after.
+        costs: The cost model of the target.
     """
     inside = {opview.key(op) for op in ops}
     seconds, moved, kernels = 0.0, 0, 0
@@ -127,7 +127,7 @@ def _work(ops: Sequence[mlir.Operation], readers: Sequence[mlir.Operation], cost
 
 
 def _is_kernel(value: mlir.Value, inside: Iterable[Any]) -> bool:
-    """Whether a value is the result of a product or a reduction among some ops, in whose kernel an elementwise op can be."""
+    """Whether a value is the result of a product or reduction in a set of ops, whose kernel may absorb an elementwise op."""
     op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
     if op is None or opview.key(op) not in inside:
         return False
@@ -135,7 +135,7 @@ def _is_kernel(value: mlir.Value, inside: Iterable[Any]) -> bool:
 
 
 def priced(pattern: Pattern, costs: Costs) -> Pattern:
-    """A pattern that matches only where it pays."""
+    """Return a pattern that matches only where it pays off."""
 
     def function(op: Any, rewriter: Rewriter) -> Any:
         given = pattern.function(op, rewriter)

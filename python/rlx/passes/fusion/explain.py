@@ -1,6 +1,6 @@
-"""What patterns have to say of each op of a module, without a rewrite: which match, and why others nearly do.
+"""Explanation of patterns without a rewrite: which ops match, and why others nearly do.
 
-A report asks the very functions that rewrite. Run on a module where they have been applied, it tells what they left and why.
+Reports use the functions that rewrite. On a module to which they have been applied, this shows what is left, and why.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rlx.passes.rewrite import collect, is_unread
 
 @dataclass(frozen=True)
 class FusionFinding:
-    """What a pattern says of an op.
+    """The result of a pattern on an op.
 
     Attributes:
         pattern: The pattern.
         operation: The op.
-        reason: What is in the way; empty where the pattern matches.
-        hint: What would make it match.
-        estimate: What it would change, where that was asked for and it matches.
+        reason: What prevents the match; empty if the pattern matches.
+        hint: How to make it match.
+        estimate: The estimated effect, if requested and the pattern matches.
     """
 
     pattern: Pattern
@@ -35,9 +35,10 @@ class FusionFinding:
 
 
 def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | None = None) -> Iterator[FusionFinding]:
-    """Try patterns on every op, and leave the module as it is.
+    """Try patterns on every op, without changing the module.
 
-    Of what a pattern says of one op, the first counts; where it matches, or nearly does, the others are tried all the same.
+    Only the first reason of a pattern for an op is reported. After a match or near miss, the other patterns are still
+    tried.
     """
     by_op, everywhere = by_root(patterns)
     for op in collect(module):

@@ -1,4 +1,4 @@
-"""`rlx-fuse`: the fusions, in their order."""
+"""`rlx-fuse`: all fusions in their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from rlx.passes.fusion.fuse_swiglu_dual_matmul import FuseSwigluDualMatmul
 from rlx.passes.fusion.fuse_transformer_layer import FuseTransformerLayer
 from rlx.passes.fusion.remarks import remark
 
-# Those of one group look for different ops, and run at once; a later group looks for what an earlier one makes, or leaves.
+# The fusions of a group match different ops and run together. A later group matches ops that an earlier one creates or
+# leaves.
 GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
     (
         *(FuseMatmulBiasAct, FuseConvBiasAct, FuseResidualLayerNorm, FuseResidualRmsNorm, FuseRmsNormReshape),
@@ -39,15 +40,15 @@ FUSIONS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROUPS f
 
 @dataclass(frozen=True)
 class Fuse(Pass, name="rlx-fuse", idempotent=True):
-    """Make fused ops where their patterns are.
+    """Create fused ops where their patterns match.
 
-    It runs every `rlx-fuse-*` but `rlx-fuse-elementwise-regions`, or those that pay on a target, or those that are named. A
-    module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) stays as it is.
+    The pass runs every `rlx-fuse-*` except `rlx-fuse-elementwise-regions`, or only those that pay off on a target, or
+    only those that are named. A module with the policy `fusable` (`GraphModule.with_fusion_policy`) is not changed.
     """
 
-    target: str = option("", "the target whose fusions to make, where they pay there")
-    only: tuple[str, ...] = option((), "the fusions to make, such as swiglu or matmul-bias-act; all when empty")
-    remarks: bool = option(False, "whether to say what is nearly there and does not fuse, as remarks")
+    target: str = option("", "the target whose fusions to apply, where they pay off")
+    only: tuple[str, ...] = option((), "the fusions to apply, such as swiglu or matmul-bias-act; all when empty")
+    remarks: bool = option(False, "whether to report near misses as remarks")
 
     def run(self, module: mlir.Module) -> None:
         wanted, costs = chosen(self.name, FUSIONS, self.only, self.target)

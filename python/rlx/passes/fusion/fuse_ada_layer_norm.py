@@ -1,4 +1,4 @@
-"""`rlx-fuse-ada-layer-norm`: a layer norm without weights, modulated by a scale and a shift."""
+"""`rlx-fuse-ada-layer-norm`: fusion of a layer norm without weights and its modulation by a scale and a shift."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def modulated_layer_norm(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def one_plus(value: mlir.Value) -> mlir.Value | None:
-    """What 1 is added to."""
+    """Return `x` if a value is `1 + x`, else None."""
     total = producer(value, views.Binary)
     if total is None or total.kind != "add":
         return None
@@ -46,7 +46,7 @@ def one_plus(value: mlir.Value) -> mlir.Value | None:
 
 @dataclass(frozen=True)
 class FuseAdaLayerNorm(Fusion, name="rlx-fuse-ada-layer-norm"):
-    """Make `fused_ada_layer_norm` of a layer norm without weights that a scale and a shift modulate, as in DiT."""
+    """Create `fused_ada_layer_norm` from a layer norm without weights that a scale and a shift modulate, as in DiT."""
 
     makes = "fused_ada_layer_norm"
     patterns = (modulated_layer_norm,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-attention-block`: attention with the product that makes q, k and v, and the one that follows."""
+"""`rlx-fuse-attention-block`: fusion of attention with its projections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer
 
 @pattern
 def attention_with_projections(op: views.Matmul | views.FusedMatmulBiasAct, rewriter: Rewriter) -> Any:
-    """`attention(q, k, v)·out_w`, where q, k and v are the thirds of one product, q and k perhaps rotated."""
+    """`attention(q, k, v)·out_w`, where q, k and v are the thirds of one product, and q and k may be rotated."""
     out = linear_layer(op.result)
     attention = None if out is None else producer(factors(out)[0], views.Attention)
     if out is None or attention is None or shape_of(attention.q).rank != 3 or not _has_row_bias(out):
@@ -54,12 +54,12 @@ def _has_row_bias(linear: views.Matmul | views.FusedMatmulBiasAct) -> bool:
 
 
 def _rotated(attention: views.Attention) -> list[mlir.Value]:
-    """The operands of an attention that are rotated."""
+    """Return the operands of an attention that are rotated."""
     return [v for v in (attention.q, attention.k) if producer(v, views.Rope) is not None]
 
 
 def _sources(attention: views.Attention) -> tuple[list[mlir.Value | None], list[mlir.Value]] | None:
-    """The tables of positions, and q, k and v before they are rotated; None where the fused op rotates otherwise."""
+    """Return the rotation tables, and q, k and v before rotation; None if the fused op does not support the rotation."""
     rotated = [producer(v, views.Rope) for v in (attention.q, attention.k)]
     q, k = rotated
     if q is None or k is None:
@@ -71,7 +71,7 @@ def _sources(attention: views.Attention) -> tuple[list[mlir.Value | None], list[
 
 
 def _whole(thirds: list[mlir.Value], width: int) -> mlir.Value | None:
-    """The tensor whose last axis consists of three values, in order."""
+    """Return the tensor whose last axis consists of three values, in order."""
     parts = [producer(value, views.Narrow) for value in thirds]
     first = parts[0]
     if first is None or shape_of(first.x).dims[-1] != 3 * width:
@@ -85,7 +85,7 @@ def _whole(thirds: list[mlir.Value], width: int) -> mlir.Value | None:
 
 @dataclass(frozen=True)
 class FuseAttentionBlock(Fusion, name="rlx-fuse-attention-block"):
-    """Make `fused_attention_block` of attention between the product that makes q, k and v and the one that follows.
+    """Create `fused_attention_block` from attention, the product that computes q, k and v, and the output product.
 
     Run rlx-fuse-matmul-bias-act and rlx-fuse-shared-input-matmul first.
     """

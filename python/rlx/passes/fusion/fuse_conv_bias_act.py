@@ -1,4 +1,4 @@
-"""`rlx-fuse-conv-bias-act`: a convolution, the addition of a bias for each channel, and an activation."""
+"""`rlx-fuse-conv-bias-act`: fusion of a convolution, a bias for each channel, and an activation."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def conv_bias(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def varies_by_channel(value: mlir.Value, result: Shape) -> bool:
-    """Whether a value broadcasts to `[N, C, spatial…]` and varies along the channels only, one number for each."""
+    """Whether a value broadcasts to `[N, C, spatial…]` and varies only along the channels, with one number for each."""
     dims = shape_of(value).dims
     padded = (1,) * (result.rank - len(dims)) + dims
     return padded == (1, result.dims[1], *(1,) * (result.rank - 2))
 
 
 def _vector(rewriter: Rewriter, bias: mlir.Value) -> Any:
-    """A bias for each channel as a vector."""
+    """Return a bias for each channel as a vector."""
     channels = max(shape_of(bias).dims, key=lambda d: d != 1)
     source = producer(bias, views.Reshape)
     if source is not None and shape_of(source.x).dims == (channels,):
@@ -50,7 +50,7 @@ def _vector(rewriter: Rewriter, bias: mlir.Value) -> Any:
 
 @pattern
 def biased_conv_activation(op: views.Activation, rewriter: Rewriter) -> Any:
-    """An activation of such a convolution."""
+    """An activation of a convolution with bias."""
     inner = producer(op.x, views.FusedConvBiasAct)
     if inner is None:
         if feeder(op, op.x, views.Conv) is not None and shape_of(op.x).dtype.is_float:
@@ -65,7 +65,7 @@ def biased_conv_activation(op: views.Activation, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseConvBiasAct(Fusion, name="rlx-fuse-conv-bias-act"):
-    """Make `fused_conv_bias_act` of a convolution that only the addition of a bias, and perhaps an activation, reads."""
+    """Create `fused_conv_bias_act` from a convolution whose only use is a bias addition, and an optional activation."""
 
     makes = "fused_conv_bias_act"
     patterns = (conv_bias, biased_conv_activation)

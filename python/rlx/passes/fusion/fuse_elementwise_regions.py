@@ -1,4 +1,4 @@
-"""`rlx-fuse-elementwise-regions`: elementwise ops that read each other as one op, with the reductions of what they give."""
+"""`rlx-fuse-elementwise-regions`: grouping of connected elementwise ops, and reductions of their results, into one op."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, erase_dead
 
-# Types among the inputs or results of one region: an op has at most 16 runs of equal types.
+# Maximum number of types among the inputs or results of a region: an op has at most 16 runs of equal types.
 _MOST_TYPES = 16
 
 
 @dataclass(frozen=True)
 class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions", exact=True):
-    """Make an `elementwise_region` of elementwise ops of one shape that read each other: chains and diamonds.
+    """Create an `elementwise_region` from connected elementwise ops of one shape: chains and diamonds.
 
-    Values that are read elsewhere are results of the region, and so are reductions of its values. `rlx-fuse` leaves this out:
-    compilers that make loops of ops make the same loops without it, and no other pass looks into a region. It is for targets
-    whose kernels take whole regions.
+    Values with other uses become results of the region, and so do reductions of its values. `rlx-fuse` does not run
+    this pass: loop-generating compilers create the same loops without it, and no other pass looks into a region. It is
+    for targets whose kernels take whole regions.
     """
 
-    least: int = option(2, "how many ops make a region", least=1)
+    least: int = option(2, "minimum number of ops in a region", least=1)
 
     def run(self, module: mlir.Module) -> None:
         erase_dead(collect(module))
@@ -47,20 +47,20 @@ class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions", exact=Tr
                 _fuse(block, members, self.name)
 
 
-# --- which ops belong together ----------------------------------------------------------------------
+# --- grouping of ops -------------------------------------------------------------------------------
 
 
 def clusters(block: mlir.Block) -> Iterator[list[mlir.Operation]]:
-    """Ops of a block that may become one, in program order.
+    """Yield groups of ops of a block that may be fused, in program order.
 
-    Every op has a rank, which grows along each edge that a region cannot hold: from an elementwise op to another kind of op, or
-    to one of another shape. So no way out of the ops of one rank that are connected leads back into them, and regions of
-    different clusters do not wait for each other.
+    Every op has a rank, which grows along each edge that a region cannot contain: from an elementwise op to another
+    kind of op, or to one of another shape. No path leaves a connected set of ops of one rank and returns to it, so
+    regions of different clusters have no cyclic dependence.
     """
     ops = [op.operation for op in block.operations]
-    rank: dict[Any, int] = {}  # by first result, as the hash of an op depends on its operands
+    rank: dict[Any, int] = {}  # by first result, because the hash of an op depends on its operands
     parent: dict[Any, Any] = {}
-    ends: dict[Any, Any] = {}  # of what each reduction is one
+    ends: dict[Any, Any] = {}  # the op whose result each reduction reads
 
     def root(key: Any) -> Any:
         while parent[key] != key:
@@ -95,7 +95,7 @@ def _is_fusable(op: mlir.Operation) -> bool:
 
 
 def _is_end(op: mlir.Operation) -> bool:
-    """Whether an op may only be the last one of a region."""
+    """Whether an op can only be the last one of a region."""
     return op.name == "rlx.reduce"
 
 
@@ -104,7 +104,7 @@ def _alike(a: mlir.Operation, b: mlir.Operation) -> bool:
 
 
 def _operands(op: mlir.Operation) -> list[mlir.Value]:
-    """What an op reads, its regions included."""
+    """Return the operands of an op, including those of ops in its regions."""
     values = list(op.operands)
     for region in op.regions:
         for block in region.blocks:
@@ -112,7 +112,7 @@ def _operands(op: mlir.Operation) -> list[mlir.Value]:
     return values
 
 
-# --- making one op of them --------------------------------------------------------------------------
+# --- creation of the region ---------------------------------------------------------------------------
 
 
 def _fuse(block: mlir.Block, members: list[mlir.Operation], note: str) -> None:
@@ -123,7 +123,7 @@ def _fuse(block: mlir.Block, members: list[mlir.Operation], note: str) -> None:
         return
     place = _place(block, outputs, inside)
     if not all(_is_before(block, value, place) for value in inputs):
-        return  # something that reads one of the values comes before another of the ops can be computed
+        return  # an op that reads one of the values comes before another of the ops can be computed
     builder = Builder(mlir.ir.InsertionPoint(place), within(members[-1].location, note))
     sources = sorted(inputs, key=lambda v: str(v.type))
     outputs.sort(key=lambda v: str(v.type))
@@ -155,7 +155,7 @@ def _is_constant(value: mlir.Value) -> bool:
 
 
 def _outside(block: mlir.Block, value: mlir.Value, inside: set[Any]) -> Iterator[mlir.Operation]:
-    """The ops of the block that read a value, themselves or in their regions, and are not among those of a cluster."""
+    """Yield the ops of the block that read a value, directly or in their regions, and are outside the cluster."""
     for use in value.uses:
         op = use.owner.operation
         while op.block != block:
@@ -165,7 +165,7 @@ def _outside(block: mlir.Block, value: mlir.Value, inside: set[Any]) -> Iterator
 
 
 def _place(block: mlir.Block, outputs: Iterable[mlir.Value], inside: set[Any]) -> mlir.Operation:
-    """The first op that reads one of the results."""
+    """Return the first op that reads one of the results."""
     found: mlir.Operation | None = None
     for value in outputs:
         for op in _outside(block, value, inside):

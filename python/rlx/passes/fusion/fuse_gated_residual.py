@@ -1,4 +1,4 @@
-"""`rlx-fuse-gated-residual`: a branch that is scaled by a gate and added to its residual."""
+"""`rlx-fuse-gated-residual`: fusion of a branch, its gate and the addition of its residual."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.passes.simplification.simplify_rules import splat
 
 @pattern
 def gated_residual(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`residual + gate·x`, with a gate that is the same for all rows, and no constant number."""
+    """`residual + gate·x`, with a gate that is the same for all rows and not a constant number."""
     if op.kind != "add" or not shape_of(op.result).dtype.is_float:
         return None
     for value, residual in operand_pairs(op):
@@ -47,7 +47,7 @@ def _is_gate(value: mlir.Value, x: Shape) -> bool:
 
 @dataclass(frozen=True)
 class FuseGatedResidual(Fusion, name="rlx-fuse-gated-residual"):
-    """Make `fused_gated_residual` of a branch that is gated and added to its residual, as in DiT and with LayerScale."""
+    """Create `fused_gated_residual` from a branch that is gated and added to its residual, as in DiT and with LayerScale."""
 
     makes = "fused_gated_residual"
     patterns = (gated_residual,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-matmul-bias-act`: a product, the addition of a bias, and an activation."""
+"""`rlx-fuse-matmul-bias-act`: fusion of a product, a bias, and an activation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def is_bias(value: mlir.Value, product: Shape) -> bool:
-    """Whether a value broadcasts to a product, and is no second tensor of that shape: that is a residual."""
+    """Whether a value broadcasts to a product without being a full tensor of that shape, which is a residual."""
     shape = shape_of(value)
     return broadcasts_to(shape.dims, product.dims) and (
         shape.dims != product.dims or all(d == 1 for d in shape.dims[:-1])
@@ -40,7 +40,7 @@ def is_bias(value: mlir.Value, product: Shape) -> bool:
 
 @pattern
 def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
-    """An activation of such a product."""
+    """An activation of a product with bias."""
     inner = producer(op.x, views.FusedMatmulBiasAct)
     if inner is None:
         product = feeder(op, op.x, views.Matmul)
@@ -55,14 +55,14 @@ def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
 
 
 def _is_gate(op: views.Activation) -> bool:
-    """Whether an activation is only multiplied with something: then its product has no bias on purpose, as in a SwiGLU."""
+    """Whether an activation is only used in multiplications. Then its product intentionally has no bias, as in a SwiGLU."""
     multiplied = [producer(reader.results[0], views.Binary) for reader in readers(op.result) if len(reader.results)]
     return bool(multiplied) and all(m is not None and m.kind == "mul" for m in multiplied)
 
 
 @dataclass(frozen=True)
 class FuseMatmulBiasAct(Fusion, name="rlx-fuse-matmul-bias-act"):
-    """Make `fused_matmul_bias_act` of a product that only the addition of a bias, and perhaps an activation, reads."""
+    """Create `fused_matmul_bias_act` from a product whose only use is a bias addition, and an optional activation."""
 
     makes = "fused_matmul_bias_act"
     patterns = (matmul_bias, biased_activation)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-matmul-residual`: a product, perhaps with a bias, and the addition of a residual."""
+"""`rlx-fuse-matmul-residual`: fusion of a product, an optional bias, and the addition of a residual."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def matmul_residual(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def linear_layer(value: mlir.Value) -> views.Matmul | views.FusedMatmulBiasAct | None:
-    """The linear layer that gives a value: a product with a matrix, perhaps with a bias, but without an activation."""
+    """Return the linear layer that computes a value: a product with a matrix and an optional bias, without an activation."""
     product = producer(value, views.Matmul)
     if product is not None:
         return product if shape_of(product.rhs).rank == 2 else None
@@ -38,20 +38,20 @@ def linear_layer(value: mlir.Value) -> views.Matmul | views.FusedMatmulBiasAct |
 
 
 def factors(linear: views.Matmul | views.FusedMatmulBiasAct) -> tuple[mlir.Value, mlir.Value]:
-    """The input and the weight of a linear layer."""
+    """Return the input and the weight of a linear layer."""
     return (linear.lhs, linear.rhs) if isinstance(linear, views.Matmul) else (linear.x, linear.w)
 
 
 def bias_of(linear: views.Matmul | views.FusedMatmulBiasAct) -> mlir.Value | None:
-    """The bias of a linear layer, where it has one."""
+    """Return the bias of a linear layer, or None."""
     return None if isinstance(linear, views.Matmul) else linear.bias
 
 
 @dataclass(frozen=True)
 class FuseMatmulResidual(Fusion, name="rlx-fuse-matmul-residual"):
-    """Make `fused_matmul_residual` of a product that only the addition of a residual reads.
+    """Create `fused_matmul_residual` from a product whose only use is the addition of a residual.
 
-    Run the fusions of residuals with norms first, where both are wanted: they take over the same addition.
+    Run the fusions of residuals with norms first, if both are used: they match the same addition.
     """
 
     makes = "fused_matmul_residual"

@@ -1,4 +1,4 @@
-"""`rlx-fuse-residual-layer-norm`: the addition of a residual, perhaps of a bias, and a layer norm of the sum."""
+"""`rlx-fuse-residual-layer-norm`: fusion of the addition of a residual, an optional bias, and a layer norm of the sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NORMS = ("rlx.fused_residual_layer_norm", "rlx.fused_residual_rms_norm")
 
 
 def residual_sum(op: views.LayerNorm | views.RmsNorm, rewriter: Rewriter) -> list[mlir.Value | None] | None:
-    """The sum of equal shapes that only a norm along the last axis reads: `x`, `residual`, and `bias` or None."""
+    """Match a sum of equal shapes that only a norm along the last axis reads. Returns `x`, `residual`, and `bias` or None."""
     x = shape_of(op.x)
     total = producer(op.x, views.Binary)
     if total is None or total.kind != "add":
@@ -35,14 +35,14 @@ def residual_sum(op: views.LayerNorm | views.RmsNorm, rewriter: Rewriter) -> lis
 
 
 def _goes_on(op: views.LayerNorm | views.RmsNorm) -> bool:
-    """Whether what reads a sum beside its norm are the next residuals, as in a pre-norm layer: there is nothing to fuse."""
+    """Whether the other readers of a sum are the next residuals, as in a pre-norm layer, so that there is nothing to fuse."""
     others = [reader for reader in readers(op.x) if reader != op.operation]
     names = {"rlx.binary", "rlx.fused_matmul_residual", "rlx.fused_gated_residual", *_NORMS}
     return bool(others) and all(other.name in names for other in others)
 
 
 def _terms(total: views.Binary) -> list[mlir.Value | None] | None:
-    """What an addition adds: `x`, `residual` and `bias`; the bias is added first, or last."""
+    """Return the terms of an addition, `x`, `residual` and `bias`. The bias may be added first or last."""
     dims = shape_of(total.result).dims
     for value, other in operand_pairs(total):
         inner = feeder(total, value, views.Binary)
@@ -67,7 +67,7 @@ def residual_layer_norm(op: views.LayerNorm, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseResidualLayerNorm(Fusion, name="rlx-fuse-residual-layer-norm"):
-    """Make `fused_residual_layer_norm` of a sum that only a layer norm reads."""
+    """Create `fused_residual_layer_norm` from a sum whose only use is a layer norm."""
 
     makes = "fused_residual_layer_norm"
     patterns = (residual_layer_norm,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-residual-rms-norm`: the addition of a residual, perhaps of a bias, and an RMS norm of the sum."""
+"""`rlx-fuse-residual-rms-norm`: fusion of the addition of a residual, an optional bias, and an RMS norm of the sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.passes.pattern import Rewriter, pattern
 
 @pattern
 def residual_rms_norm(op: views.RmsNorm, rewriter: Rewriter) -> Any:
-    """`rms_norm(x + residual (+ bias))`, with or without a bias of its own."""
+    """`rms_norm(x + residual (+ bias))`, where the norm may have a bias as well."""
     terms = residual_sum(op, rewriter)
     if terms is None:
         return None
@@ -22,7 +22,7 @@ def residual_rms_norm(op: views.RmsNorm, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseResidualRmsNorm(Fusion, name="rlx-fuse-residual-rms-norm"):
-    """Make `fused_residual_rms_norm` of a sum that only an RMS norm reads."""
+    """Create `fused_residual_rms_norm` from a sum whose only use is an RMS norm."""
 
     makes = "fused_residual_rms_norm"
     patterns = (residual_rms_norm,)

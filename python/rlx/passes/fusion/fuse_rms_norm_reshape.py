@@ -1,4 +1,4 @@
-"""`rlx-fuse-rms-norm-reshape`: an RMS norm whose result is only seen with other leading axes."""
+"""`rlx-fuse-rms-norm-reshape`: motion of a reshape from the result of an RMS norm to its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 
 @pattern
 def rms_norm_reshape(op: views.Reshape, rewriter: Rewriter) -> Any:
-    """A reshape of an RMS norm that keeps the last axis: the norm of the reshaped input."""
+    """A reshape of an RMS norm that keeps the last axis becomes the norm of the reshaped input."""
     norm, dims = producer(op.x, views.RmsNorm), shape_of(op.result).dims
     if norm is None or not dims or norm.axis != shape_of(op.x).rank - 1 or dims[-1] != shape_of(op.x).dims[-1]:
         return None
@@ -25,7 +25,7 @@ def rms_norm_reshape(op: views.Reshape, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseRmsNormReshape(Fusion, name="rlx-fuse-rms-norm-reshape"):
-    """Reshape in front of an RMS norm what is reshaped behind it, so that the norm stands next to what reads it."""
+    """Move a reshape from the result of an RMS norm to its input, so that the norm is next to its users."""
 
     makes = "rms_norm"
     patterns = (rms_norm_reshape,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-shared-input-matmul`: any number of linear layers of one input as one product."""
+"""`rlx-fuse-shared-input-matmul`: combination of linear layers with the same input into one product."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {"rlx.matmul": views.Matmul, "rlx.fused_matmul_bias_act": views.FusedMa
 
 @dataclass(frozen=True)
 class _LinearLayer:
-    """A linear layer: the op, and what it computes."""
+    """A linear layer: the op and its operands."""
 
     op: views.Matmul | views.FusedMatmulBiasAct
     x: mlir.Value
@@ -34,18 +34,18 @@ class _LinearLayer:
 
     @property
     def is_joinable(self) -> bool:
-        """Whether its weights may be joined with others when the program is loaded."""
+        """Whether its weights can be joined with others when the program is loaded."""
         return is_weight(self.weight) and (self.bias is None or is_weight(self.bias))
 
 
 @pattern
 def linear_layers_of_one_input(op: views.Matmul | views.FusedMatmulBiasAct, rewriter: Rewriter) -> Any:
-    """`x·w_i + b_i` for several i, as queries, keys and values are made: the weights, joined, are one product's."""
+    """`x·w_i + b_i` for several i, such as queries, keys and values, become one product with joined weights."""
     first = _layer(op)
     if first is None:
         return None
     joins = runs_once(op) and first.is_joinable
-    if not joins and not rewriter.explains:  # to look at all readers of an input from each of them takes quadratic time
+    if not joins and not rewriter.explains:  # visiting all readers from each would take quadratic time
         return None
     alike = _layers(first)
     if len(alike) < 2 or not joins:
@@ -72,7 +72,7 @@ def _layer(op: views.Matmul | views.FusedMatmulBiasAct) -> _LinearLayer | None:
 
 
 def _layers(first: _LinearLayer) -> list[_LinearLayer]:
-    """The layers with the input and the activation of one, itself among them, in program order."""
+    """Return the layers with the same input and activation as `first`, itself included, in program order."""
     block = first.op.operation.block
     ops = dict.fromkeys(use.owner.operation for use in first.x.uses)
     similar = [_layer(_NAMES[op.name](op)) for op in ops if op.name in _NAMES and op.block == block]
@@ -85,7 +85,7 @@ def _in_order(a: _LinearLayer, b: _LinearLayer) -> int:
 
 
 def _joined(rewriter: Rewriter, layers: list[_LinearLayer]) -> Any:
-    """One product for all layers; where some have a bias, the others get zeros."""
+    """Emit one product for all layers. If some have a bias, the others get zeros."""
     first = layers[0].op
     weights = [weight_before(rewriter, first, layer.weight) for layer in layers]
     joined = _concat(rewriter, weights, 1)
@@ -109,7 +109,7 @@ def _concat(rewriter: Rewriter, values: list[mlir.Value], axis: int) -> Any:
 
 
 def _parts(rewriter: Rewriter, joined: mlir.Value, layers: list[_LinearLayer]) -> list[mlir.Value]:
-    """The results of the layers in that of all."""
+    """Return the results of the layers as slices of the joined result."""
     parts, start, axis = list[mlir.Value](), 0, shape_of(joined).rank - 1
     for layer in layers:
         parts.append(rewriter.emit("narrow", [joined], axis=axis, start=(start,), length=(layer.width,)))
@@ -119,9 +119,10 @@ def _parts(rewriter: Rewriter, joined: mlir.Value, layers: list[_LinearLayer]) -
 
 @dataclass(frozen=True)
 class FuseSharedInputMatmul(Fusion, name="rlx-fuse-shared-input-matmul"):
-    """Make one product of linear layers that read one input, where weights and biases are parameters.
+    """Combine linear layers that read the same input into one product, if weights and biases are parameters.
 
-    Back ends join those once, when they load them. Run rlx-fuse-matmul-bias-act first, so that biases are joined too.
+    Back ends join the weights once, at load time. Run rlx-fuse-matmul-bias-act first, so that biases are joined as
+    well.
     """
 
     weighed = True

@@ -1,4 +1,4 @@
-"""`rlx-fuse-swiglu`: the gating of one half of a tensor by the other."""
+"""`rlx-fuse-swiglu`: fusion of the gating of one half of a tensor by the other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def swiglu_of_halves(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _range(value: mlir.Value) -> tuple[mlir.Value | None, Any]:
-    """A value as a range of the last axis of another: that one, and where it starts."""
+    """Return the tensor that a value slices along its last axis, and the start of the slice."""
     op = producer(value, views.Narrow)
     if op is not None:
         return (op.x, op.start[0]) if op.axis == shape_of(op.x).rank - 1 else (None, 0)
@@ -48,7 +48,7 @@ def _range(value: mlir.Value) -> tuple[mlir.Value | None, Any]:
 
 @dataclass(frozen=True)
 class FuseSwiglu(Fusion, name="rlx-fuse-swiglu"):
-    """Make `fused_swiglu` of two halves of a tensor, one of which gates the other."""
+    """Create `fused_swiglu` from two halves of a tensor, where one gates the other."""
 
     makes = "fused_swiglu"
     patterns = (swiglu_of_halves,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-swiglu-dual-matmul`: the two products of a SwiGLU as one."""
+"""`rlx-fuse-swiglu-dual-matmul`: combination of the two products of a SwiGLU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ USE_PARAMETERS = "make them parameters of the function, and use them outside of 
 
 @pattern
 def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`(x·up) · silu(x·gate)`, perhaps with biases, with weights `[K, N]` of parameters: joined, they are one product's."""
+    """`(x·up) · silu(x·gate)`, optionally with biases, becomes one product with joined `[K, N]` weights."""
     if op.kind != "mul":
         return None
     for linear, gated in operand_pairs(op):
@@ -35,7 +35,7 @@ def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _linear(value: mlir.Value, activation: str | None) -> list[mlir.Value] | None:
-    """The operands of the product that gives a value: input, weight `[K, N]` and, where there is one, bias `[N]`."""
+    """Return the operands of the product that computes a value: input, weight `[K, N]` and, if present, bias `[N]`."""
     fused = producer(value, views.FusedMatmulBiasAct)
     if fused is not None:
         is_vector = shape_of(fused.bias).rank == 1 and shape_of(fused.bias).dims[0] == shape_of(fused.w).dims[1]
@@ -45,7 +45,7 @@ def _linear(value: mlir.Value, activation: str | None) -> list[mlir.Value] | Non
 
 
 def _gate(value: mlir.Value) -> list[mlir.Value] | None:
-    """The same of a gate, whose silu stands alone or in the fused op."""
+    """Return the operands of a gate, whose silu is separate or part of the fused op."""
     silu = producer(value, views.Activation)
     if silu is None:
         return _linear(value, "silu")
@@ -53,7 +53,7 @@ def _gate(value: mlir.Value) -> list[mlir.Value] | None:
 
 
 def _joins(weight: mlir.Value) -> bool:
-    """Whether a joined weight divides into halves again: its width must not be a symbol that nobody knows."""
+    """Whether a joined weight can be divided into halves again: its width must not be an unknown symbol."""
     shape = shape_of(weight)
     return shape.rank == 2 and type(shape.dims[1]) is int
 
@@ -68,7 +68,7 @@ def _joined(rewriter: Rewriter, up: list[mlir.Value], gate: list[mlir.Value]) ->
 
 @dataclass(frozen=True)
 class FuseSwigluDualMatmul(Fusion, name="rlx-fuse-swiglu-dual-matmul"):
-    """Make one product and `fused_swiglu` of the two products of a SwiGLU whose weights are parameters."""
+    """Create one product and `fused_swiglu` from the two products of a SwiGLU whose weights are parameters."""
 
     weighed = True
     makes = "fused_swiglu"

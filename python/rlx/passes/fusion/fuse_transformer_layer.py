@@ -1,4 +1,4 @@
-"""`rlx-fuse-transformer-layer`: a post-norm encoder layer, as in BERT."""
+"""`rlx-fuse-transformer-layer`: fusion of a post-norm encoder layer, as in BERT."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def encoder_layer(op: views.FusedResidualLayerNorm, rewriter: Rewriter) -> Any:
 def _feed_forward(
     op: views.FusedResidualLayerNorm,
 ) -> tuple[views.FusedMatmulBiasAct, views.FusedMatmulBiasAct, views.FusedResidualLayerNorm] | None:
-    """The two products and the norm that both they and the residual come from."""
+    """Return the two products, and the norm that both they and the residual read."""
     for value, residual in ((op.x, op.residual), (op.residual, op.x)):
         down = linear_layer(value)
         norm = producer(residual, views.FusedResidualLayerNorm)
@@ -63,7 +63,7 @@ def _has_row_bias(linear: views.FusedMatmulBiasAct) -> bool:
 
 
 def _attended(norm: views.FusedResidualLayerNorm) -> views.FusedAttentionBlock | None:
-    """The attention block whose result a norm adds to what the block reads."""
+    """Return the attention block whose result a norm adds to the block's input."""
     for value, hidden in ((norm.x, norm.residual), (norm.residual, norm.x)):
         block = feeder(norm, value, views.FusedAttentionBlock)
         if block is not None and block.hidden == hidden:
@@ -73,7 +73,7 @@ def _attended(norm: views.FusedResidualLayerNorm) -> views.FusedAttentionBlock |
 
 @dataclass(frozen=True)
 class FuseTransformerLayer(Fusion, name="rlx-fuse-transformer-layer"):
-    """Make `fused_transformer_layer` of a post-norm encoder layer. Run the other fusions first."""
+    """Create `fused_transformer_layer` from a post-norm encoder layer. Run the other fusions first."""
 
     makes = "fused_transformer_layer"
     patterns = (encoder_layer,)

@@ -1,4 +1,4 @@
-"""Remarks: what a pass has to say of an op that is no error. MLIR's bindings emit errors only, so these go their own way."""
+"""Remarks of passes about ops. MLIR's bindings can only emit errors, so remarks have their own channel."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _receiver: ContextVar[Receiver] = ContextVar("receiver of remarks", default=_pri
 
 
 def remark(location: mlir.Location, message: str, hint: str) -> None:
-    """Say something of the op at a location, with what to do about it: on standard error, where nobody else receives it."""
+    """Emit a remark with a hint for the op at a location: to the current receiver, by default standard error."""
     _receiver.get()(location, message, hint)
 
 
 @contextlib.contextmanager
 def received(receiver: Receiver) -> Generator[None]:
-    """Have remarks that are made inside go to a function of location, message and hint."""
+    """Send remarks that are emitted inside to a function of location, message and hint."""
     token = _receiver.set(receiver)
     try:
         yield

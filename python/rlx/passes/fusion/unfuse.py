@@ -1,4 +1,4 @@
-"""`rlx-unfuse`: fused ops as what they were made of."""
+"""`rlx-unfuse`: decomposition of fused ops."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rlx.passes.pattern import Rewriter, pattern, producer, rewrite
 from rlx.passes.rewrite import decompose_all
 from rlx.passes.simplification.simplify_shape_rules import narrow_of_concat, whole
 
-# What `rlx-recognize` makes, as far as it has a decomposition.
+# Ops that `rlx-recognize` creates and that have a decomposition.
 _RECOGNISED = frozenset({"layer_norm", "rms_norm", "group_norm", "softmax", "attention"})
 
 
 @dataclass(frozen=True)
 class Unfuse(Pass, name="rlx-unfuse", idempotent=True):
-    """Give fused ops back: as the ops that they stand for, and products that were joined as one for each weight."""
+    """Decompose fused ops into their primitives, and joined products into one product for each weight."""
 
-    recognised: bool = option(False, "whether norms, softmax and attention become their primitives as well")
+    recognised: bool = option(False, "whether norms, softmax and attention are decomposed as well")
 
     def run(self, module: mlir.Module) -> None:
         names = {name for name, spec in registry.SPECS.items() if spec.family in ("fused", "fused_layers")}
@@ -34,7 +34,7 @@ class Unfuse(Pass, name="rlx-unfuse", idempotent=True):
 
 @pattern
 def range_of_product(op: views.Narrow, rewriter: Rewriter) -> Any:
-    """A range of the columns of a product with joined weights: the product with these columns."""
+    """A range of the columns of a product with joined weights becomes the product with these columns."""
     product = producer(op.x, views.Matmul)
     if product is None or op.axis != shape_of(op.x).rank - 1 or not _is_joined(op.x):
         return None
@@ -44,7 +44,7 @@ def range_of_product(op: views.Narrow, rewriter: Rewriter) -> Any:
 
 @pattern
 def range_of_result(op: views.Narrow, rewriter: Rewriter) -> Any:
-    """The same behind a bias or an activation."""
+    """A range of the columns after a bias or an activation."""
     rank = shape_of(op.x).rank
     if op.axis != rank - 1 or not _is_joined(op.x):
         return None
@@ -59,7 +59,7 @@ def range_of_result(op: views.Narrow, rewriter: Rewriter) -> Any:
 
 
 def _range(rewriter: Rewriter, value: mlir.Value, op: views.Narrow) -> Any:
-    """The range of an operand that a range of the sum needs."""
+    """Return the range of an operand that a range of the sum needs."""
     dims = shape_of(value).dims
     if not dims or dims[-1] == 1:
         return value
@@ -67,7 +67,7 @@ def _range(rewriter: Rewriter, value: mlir.Value, op: views.Narrow) -> Any:
 
 
 def _is_joined(value: mlir.Value) -> bool:
-    """Whether a value is a product with joined weights, perhaps with a bias and an activation."""
+    """Whether a value is a product with joined weights, with an optional bias and activation."""
     activation, total = producer(value, views.Activation), producer(value, views.Binary)
     if activation is not None:
         return _is_joined(activation.x)

@@ -1,1 +1,1 @@
-"""Graphs of integers alone: affine steps folded into weights, values rounded to i8, and ops on these."""
+"""Integer-only graphs: affine steps folded into weights, values rounded to i8, and ops on integers."""

@@ -1,4 +1,4 @@
-"""Patterns of `rlx-quantize-integer`: sums and products of elements, functions by table, means."""
+"""Patterns of `rlx-quantize-integer`: elementwise sums and products, functions by table, means."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from rlx.passes.integer.operands import Goal, Integers, constant, finite_constan
 from rlx.passes.integer.quantize_values import maker_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
-# The bits after the point of a sum's terms: those of 8 bits become 28 with them, and a sum of two has room in i32.
+# Fractional bits of the terms of a sum: 8-bit terms become 28 bits, and the sum of two fits into i32.
 _SUM_BITS = 20
-# Constant factors have 16 bits, so that their product with 9 bits has room.
+# Constant factors have 16 bits, so that their product with 9 bits fits into i32.
 _FACTOR = 2**15 - 1
-# The bits after the point of a number whose reciprocal stands in a table.
+# Fractional bits of a number whose reciprocal is in a table.
 _MANTISSA = 9
 
 
 @pattern
 def sum_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A sum or a difference: both terms become multiples of one small step, and their sum is requantised."""
+    """A sum or a difference: both terms are rescaled to one small step, and their sum is requantised."""
     found = Goal.behind(op, views.Binary)
     if found is None or found[1].kind not in ("add", "sub"):
         return None
@@ -46,7 +46,7 @@ def _largest(known: np.ndarray | None) -> float:
 
 
 def _term(b: Builder, x: Integers | None, known: np.ndarray | None, step: float) -> Tensor:
-    """A term in steps, i32."""
+    """Return a term in steps, i32."""
     if x is None:
         assert known is not None
         return b.constant(in_range(known.astype(np.float64) / step))
@@ -55,7 +55,7 @@ def _term(b: Builder, x: Integers | None, known: np.ndarray | None, step: float)
 
 @pattern
 def product_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A product of elements, or one with constants."""
+    """An elementwise product, or one with constants."""
     found = Goal.behind(op, views.Binary)
     if found is None or found[1].kind not in ("mul", "div"):
         return None
@@ -82,7 +82,7 @@ def product_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def scaled_anew(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Integers of one scale as those of another."""
+    """Requantisation from one scale to another."""
     goal = Goal.of(op)
     x = None if goal is None else Integers.of(goal.core)
     if goal is None or x is None:
@@ -95,7 +95,7 @@ def scaled_anew(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def function_of_one(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A function of each element, beside numbers that are known: a table of 256 entries."""
+    """A function of each element, with other operands constant: a table of 256 entries."""
     goal = Goal.of(op)
     found = None if goal is None else _table(goal.core)
     if goal is None or found is None:
@@ -107,7 +107,7 @@ def function_of_one(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 
 def _table(core: mlir.Value) -> tuple[Integers, np.ndarray] | None:
-    """The integers of which a value is a function, element by element, and its value for each i8; None if it is none."""
+    """Match an elementwise function of integers. Return the integers and the function's value for each i8, or None."""
     made = maker_of(core)
     if made is None or not opview.has_trait(made, "elementwise"):
         return None
@@ -142,7 +142,7 @@ def _table(core: mlir.Value) -> tuple[Integers, np.ndarray] | None:
 
 
 def looked_up(b: Builder, table: np.ndarray, x: mlir.Value) -> Tensor:
-    """The entry of a table for each i8, the first one for -128."""
+    """Look up the entry of a table for each i8; the first entry is for -128."""
     return b.gather(b.constant(table), b.cast(b.tensor(x), i32) + 128, axis=0)
 
 
@@ -178,7 +178,7 @@ def mean(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def softmax(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A softmax: exponentials of what each number is below the largest, by a table, over their sum."""
+    """A softmax: exponentials of the differences to the maximum, by a table, divided by their sum."""
     found = Goal.behind(op, views.Softmax)
     x = None if found is None else Integers.of(found[1].x)
     if found is None or x is None or (found[0].scale, found[0].zero) != (2.0**-8, -128):
@@ -187,7 +187,7 @@ def softmax(op: views.Quantize, rewriter: Rewriter) -> Any:
     count = shape_of(x.value).dims[maker.axis]
     if type(count) is not int or not 0 < count < 2**16:
         return None
-    # A sum of `count` numbers up to 2^bits has room in i32.
+    # A sum of `count` numbers up to 2^bits fits into i32.
     b, octaves = rewriter.builder, int(np.ceil(np.log2(count)))
     bits = 30 - octaves
     whole = b.cast(b.tensor(x.value), i32)
@@ -201,13 +201,13 @@ def softmax(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 
 def _reciprocal(b: Builder, x: Tensor, least: int, octaves: int) -> tuple[Tensor, Tensor]:
-    """The reciprocals of numbers as multipliers and shifts of `requantize`, off by 2^-10 of themselves at most.
+    """Return the reciprocals of numbers as multipliers and shifts of `requantize`, with a relative error of at most 2^-10.
 
     Args:
-        b: Where to emit.
+        b: The builder to emit with.
         x: i32, from 2^least to 2^(least + octaves).
         least: At least `_MANTISSA`.
-        octaves: How often 2^least may double.
+        octaves: The number of doublings of 2^least.
     """
     shift = b.constant(np.array(-least, np.int32))
     for octave in range(1, octaves + 1):
@@ -221,6 +221,6 @@ def _reciprocal(b: Builder, x: Tensor, least: int, octaves: int) -> tuple[Tensor
 
 @pattern
 def place_of_extreme(op: views.Argmax | views.Argmin, rewriter: Rewriter) -> Any:
-    """The place of the largest or smallest element: of the integers, whose order is that of the floats."""
+    """The position of the largest or smallest element, computed from the integers, whose order is that of the floats."""
     x = Integers.of(op.x)
     return None if x is None else rewriter.emit(opview.name_of(op.operation), [x.value], **op.attributes)

@@ -1,4 +1,4 @@
-"""Choices between functions of one tensor, such as `where(x > 0, x, exp(x) - 1)`: which values are parts of one."""
+"""Choices between functions of one tensor, such as `where(x > 0, x, exp(x) - 1)`: detection of their intermediate values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _CHOICE = "rlx.where"
 
 
 def parts_of_choices(operations: list[mlir.Operation]) -> set[mlir.Value]:
-    """The values of a block that are computed element by element from one tensor and only read by a choice, or by what joins
-    choices of one tensor.
+    """Return the values of a block that are elementwise functions of one tensor and only used by a choice.
 
-    They are not rounded on their own: what reads them becomes one table, from that tensor.
+    An op that combines choices of one tensor counts as well. These values are not rounded on their own: their user
+    becomes one table, indexed by that tensor.
     """
     position = {op: i for i, op in enumerate(operations)}
     found: set[mlir.Value] = set()
@@ -28,7 +28,7 @@ def parts_of_choices(operations: list[mlir.Operation]) -> set[mlir.Value]:
 
 
 def _parts(choice: mlir.Operation, position: dict[mlir.Operation, int]) -> set[mlir.Value]:
-    """The values between an op and the one tensor that it is a function of; none if there is no such tensor."""
+    """Return the values between an op and the only tensor that it depends on; empty if there is no such tensor."""
     dims = shape_of(choice.results[0]).dims
     pending, parts = _read(choice), set[mlir.Value]()
     while len(pending) != 1 or not _is_tensor(next(iter(pending)), dims):

@@ -1,4 +1,4 @@
-"""`rlx-drop-fake-quantize`: activations as a model that was trained to be quantised has them, without the rounding."""
+"""`rlx-drop-fake-quantize`: removal of fake quantisation of activations in models trained for quantisation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rlx.passes.simplification.invariants import depends_on_weights
 
 @dataclass(frozen=True)
 class DropFakeQuantize(Pass, name="rlx-drop-fake-quantize", idempotent=True):
-    """Take out rlx.fake_quantize and rlx.fake_quantize_lsq of activations; those of weights, whose scales are kept, stay.
+    """Remove rlx.fake_quantize and rlx.fake_quantize_lsq of activations, but not those of weights.
 
-    `rlx-quantize-values` rounds activations by the ranges that calibration has seen.
+    The scales of weights are used later. `rlx-quantize-values` rounds activations by calibrated ranges.
     """
 
     preserves_results = False

@@ -1,4 +1,4 @@
-"""`rlx-fold-affine`: factors and offsets of channels, as batch norms have them, become part of weights and biases."""
+"""`rlx-fold-affine`: folding of channel factors and offsets, such as batch norms, into weights and biases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Product = views.Conv | views.Matmul
 
 
 def product_of(value: mlir.Value) -> _Product | None:
-    """The product of activations with weights that gives a value: a convolution, or a product with a matrix."""
+    """Return the product of activations with weights that computes a value: a convolution, or a product with a matrix."""
     op = producer(value, views.Conv) or producer(value, views.Matmul)
     if op is None:
         return None
@@ -28,7 +28,7 @@ def product_of(value: mlir.Value) -> _Product | None:
 
 
 def is_per_channel(op: _Product | views.DotGeneral, value: mlir.Value) -> bool:
-    """Whether a value depends on weights alone and has one number, or one for each channel of the results of a product."""
+    """Whether a value depends only on weights and has one number, or one for each channel of the result of a product."""
     result, dims = shape_of(op.result), shape_of(value).dims
     if not depends_on_weights(value) or len(dims) > result.rank:
         return False
@@ -38,13 +38,13 @@ def is_per_channel(op: _Product | views.DotGeneral, value: mlir.Value) -> bool:
 
 
 def _operands(op: views.Binary) -> list[tuple[mlir.Value, mlir.Value]]:
-    """The operands in both orders, if they may change places."""
+    """Return the operands in both orders, if the op commutes."""
     pairs = [(op.lhs, op.rhs)]
     return [*pairs, (op.rhs, op.lhs)] if op.kind in ("add", "mul") else pairs
 
 
 def _with_bias(op: views.Binary, value: mlir.Value) -> tuple[mlir.Value, mlir.Value] | None:
-    """The result of a product and the offset that is added to it, in a sum that only `op` reads."""
+    """Return the result of a product and the offset that is added to it, in a sum whose only use is `op`."""
     total = feeder(op, value, views.Binary)
     if total is None or total.kind != "add":
         return None
@@ -57,7 +57,7 @@ def _with_bias(op: views.Binary, value: mlir.Value) -> tuple[mlir.Value, mlir.Va
 
 @pattern
 def subtracted_offset(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`product - b`: the sum with `-b`."""
+    """`product - b` becomes the sum with `-b`."""
     product = product_of(op.lhs)
     if op.kind != "sub" or product is None or not is_per_channel(product, op.rhs):
         return None
@@ -67,7 +67,7 @@ def subtracted_offset(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def joined_offsets(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`(product + a) + b`: the sum with `a + b`; likewise for a difference."""
+    """`(product + a) + b` becomes the sum with `a + b`; likewise for a difference."""
     if op.kind not in ("add", "sub"):
         return None
     for value, other in _operands(op):
@@ -81,7 +81,7 @@ def joined_offsets(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def factor_past_offset(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`(product + b)·c`: `product·c + b·c`; likewise for a quotient."""
+    """`(product + b)·c` becomes `product·c + b·c`; likewise for a quotient."""
     if op.kind not in ("mul", "div"):
         return None
     for value, factor in _operands(op):
@@ -95,7 +95,7 @@ def factor_past_offset(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def factor_into_weights(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`product·c`: the product with weights times `c`; likewise for a quotient."""
+    """`product·c` becomes the product with weights times `c`; likewise for a quotient."""
     if op.kind not in ("mul", "div"):
         return None
     for value, factor in _operands(op):
@@ -111,7 +111,7 @@ def factor_into_weights(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _along_weights(rewriter: Rewriter, product: _Product, factor: mlir.Value) -> Tensor:
-    """Factors of channels as they broadcast against the weights of a product."""
+    """Return channel factors with a shape that broadcasts against the weights of a product."""
     b, count = rewriter.builder, shape_of(factor).num_elements
     weights = shape_of(product.operation.operands[1])
     dims = (count, *(1,) * (weights.rank - 1)) if isinstance(product, views.Conv) else (1, count)
@@ -120,9 +120,10 @@ def _along_weights(rewriter: Rewriter, product: _Product, factor: mlir.Value) ->
 
 @dataclass(frozen=True)
 class FoldAffine(Pass, name="rlx-fold-affine", idempotent=True):
-    """Fold factors and offsets of channels behind convolutions and products with matrices into their weights and one bias.
+    """Fold channel factors and offsets after convolutions and matrix products into their weights and one bias.
 
-    So batch norms of trained models go, when they depend on parameters alone. Sums of floats are rounded in another order.
+    This removes batch norms of trained models that depend only on parameters. Sums of floats are rounded in another
+    order.
     """
 
     def run(self, module: mlir.Module) -> None:

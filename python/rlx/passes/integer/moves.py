@@ -1,4 +1,4 @@
-"""Patterns of `rlx-quantize-integer`: what moves or chooses numbers does so with integers."""
+"""Patterns of `rlx-quantize-integer` for ops that move or select numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.passes.pattern import Rewriter, pattern
 
 @pattern
 def moved(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A reshape, a transpose, a part, a maximum of a window …: the same of integers, which keep their scale."""
+    """A reshape, a transpose, a slice, a window maximum …: the same op on integers, which keep their scale."""
     goal = Goal.of(op)
     maker = None if goal is None else maker_of(goal.core)
     if goal is None or maker is None or not keeps_scale(maker):
@@ -34,7 +34,7 @@ def moved(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def joined(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """Tensors next to each other: both with the scale of the result."""
+    """A concatenation: both operands get the scale of the result."""
     found = Goal.behind(op, views.Concat)
     if found is None:
         return None
@@ -47,7 +47,7 @@ def joined(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 @pattern
 def larger_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """The larger or the smaller of two: of integers of one scale."""
+    """A binary maximum or minimum: the op on integers with a common scale."""
     found = Goal.behind(op, views.Binary)
     if found is None or found[1].kind not in ("max", "min"):
         return None
@@ -59,10 +59,10 @@ def larger_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
 
 
 def _with_scale(b: Builder, value: Any, goal: Goal) -> Tensor | None:
-    """Integers that stand for a value with the scale of a result; None where they are not known."""
+    """Return integers that represent a value with the scale of a result; None if unknown."""
     known, x = constant(value), Integers.of(value)
     if known is not None:
-        if np.isnan(known).any():  # no integer stands for it
+        if np.isnan(known).any():  # no integer represents NaN
             return None
         steps = np.rint(known.astype(np.float64) / goal.scale) + goal.zero
         return b.constant(np.clip(steps, -128, 127).astype(np.int8))

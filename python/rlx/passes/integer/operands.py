@@ -1,4 +1,4 @@
-"""What patterns on integers ask: which i8 a float stands for, and what a sum in i32 is to become."""
+"""Helpers of integer patterns: the i8 behind a float value, and the goal of a sum in i32."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from rlx.passes.pattern import Rewriter, ViewT, has_one_use, producer
 
 
 def constant(value: mlir.Value) -> np.ndarray | None:
-    """The array of a value that depends on constants alone; None for all else."""
+    """Return the array of a value that depends only on constants; None for other values."""
     return _EvaluatedValues().read(value)
 
 
 def finite_constant(value: mlir.Value) -> np.ndarray | None:
-    """The same where all of its numbers are finite; None for all else."""
+    """Return the array of a constant value if all of its numbers are finite, else None."""
     known = constant(value)
     return known if known is not None and np.isfinite(known).all() else None
 
 
 class _EvaluatedValues:
-    """Values that are evaluated when they are asked for."""
+    """Lazily evaluated constant values."""
 
     def __init__(self) -> None:
         self.known: dict[mlir.Value, np.ndarray | None] = {}
@@ -57,7 +57,7 @@ class _EvaluatedValues:
 
 @dataclass(frozen=True)
 class Integers:
-    """A tensor of i8 that stands for floats: `(value - zero)·scale`.
+    """A tensor of i8 that represents floats: `(value - zero)·scale`.
 
     Attributes:
         value: The tensor.
@@ -73,11 +73,11 @@ class Integers:
 
     @staticmethod
     def of(value: mlir.Value, *, scales: bool = False) -> Integers | None:
-        """The integers that a value is made of, if their scales are constants.
+        """Return the integers from which a value is dequantised, if their scales are constants.
 
         Args:
             value: Floats.
-            scales: Whether there may be a scale for each position of an axis.
+            scales: Whether a scale for each position of an axis is allowed.
         """
         op = producer(value, views.Dequantize)
         if op is None or shape_of(op.x).dtype is not i8 or (op.axis is not None and not scales):
@@ -88,21 +88,21 @@ class Integers:
         return Integers(op.x, scale.astype(np.float64), int(zero.ravel()[0]) if zero.size else 0, op.axis)
 
     def centred(self, b: Builder) -> Tensor:
-        """`value - zero` in i32."""
+        """Return `value - zero` in i32."""
         whole = b.cast(b.tensor(self.value), i32)
         return whole - self.zero if self.zero else whole
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What an op rounds to i8: what `rlx.quantize` reads, without the bounds before it.
+    """The target of a rounding to i8: the value that `rlx.quantize` reads, without the bounds before it.
 
     Attributes:
         core: The value.
-        scale: Of the result.
-        zero: Its zero point.
+        scale: The scale of the result.
+        zero: The zero point of the result.
         low: The least result, as i8.
-        high: The greatest.
+        high: The greatest result, as i8.
     """
 
     core: mlir.Value
@@ -113,7 +113,7 @@ class Goal:
 
     @staticmethod
     def of(op: views.Quantize) -> Goal | None:
-        """The goal of an op that rounds to i8 with one scale, which is constant."""
+        """Return the goal of an op that rounds to i8 with one constant scale, else None."""
         scale, zero = constant(op.scale), constant(op.zero_point)
         if op.dtype is not i8 or op.axis is not None or scale is None or zero is None:
             return None
@@ -126,27 +126,27 @@ class Goal:
             if inner is None or ends is None or any(e is not None and np.isnan(e) for e in ends):
                 break
             least, most = (None if e is None else int(np.clip(np.rint(e / by) + middle, -128, 127)) for e in ends)
-            low = low if least is None else min(max(least, low), high)  # the outer bounds have the last word
+            low = low if least is None else min(max(least, low), high)  # the outer bounds take precedence
             high = high if most is None else max(min(most, high), low)
             core = inner
         return Goal(core, by, middle, low, high)
 
     def is_multiple(self, x: Integers, factor: np.ndarray) -> bool:
-        """Whether the goal for a multiple of a tensor has the tensor's own integers; scales are rounded to f32."""
+        """Whether a multiple of a tensor has the same integers as the tensor; scales are rounded to f32."""
         return x.zero == self.zero and factor.size > 0 and np.allclose(x.scale * factor, self.scale, 1e-6, 0.0)
 
     @classmethod
     def behind(cls, op: views.Quantize, view: type[ViewT]) -> tuple[Goal, ViewT] | None:
-        """The goal of an op, with the op of a class that gives what is rounded."""
+        """Return the goal of an op together with the producer of the rounded value, if that is an op of the given class."""
         goal = cls.of(op)
         maker = None if goal is None else producer(goal.core, view)
         return None if goal is None or maker is None else (goal, maker)
 
     def reached(self, rewriter: Rewriter, total: Tensor, real: Any) -> mlir.Value:
-        """The result out of sums in i32 that stand for `total·real`.
+        """Requantise sums in i32 that represent `total·real`.
 
         Args:
-            rewriter: Where to emit.
+            rewriter: The rewriter to emit with.
             total: i32.
             real: Positive numbers that broadcast against the total.
         """
@@ -155,13 +155,13 @@ class Goal:
         return self.bounded(b, b.requantize(total, multiplier, shift, zero_point=self.zero, dtype=i8)).value
 
     def bounded(self, b: Builder, x: Tensor) -> Tensor:
-        """i8 held between the bounds."""
+        """Return i8 values clamped to the bounds."""
         x = b.maximum(x, self.low) if self.low > -128 else x
         return b.minimum(x, self.high) if self.high < 127 else x
 
 
 def _number(bound: Any) -> float | None:
-    """A bound; NaN if it is not known."""
+    """Return a bound as a number; NaN if it is not known."""
     if bound is None or isinstance(bound, float):
         return bound
     known = constant(bound)
@@ -169,10 +169,10 @@ def _number(bound: Any) -> float | None:
 
 
 def spread(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
-    """Numbers of the positions of an axis, as they broadcast against a tensor of a rank."""
+    """Reshape numbers for the positions of an axis so that they broadcast against a tensor of a rank."""
     return values if axis is None or values.ndim == 0 else values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
 def in_range(values: np.ndarray) -> np.ndarray:
-    """Rounded to i32, and saturated."""
+    """Round to i32 with saturation."""
     return np.clip(np.rint(values), i32.min, i32.max).astype(np.int32)

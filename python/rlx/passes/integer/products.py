@@ -1,4 +1,4 @@
-"""Patterns of `rlx-quantize-integer`: products, with weights and of activations."""
+"""Patterns of `rlx-quantize-integer` for products with weights and of activations."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ def _sums(
 
 
 def _steps_for(offsets: np.ndarray, real: Any, terms: int) -> Any:
-    """The steps of the sums of each channel, in which the sums of its products and its offset fit 32 bits.
+    """Return the step of the sums of each channel, such that products and offset fit into 32 bits.
 
-    Weights that are tiny beside the offset (those of a channel that is dead, once a batch norm is folded into it) give steps in
-    which the offset has no place. With larger ones the weights lose digits that the offset covers.
+    Weights that are tiny compared to the offset (such as those of a dead channel after folding a batch norm) give steps
+    in which the offset does not fit. Larger steps lose digits of the weights that the offset dominates anyway.
 
     Args:
         offsets: One for each channel.
         real: The steps of the products: one, or one for each channel.
-        terms: How many products are added up.
+        terms: The number of products in a sum.
     """
     largest = max(2**31 - 1 - terms * 127 * 255, 2**24)
     least = np.abs(offsets) / largest
@@ -100,20 +100,20 @@ def _steps_for(offsets: np.ndarray, real: Any, terms: int) -> Any:
 
 
 def _in_steps(weights: np.ndarray, ratio: np.ndarray, channel: int) -> np.ndarray:
-    """Integers times a ratio of at most 1 for each place of an axis, rounded."""
+    """Scale integers by a ratio of at most 1 for each position of an axis, and round."""
     shape = [-1 if axis == channel else 1 for axis in range(weights.ndim)]
     return np.rint(weights * ratio.reshape(shape)).astype(weights.dtype)
 
 
 def _channel_of(product: _Product, rank: int) -> int:
-    """The axis of the weights that is the channels of the result."""
+    """Return the axis of the weights that becomes the channels of the result."""
     if isinstance(product, views.DotGeneral):
         return 1 - product.rhs_contracting[0] if rank == 2 and len(product.rhs_contracting) == 1 else -1
     return 0 if isinstance(product, views.Conv) else 1
 
 
 def _as_matrix(product: views.Matmul | views.DotGeneral, w: np.ndarray) -> np.ndarray | None:
-    """Weights as `[K, N]`, where the product is one with such a matrix."""
+    """Return weights as `[K, N]`, if the product has this form."""
     if w.ndim != 2:
         return None
     if isinstance(product, views.Matmul):
@@ -125,7 +125,7 @@ def _as_matrix(product: views.Matmul | views.DotGeneral, w: np.ndarray) -> np.nd
 
 
 def _of_rows(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The geometry of a convolution in one dimension as one of images of one row."""
+    """Return the geometry of a one-dimensional convolution as that of images with one row."""
     around = {"stride": 1, "dilation": 1}
     of_rows = {name: (one, *attributes[name]) for name, one in around.items()}
     return attributes | of_rows | {"padding": (0, 0, *attributes["padding"])}
@@ -133,7 +133,7 @@ def _of_rows(attributes: dict[str, Any]) -> dict[str, Any]:
 
 @pattern
 def product_of_activations(op: views.Quantize, rewriter: Rewriter) -> Any:
-    """A product of two tensors that differ from run to run: `requantize(Σ (x - zero)·(y - zero))`."""
+    """A product of two activation tensors: `requantize(Σ (x - zero)·(y - zero))`."""
     goal = Goal.of(op)
     product = None if goal is None else producer(goal.core, views.Matmul) or producer(goal.core, views.DotGeneral)
     if goal is None or product is None:

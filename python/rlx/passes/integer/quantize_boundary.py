@@ -1,4 +1,4 @@
-"""`rlx-quantize-boundary`: inputs and outputs of a function that are integers, with the scales that they stand for."""
+"""`rlx-quantize-boundary`: integer inputs and outputs of a function, with their scales."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from rlx.passes.integer.operands import Goal, Integers
 from rlx.passes.rewrite import erase_dead
 from rlx.support.errors import Error
 
-# Attribute of a function: for each name of an input or output, its scale (f32) and its zero point.
+# Function attribute: for each name of an input or output, its scale (f32) and its zero point.
 QUANTIZATION = "rlx.quantized"
 
 
 @dataclass(frozen=True)
 class QuantizeBoundary(Pass, name="rlx-quantize-boundary", idempotent=True):
-    """Take inputs that are only quantised as i8, and give outputs that are only dequantised as i8.
+    """Convert inputs that are only quantised, and outputs that are only dequantised, to i8.
 
-    So it does with inputs of integers that are cast to floats before they are quantised.
+    Integer inputs that are cast to floats before they are quantised are converted as well.
 
-    What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantized`.
+    The function attribute `rlx.quantized` has the scale and zero point of each, which represents `(value -
+    zero_point)·scale`.
     """
 
-    preserves_results = False  # the function takes and gives other dtypes
+    preserves_results = False  # the dtypes of inputs and outputs change
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
@@ -66,7 +67,7 @@ def _strip(function: mlir.FuncOp) -> None:
 
 
 def _readers(value: mlir.Value) -> list[mlir.Operation]:
-    """The ops that read an input, or behind casts those that read an input of integers as floats."""
+    """Return the ops that read an input; for an integer input, the ops after its casts to floats."""
     users = [use.owner.operation for use in value.uses]
     if not shape_of(value).dtype.is_integer or any(op.name != "rlx.cast" for op in users):
         return users
@@ -85,10 +86,10 @@ def _write(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> Non
 
 
 def quantization_of(function: mlir.FuncOp) -> dict[str, tuple[float, int]]:
-    """The scales and zero points of inputs and outputs that are integers, by name.
+    """Return the scales and zero points of integer inputs and outputs, by name.
 
     Raises:
-        Error: They are not written as `rlx-quantize-boundary` does.
+        Error: The attribute is not in the format of `rlx-quantize-boundary`.
     """
     attributes = function.attributes
     if QUANTIZATION not in attributes:
@@ -104,7 +105,7 @@ def quantization_of(function: mlir.FuncOp) -> dict[str, tuple[float, int]]:
 
 
 def leftovers(function: mlir.FuncOp) -> list[mlir.Operation]:
-    """The ops of a function that still compute with floats, but for what makes integers of inputs and floats of outputs."""
+    """Return the ops of a function that still compute with floats, except conversions of inputs and outputs."""
     return [
         op
         for op in opview.operations(function.entry_block)

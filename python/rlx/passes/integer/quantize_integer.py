@@ -1,4 +1,4 @@
-"""`rlx-quantize-integer`: ops on integers, out of ops on what these were made floats."""
+"""`rlx-quantize-integer`: integer ops from ops on dequantised values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PATTERNS = (*patterns_in(products), *patterns_in(moves), *patterns_in(arithmeti
 
 @dataclass(frozen=True)
 class QuantizeInteger(Pass, name="rlx-quantize-integer", idempotent=True):
-    """Make integer ops of what reads dequantised and is quantised: products in i32, fixed-point numbers, tables.
+    """Replace ops on dequantised values whose result is quantised by integer ops: i32 products, fixed-point numbers, tables.
 
-    Scales, zero points and weights depend on constants alone: run `rlx-bind-params` first, and not `rlx-constant-fold`. What
-    has no form in integers stays, between an rlx.dequantize and an rlx.quantize.
+    Scales, zero points and weights must be constants: run `rlx-bind-params` first, and not `rlx-constant-fold`. Ops
+    without an integer form stay between rlx.dequantize and rlx.quantize.
     """
 
-    # A result that lies in the middle of two integers may be rounded to the other one.
+    # A result halfway between two integers may be rounded to the other one.
     preserves_results = False
 
     def run(self, module: mlir.Module) -> None:

@@ -1,4 +1,4 @@
-"""`rlx-quantize-values`: every value of a graph rounded to 8 bits, and weights to 8, 4 or 2, as visible ops."""
+"""`rlx-quantize-values`: explicit rounding of every value of a graph to 8 bits, and of weights to 8, 4 or 2."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from rlx.passes.simplification.invariants import WeightValues, depends_on_weight
 from rlx.passes.simplification.simplify_rules import splat
 from rlx.support.errors import PassError
 
-# The scale and the zero point of what lies in a known interval, whatever calibration has seen: [0, 1) and [-1, 1).
+# The fixed scale and zero point of values in a known interval, independent of calibration: [0, 1) and [-1, 1).
 _FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}
 _BITS = (8, 4, 2)
 _SCALES = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-# A least and a greatest number: known, of a value, or none.
+# A least and a greatest bound: a number, a value, or None.
 Bounds = tuple[mlir.Value | float | None, mlir.Value | float | None]
 
 
@@ -40,17 +40,18 @@ Bounds = tuple[mlir.Value | float | None, mlir.Value | float | None]
 class QuantizeValues(Pass, name="rlx-quantize-values"):
     """Round inputs, results and the weights of products by pairs of rlx.quantize and rlx.dequantize.
 
-    A bias, a relu or other bounds behind a product, a sum or a mean are taken together with it, and rounded once. What only
-    moves numbers keeps the scale of what it reads. `rlx-quantize-integer` makes ops on integers of it. Regions are left alone.
+    A product, a sum or a mean is rounded once, together with a following bias, relu or other bounds. Ops that only move
+    numbers keep the scale of their operand. `rlx-quantize-integer` creates integer ops from the result. Regions are not
+    changed.
     """
 
-    # Rounding to 8 bits is more than a comparison of results lets pass.
+    # Rounding to 8 bits changes results beyond the tolerance of a comparison.
     preserves_results = False
 
     ranges: str | None = option(None, "the file of the values' ranges: rlx.observe_ranges(…).save(…)")
     symmetric: bool = option(False, "zero points of activations are 0")
-    bits: int = option(8, "of weights: 8, 4 or 2", least=2)
-    layers: Mapping[str, int] = option({}, "of the weights of single products, by name: conv1.w=4", rest=True)
+    bits: int = option(8, "bits of weights: 8, 4 or 2", least=2)
+    layers: Mapping[str, int] = option({}, "bits of the weights of single products, by name: conv1.w=4", rest=True)
 
     def run(self, module: mlir.Module) -> None:
         if self.ranges is None:
@@ -66,14 +67,14 @@ def round_values(
     """Round the values of a function, in place.
 
     Args:
-        function: At MIR, of primitives, with `rlx-fold-affine` behind it.
-        ranges: Of `observed` values.
+        function: A function of primitives at MIR, after `rlx-fold-affine`.
+        ranges: The ranges of the `observed` values.
         symmetric: Whether zero points of activations are 0.
-        bits: Of weights.
-        layers: Of those of single products, by the names of `sites`.
+        bits: The bits of weights.
+        layers: The bits of weights of single products, by the names of `sites`.
 
     Raises:
-        PassError: The ranges are of another graph, or there is no product of a name.
+        PassError: The ranges belong to another graph, or a product does not exist.
     """
     known = sites(function, ranks=(3, 4))
     _check_bits([s.name for s in known], bits, layers)
@@ -98,19 +99,19 @@ def _round(entry: _RoundedValue, scale: float, zero: int) -> None:
 
 
 def observed(function: mlir.FuncOp) -> list[mlir.Value]:
-    """The values whose ranges calibration has to see, in order: inputs and results, without those whose scale is known."""
+    """Return the values whose ranges calibration must observe, in order: inputs and results without a known scale."""
     return [e.value for e in _plan(function) if e.source is None and e.fixed is None]
 
 
 def described(function: mlir.FuncOp, value: mlir.Value) -> tuple[str, str]:
-    """What gives a value, and the user's line."""
+    """Return the op or input that defines a value, and the user's line."""
     place = describe(_location(value)) or "<unknown>"
     if isinstance(value, mlir.ir.OpResult):
         return opview.name_of(value.owner.operation), place
     return read_arguments(function)[value.arg_number].name, place
 
 
-# --- which values -----------------------------------------------------------------------------------
+# --- selection of values ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ class _RoundedValue:
 
     Attributes:
         value: The value.
-        after: The op that comes next.
-        source: The value whose scale it has, if any.
-        fixed: The scale and the zero point that it has in any case.
-        factor: How many times the scale of its source its own is.
+        after: The op after its definition.
+        source: The value whose scale it takes, if any.
+        fixed: Its fixed scale and zero point, if any.
+        factor: The ratio of its scale to that of its source.
     """
 
     value: mlir.Value
@@ -133,7 +134,7 @@ class _RoundedValue:
 
 
 def _plan(function: mlir.FuncOp) -> list[_RoundedValue]:
-    """The values to round, in order."""
+    """Return the values to round, in order."""
     weights = WeightValues(function)
     operations = [op.operation for op in function.entry_block.operations]
     kinds = [a.kind for a in read_arguments(function)]
@@ -158,7 +159,7 @@ def _is_rounded(value: mlir.Value) -> bool:
 
 
 def _is_taken_along(value: mlir.Value) -> bool:
-    """Whether a value is no result of its own: a bias or bounds follow, and nobody else reads it."""
+    """Whether a value is only used by a following bias or bounds, so that it is not rounded itself."""
     if not isinstance(value, mlir.ir.OpResult) or not has_one_use(value):
         return False
     user = next(iter(value.uses)).owner.operation
@@ -171,7 +172,7 @@ def _is_taken_along(value: mlir.Value) -> bool:
 
 
 def bounds_of(op: mlir.Operation, value: mlir.Value) -> Bounds | None:
-    """The least and the greatest number that an op lets pass of a value, None where it has none; None for other ops."""
+    """Return the bounds that an op imposes on a value, each None if absent; None for other ops."""
     if op.name == "rlx.activation" and views.Activation(op).kind == "relu":
         return 0.0, None
     if op.name == "rlx.clamp" and op.operands[0] == value:
@@ -189,21 +190,21 @@ def _is_number(value: mlir.Value) -> bool:
 
 
 def _is_function(value: mlir.Value) -> bool:
-    """Whether a value is a function of one other, which becomes a table."""
+    """Whether a value is a function of one other value, which becomes a table."""
     activation = producer(value, views.Activation)
     return activation is not None and activation.kind != "relu"
 
 
 def _source(value: mlir.Value) -> mlir.Value | None:
-    """What a value has its numbers from, where its op only moves or chooses them; it has the scale of that."""
+    """Return the operand from which a value takes its numbers and scale, if its op only moves or selects them."""
     op = maker_of(value)
     return op.operands[0] if op is not None and keeps_scale(op) and not depends_on_weights(op.operands[0]) else None
 
 
 def _multiple(value: mlir.Value) -> tuple[mlir.Value | None, float]:
-    """The operand and the factor of a product with a positive number; None for all else.
+    """Return operand and factor if a value is a product with a positive number, else None.
 
-    The same integers stand for the operand and for the product, with another scale.
+    The product is represented by the same integers as the operand, with another scale.
     """
     product = producer(value, views.Binary)
     if product is None or product.kind not in ("mul", "div"):
@@ -218,13 +219,13 @@ def _multiple(value: mlir.Value) -> tuple[mlir.Value | None, float]:
 
 
 def maker_of(value: mlir.Value) -> mlir.Operation | None:
-    """The op that gives a value, where it is one of ours."""
+    """Return the rlx op that defines a value, or None."""
     op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
     return op if op is not None and registry.is_ours(op) else None
 
 
 def keeps_scale(op: mlir.Operation) -> bool:
-    """Whether an op only moves or chooses numbers of its first operand, floats or what stands for them."""
+    """Whether an op only moves or selects numbers of its first operand, floats or the integers that represent them."""
     if (
         not len(op.operands)
         or not len(op.results)
@@ -246,7 +247,7 @@ def _fixed(value: mlir.Value) -> tuple[float, int] | None:
         return None
     name = opview.name_of(op)
     if name == "cast" and (given := shape_of(op.operands[0]).dtype).is_integer and given.bits <= 8:
-        return 1.0, -128 if given is u8 else 0  # each number is an i8 of its own
+        return 1.0, -128 if given is u8 else 0  # each number is a distinct i8
     return _FIXED.get(opview.attributes_of(op)["kind"] if name == "activation" else name)
 
 
@@ -267,10 +268,10 @@ def _round_weights(site: QuantizationSite, bits: int) -> None:
 
 
 def _scaled(b: Builder, w: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
-    """Weights with a scale for each channel, of which they are -qmax to qmax times as much.
+    """Return weights with a scale for each channel, such that they range from -qmax to qmax in steps.
 
-    The largest weight becomes qmax = 127 or 7. Of 2 bits, all that is larger than 0.7 times the mean becomes the mean of these,
-    as Li et al. have it (Ternary weight networks, section 3.2), but for the threshold, which is half of that mean.
+    The largest weight becomes qmax = 127 or 7. With 2 bits, all magnitudes above 0.7 times the mean are represented by
+    their mean, as in Li et al. (Ternary weight networks, section 3.2), except that the threshold is half of that mean.
     """
     others = [i for i in range(w.rank) if i != axis]
     size = b.abs(w)
@@ -313,5 +314,5 @@ def _location(value: mlir.Value) -> mlir.Location:
 
 
 def range_of(function: mlir.FuncOp, value: mlir.Value, low: float, high: float) -> ValueRange:
-    """The range of a value, as it is kept."""
+    """Return the range of a value for the record."""
     return ValueRange(*described(function, value), low, high)

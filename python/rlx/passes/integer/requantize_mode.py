@@ -1,4 +1,4 @@
-"""`rlx-requantize-mode`: fixed-point numbers of another form."""
+"""`rlx-requantize-mode`: conversion of fixed-point multipliers to another mode."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rlx.passes.rewrite import builder_before, collect, replace
 
 @dataclass(frozen=True)
 class RequantizeMode(Pass, name="rlx-requantize-mode", idempotent=True):
-    """Write the constant multipliers of rlx.requantize in another mode: 16 bits instead of 32, or one rounding instead of two.
+    """Convert the constant multipliers of rlx.requantize to another mode, with 16 instead of 32 bits or with a single rounding.
 
-    What has a shift that the mode does not take, or multipliers that are no constants, is left as it is.
+    Ops with a shift that the mode does not support, or with multipliers that are not constants, are not changed.
     """
 
-    preserves_results = False  # a result between two integers may be rounded to the other one
+    preserves_results = False  # a result halfway between two integers may be rounded to the other one
 
     mode: str = option("short", "the mode of rlx.requantize", choices=tuple(BITS))
 

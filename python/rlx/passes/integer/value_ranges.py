@@ -1,4 +1,4 @@
-"""The ranges of all values of a graph, as calibration has seen them."""
+"""Ranges of all values of a graph, as observed by calibration."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ValueRange:
     """The range of one value.
 
     Attributes:
-        maker: The op that gives it, without prefix, or the name of an input.
+        maker: The op that computes it, without prefix, or the name of an input.
         place: The user's line.
-        low: The least number that is to be represented, at most 0.
-        high: The greatest, at least 0.
+        low: The least number to represent, at most 0.
+        high: The greatest number to represent, at least 0.
     """
 
     maker: str
@@ -36,11 +36,11 @@ class ValueRange:
 
 @dataclass(frozen=True)
 class ValueRanges:
-    """The ranges of the values of a graph that `rlx-quantize-values` rounds, in their order.
+    """The ranges of the values that `rlx-quantize-values` rounds, in order.
 
     Attributes:
-        method: How ranges were chosen.
-        batches: How many batches were seen.
+        method: The method that chose the ranges.
+        batches: The number of batches.
         values: One for each value.
     """
 
@@ -52,7 +52,7 @@ class ValueRanges:
         """Write a JSON file.
 
         Raises:
-            Error: It cannot be written.
+            Error: The file cannot be written.
         """
         values = [[v.maker, v.place, v.low, v.high] for v in self.values]
         data = {"format": _FORMAT, "method": self.method, "batches": self.batches, "values": values}
@@ -60,7 +60,7 @@ class ValueRanges:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ValueRanges:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
             Error: The file is missing, or is something else.

@@ -1,1 +1,1 @@
-"""Recognition: names for what primitives spell out, as importers bring it."""
+"""Recognition: higher-level ops from the primitives that importers produce."""

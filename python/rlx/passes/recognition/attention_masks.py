@@ -1,4 +1,4 @@
-"""The mask of an attention in its spellings."""
+"""Masks of attention in their various forms."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlx.passes.simplification.simplify_rules import splat
 
 @dataclass(frozen=True)
 class Mask:
-    """What hides scores.
+    """A mask that hides scores.
 
     Attributes:
-        tensor: What is added to the scores, or which of them stay; it broadcasts to the scores as they are there.
-        axes: For each axis of those, the axis of the product that gives the scores.
-        fill: What hidden scores become; None where the tensor is added.
-        inverted: Whether the tensor says which do not stay.
+        tensor: The tensor that is added to the scores, or selects scores; it broadcasts to the scores.
+        axes: For each axis of the scores, the axis of the product that computes them.
+        fill: The value of hidden scores; None if the tensor is added.
+        inverted: Whether the tensor selects the hidden scores instead of the visible ones.
     """
 
     tensor: mlir.Value
@@ -32,7 +32,7 @@ class Mask:
     inverted: bool = False
 
     def varies_along(self, axis: int) -> bool:
-        """Whether it is not the same for all positions along an axis of the product."""
+        """Whether it varies along an axis of the product."""
         dims = shape_of(self.tensor).dims
         shown = origin_of(self.tensor)
         names = self.axes[len(self.axes) - len(dims) :]
@@ -42,7 +42,7 @@ class Mask:
 
 
 def is_causal(mask: Mask, query: int, key: int, ahead: Dim) -> bool:
-    """Whether a mask hides exactly the keys behind a query's own position, which is its number plus `ahead`."""
+    """Whether a mask hides exactly the keys after a query's own position, which is its index plus `ahead`."""
     names = mask.axes[len(mask.axes) - shape_of(mask.tensor).rank :]
     compare, shown = _comparison(origin_of(mask.tensor))
     if compare is None or shown is None:
@@ -51,7 +51,7 @@ def is_causal(mask: Mask, query: int, key: int, ahead: Dim) -> bool:
     left, right = (_position(shown.through(v), names) for v in (compare.lhs, compare.rhs))
     if left is None or right is None:
         return False
-    if left[0] == key:  # as a comparison of the query with the key
+    if left[0] == key:  # normalise to a comparison of the query with the key
         left, right, kind = right, left, _MIRRORED.get(kind, kind)
     if (left[0], right[0]) != (query, key) or kind not in ("ge", "gt"):
         return False
@@ -64,7 +64,7 @@ _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _comparison(shown: Origin) -> tuple[views.Compare | None, Origin | None]:
-    """The comparison that a bool tensor shows, through choices of true and false, and conjunctions with true."""
+    """Return the comparison behind a bool tensor, through selects of true and false, and conjunctions with true."""
     while True:
         compare = producer(shown.value, views.Compare)
         if compare is not None:
@@ -81,7 +81,7 @@ def _comparison(shown: Origin) -> tuple[views.Compare | None, Origin | None]:
 
 
 def _position(shown: Origin, names: tuple[int | None, ...]) -> tuple[int | None, Any] | None:
-    """Along which axis a tensor counts, and from which number."""
+    """Return the axis along which a tensor counts, and the first number."""
     start: Any = 0
     while (op := producer(shown.value, views.Binary)) is not None and op.kind in ("add", "sub"):
         number = splat(op.rhs)

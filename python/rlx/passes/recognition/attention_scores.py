@@ -1,4 +1,4 @@
-"""The scores of an attention, found behind its weights: a product, scaled, masked and seen in other layouts."""
+"""The scores of an attention: matching of a product that is scaled, masked and transposed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlx.passes.simplification.simplify_rules import splat
 
 @dataclass(frozen=True)
 class Contraction:
-    """A product of two tensors over one axis: `matmul` and `dot_general` alike.
+    """A product of two tensors over one axis, from `matmul` or `dot_general`.
 
     Attributes:
-        operands: The two.
-        contracting: The axis of each that is gone.
-        batch: The axes of each that go together; in the result they come first.
-        result: What it gives: batch axes, the other axes of the first operand, those of the second.
+        operands: The two operands.
+        contracting: The contracted axis of each operand.
+        batch: The batch axes of each operand; they come first in the result.
+        result: The result: batch axes, the free axes of the first operand, then those of the second.
     """
 
     operands: tuple[mlir.Value, mlir.Value]
@@ -37,22 +37,22 @@ class Contraction:
         return len(self.batch[0])
 
     def free_of(self, side: int) -> list[int]:
-        """The axes of an operand that are only its own."""
+        """Return the free axes of an operand."""
         rank = shape_of(self.operands[side]).rank
         return [a for a in range(rank) if a != self.contracting[side] and a not in self.batch[side]]
 
     def free_axes(self, side: int) -> list[int]:
-        """Where those are in the result."""
+        """Return the positions of the free axes of an operand in the result."""
         start = self.num_batch + (len(self.free_of(0)) if side else 0)
         return list(range(start, start + len(self.free_of(side))))
 
     def side_of(self, axis: int) -> int | None:
-        """Which operand an axis of the result is from; None for a batch axis."""
+        """Return the operand that an axis of the result comes from; None for a batch axis."""
         return next((side for side in (0, 1) if axis in self.free_axes(side)), None)
 
 
 def contraction_of(op: views.Matmul | views.DotGeneral) -> Contraction | None:
-    """A product over one axis, without axes that repeat."""
+    """Return a product over one axis as a contraction, if its batch axes do not broadcast."""
     lhs, rhs = op.lhs, op.rhs
     if isinstance(op, views.DotGeneral):
         if len(op.lhs_contracting) != 1:
@@ -68,14 +68,14 @@ def contraction_of(op: views.Matmul | views.DotGeneral) -> Contraction | None:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a tensor computes of a product.
+    """A tensor computed from a product.
 
     Attributes:
         product: The product.
-        axes: For each axis of the tensor, the axis of the product's result; None where it does not vary.
-        scale: What the product is multiplied by.
-        mask: What hides scores, if anything.
-        softmax_axis: The axis of the tensor along which it is a softmax, if it is one.
+        axes: For each axis of the tensor, the axis of the product's result; None if it does not vary along it.
+        scale: The factor of the product.
+        mask: The mask that hides scores, if any.
+        softmax_axis: The axis of the tensor along which it is a softmax, if any.
     """
 
     product: Contraction
@@ -86,7 +86,7 @@ class Scores:
 
 
 def scores_of(value: mlir.Value) -> Scores | None:
-    """The scores whose softmax a tensor is."""
+    """Return the scores if a tensor is their softmax."""
     shown = origin_of(value)
     softmax = producer(shown.value, views.Softmax)
     inner = None if softmax is None else _masked(softmax.x)
@@ -97,7 +97,7 @@ def scores_of(value: mlir.Value) -> Scores | None:
 
 
 def _masked(value: mlir.Value) -> Scores | None:
-    """Scores that are masked, or not."""
+    """Match scores with or without a mask."""
     shown = origin_of(value)
     found = _hidden(shown.value) or _scaled(shown.value)
     return (
@@ -106,7 +106,7 @@ def _masked(value: mlir.Value) -> Scores | None:
 
 
 def _hidden(value: mlir.Value) -> Scores | None:
-    """Scores to which a mask is added, or of which a bool chooses some."""
+    """Match scores with an added mask, or scores that a bool selects."""
     choice, total = producer(value, views.Where), producer(value, views.Binary)
     tried: list[tuple[mlir.Value, Any]] = []
     if choice is not None:
@@ -124,7 +124,7 @@ def _hidden(value: mlir.Value) -> Scores | None:
 
 
 def _scaled(value: mlir.Value) -> Scores | None:
-    """Scores that are multiplied by a number, seen in another layout."""
+    """Match scores that are multiplied by a number and possibly transposed."""
     shown, scale = origin_of(value), 1.0
     while (inner := unscaled(shown.value)) is not None and inner[0].type == shown.value.type:
         shown, scale = shown.through(inner[0]), scale * inner[1]

@@ -1,4 +1,4 @@
-"""`rlx-recognize`: what primitives spell out, as the ops that have a name for it."""
+"""`rlx-recognize`: creation of higher-level ops from primitives."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RECOGNISERS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROU
 
 @dataclass(frozen=True)
 class Recognize(Pass, name="rlx-recognize", idempotent=True):
-    """Make norms, activations, softmax and attention of their primitives: every `rlx-recognize-*`.
+    """Create norms, activations, softmax and attention from their primitives; runs every `rlx-recognize-*`.
 
-    Run rlx-simplify and cse first: what is computed twice is not recognised as the same.
+    Run rlx-simplify and cse first: duplicate computations are not recognised as equal.
     """
 
-    target: str = option("", "the target for which to do it: what was measured to pay there")
+    target: str = option("", "the target, which limits recognition to ops that were measured to pay off there")
 
     def run(self, module: mlir.Module) -> None:
         active, _ = chosen(self.name, RECOGNISERS, (), self.target)

@@ -1,4 +1,4 @@
-"""`rlx-recognize-activations`: sigmoid, silu, relu and gelu of their primitives."""
+"""`rlx-recognize-activations`: creation of sigmoid, silu, relu and gelu from primitives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.pattern import Rewriter, pattern, producer
 from rlx.passes.simplification.simplify_rules import known_condition, splat
 
-_DEEPEST = 6  # ops of a product, or a polynomial, below each other
+_DEEPEST = 6  # maximum depth of ops in a product or polynomial
 _GELU = math.sqrt(2 / math.pi)
 
 
@@ -70,7 +70,7 @@ def _activation(rewriter: Rewriter, op: views.Binary, x: mlir.Value, kind: str) 
 
 
 def _plus_one(value: mlir.Value | None) -> Any:
-    """What 1 is added to; the value itself where it is no such sum, which then matches nothing."""
+    """Return `x` of `1 + x`. Other values are returned unchanged; they match nothing."""
     op = None if value is None else producer(value, views.Binary)
     if op is None or op.kind != "add":
         return value
@@ -78,7 +78,7 @@ def _plus_one(value: mlir.Value | None) -> Any:
 
 
 def _factors(value: mlir.Value, depth: int) -> tuple[float, list[mlir.Value]]:
-    """A value as a number times others."""
+    """Return a value as a number times other values."""
     number = splat(value)
     if number is not None:
         return float(number), []
@@ -96,7 +96,7 @@ def _factors(value: mlir.Value, depth: int) -> tuple[float, list[mlir.Value]]:
 
 
 def polynomial(value: mlir.Value, x: mlir.Value, depth: int) -> dict[int, float] | None:
-    """A value as a polynomial of another: its coefficients by degree; None where it is none."""
+    """Return a value as a polynomial of another: its coefficients by degree, or None."""
     if value == x:
         return {1: 1.0}
     number = splat(value)
@@ -137,9 +137,10 @@ def _is_close(found: dict[int, float], expected: dict[int, float]) -> bool:
 
 @dataclass(frozen=True)
 class RecognizeActivations(Fusion, name="rlx-recognize-activations"):
-    """Make activations of their primitives.
+    """Create activations from their primitives.
 
-    Exact but for rounding, and where the primitives are NaN for an infinite operand: the activation has the limit.
+    Results are equal except for rounding, and for infinite operands for which the primitives give NaN: the activation
+    gives the limit.
     """
 
     makes = "activation"

@@ -1,4 +1,4 @@
-"""`rlx-recognize-attention`: attention of products, a softmax and whatever stands in between."""
+"""`rlx-recognize-attention`: creation of attention from two products, a softmax and the ops between them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rlx.passes.recognition.recognize_heads import grouped_heads, packed_heads, 
 from rlx.passes.simplification.simplify_rules import known_condition
 from rlx.passes.simplification.simplify_shape_rules import shape_chain, transpose_chain
 
-# Scores that are so low have no weight beside any other, whatever else is added to them.
+# Scores this low have no weight next to any other, whatever is added to them.
 _LOWEST = -1e30
 
 
 @dataclass(frozen=True)
 class _ScoreAxes:
-    """Which axes of the scores are which: positions among the axes of the first product's result.
+    """The roles of the axes of the scores, as positions among the axes of the first product's result.
 
     Attributes:
-        batch: Rows and key heads, those of size 1 too.
-        group: The heads that share a key head, where there are some.
-        query: The queries; None where there is one only.
+        batch: Rows and key heads, including those of size 1.
+        group: The heads that share a key head, if any.
+        query: The queries; None if there is only one.
         key: The keys.
     """
 
@@ -130,7 +130,7 @@ def _value_width(second: Contraction, values: int) -> Dim | None:
 
 
 def _names(first: Contraction, side: int) -> list[Any]:
-    """What each axis of an operand of the first product is: an axis of the scores, or `d`."""
+    """Return the role of each axis of an operand of the first product: an axis of the scores, or `d`."""
     batch = dict(zip(first.batch[side], range(first.num_batch), strict=True))
     free = dict(zip(first.free_of(side), first.free_axes(side), strict=True))
     rank = shape_of(first.operands[side]).rank
@@ -138,7 +138,7 @@ def _names(first: Contraction, side: int) -> list[Any]:
 
 
 def _value_names(second: Contraction, values: int, scores: Scores) -> list[Any]:
-    """The same of the values."""
+    """Return the role of each axis of the values."""
     weights = 1 - values
     pairs = dict(zip(second.batch[values], second.batch[weights], strict=True))
     key = scores.axes[second.contracting[weights]]
@@ -149,7 +149,7 @@ def _value_names(second: Contraction, values: int, scores: Scores) -> list[Any]:
 
 
 def _arranged(rewriter: Rewriter, value: mlir.Value, names: list[Any], order: list[Any], dims: tuple[Dim, ...]) -> Any:
-    """A tensor with its axes in an order, those of size 1 aside, reshaped to `dims`."""
+    """Transpose a tensor to an order of axes, ignoring those of size 1, and reshape it to `dims`."""
     shape = shape_of(value).dims
     kept = [(name, d) for name, d in zip(names, shape, strict=True) if d != 1]
     if len(kept) < len(shape):
@@ -171,7 +171,7 @@ def _as_product(
     layout: _ScoreAxes,
     width: Dim,
 ) -> Any:
-    """The result of an attention in the layout of the second product."""
+    """Return the result of an attention in the layout of the second product."""
     dims = shape_of(scores.product.result).dims
     names = [*layout.order, "d"]
     sizes = [*(dims[a] for a in layout.order), width]
@@ -190,7 +190,7 @@ def _as_product(
 
 
 def _masked(rewriter: Rewriter, scores: Scores, layout: _ScoreAxes) -> tuple[str, Any, str] | None:
-    """The kind of mask, its tensor, and what a query gives that sees no key; None where no kind says it."""
+    """Return the kind of mask, its tensor, and the result of a query that sees no key; None if no kind fits."""
     mask = scores.mask
     if mask is None:
         return "none", None, "zeros"
@@ -198,7 +198,7 @@ def _masked(rewriter: Rewriter, scores: Scores, layout: _ScoreAxes) -> tuple[str
     if mask.fill is not None and mask.fill > _LOWEST:
         return rewriter.miss(f"scores that are masked become {mask.fill:g}, which may count", "make them -inf")
     if mask.fill is not None and _is_causal(mask, layout, dims):
-        return "causal", None, "nan"  # every query sees a key: a plain softmax will do
+        return "causal", None, "nan"  # every query sees a key, so a plain softmax suffices
     tensor = mask.tensor
     if mask.inverted:
         tensor = rewriter.emit("compare", [tensor, rewriter.builder.constant(False).value], kind="eq")
@@ -212,7 +212,7 @@ def _masked(rewriter: Rewriter, scores: Scores, layout: _ScoreAxes) -> tuple[str
 
 
 def _is_causal(mask: Mask, layout: _ScoreAxes, dims: tuple[Dim, ...]) -> bool:
-    """Whether a mask is what `attention` calls causal, and every query sees a key."""
+    """Whether a mask is causal in the sense of `attention`, and every query sees a key."""
     if layout.query is None:
         return False
     ahead = dims[layout.key] - dims[layout.query]
@@ -220,7 +220,7 @@ def _is_causal(mask: Mask, layout: _ScoreAxes, dims: tuple[Dim, ...]) -> bool:
 
 
 def _laid_out(rewriter: Rewriter, tensor: mlir.Value, mask: Mask, layout: _ScoreAxes, dims: tuple[Dim, ...]) -> Any:
-    """A mask as one that broadcasts to `[B, H, S, T]`."""
+    """Return a mask that broadcasts to `[B, H, S, T]`."""
     shape = shape_of(tensor).dims
     names = mask.axes[len(mask.axes) - len(shape) :]
     sizes = {name: d for name, d in zip(names, shape, strict=True) if name is not None and d != 1}
@@ -241,11 +241,11 @@ def _laid_out(rewriter: Rewriter, tensor: mlir.Value, mask: Mask, layout: _Score
 
 @dataclass(frozen=True)
 class RecognizeAttention(Fusion, name="rlx-recognize-attention"):
-    """Make `attention` of two products with a softmax in between, scaled and masked in any of the usual ways.
+    """Create `attention` from two products and a softmax between them, with the usual forms of scaling and masking.
 
-    Run rlx-recognize-softmax first. Masks may be added, chosen by a bool, or causal by a comparison of positions; queries that
-    see no key give what they gave. Heads that are repeated for groups of queries are not repeated any more, and heads that are
-    split off and joined again stay together.
+    Run rlx-recognize-softmax first. Masks may be added, selected by a bool, or causal by a comparison of positions.
+    Queries that see no key keep their result. Repeated heads for groups of queries become shared heads, and heads that
+    are split and joined again stay packed.
     """
 
     makes = "attention"

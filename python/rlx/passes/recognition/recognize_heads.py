@@ -1,4 +1,4 @@
-"""Attention whose queries or keys are scaled, whose heads are repeated, or split off before it and joined behind it."""
+"""Patterns for attention with scaled queries or keys, repeated heads, or heads that are split and joined."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rlx.ir.shape import shape_of
 from rlx.passes.origins import unscaled
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 
-_HEADS_FIRST = (0, 2, 1, 3)  # [B, S, H, D] as [B, H, S, D], and back
+_HEADS_FIRST = (0, 2, 1, 3)  # [B, S, H, D] to [B, H, S, D], and back
 
 
 @pattern
 def scaled_operands(op: views.Attention, rewriter: Rewriter) -> Any:
-    """Queries or keys that are multiplied by a number: the scores may be as well."""
+    """Queries or keys that are multiplied by a number: the factor becomes part of the scale of the scores."""
     scale = op.head_dim**-0.5 if op.score_scale is None else op.score_scale
     query, key = _descaled(rewriter, op.q), _descaled(rewriter, op.k)
     if query is None and key is None:
@@ -30,7 +30,7 @@ def scaled_operands(op: views.Attention, rewriter: Rewriter) -> Any:
 
 
 def _descaled(rewriter: Rewriter, value: mlir.Value) -> tuple[Any, float] | None:
-    """What a value is times a number, perhaps in another layout."""
+    """Return the factor of a value and the value without it, also through a transpose or reshape."""
     scaled = unscaled(value)
     if scaled is not None:
         return scaled if scaled[0].type == value.type and math.isfinite(scaled[1]) else None
@@ -43,7 +43,7 @@ def _descaled(rewriter: Rewriter, value: mlir.Value) -> tuple[Any, float] | None
 
 @pattern
 def grouped_heads(op: views.Attention, rewriter: Rewriter) -> Any:
-    """Keys and values whose heads are repeated one after the other: `attention` reads each for a group of queries."""
+    """Keys and values with consecutively repeated heads: `attention` reads each head for a group of queries."""
     if shape_of(op.q).rank != 4:
         return None
     key, value = _unrepeated(rewriter, op.k), _unrepeated(rewriter, op.v)
@@ -53,7 +53,7 @@ def grouped_heads(op: views.Attention, rewriter: Rewriter) -> Any:
 
 
 def _unrepeated(rewriter: Rewriter, value: mlir.Value) -> Any:
-    """`[B, Hkv, T, D]` of `[B, H, T, D]` whose heads are repeated, before or behind a transpose."""
+    """Return `[B, Hkv, T, D]` for `[B, H, T, D]` with repeated heads, before or after a transpose."""
     transpose = producer(value, views.Transpose)
     if transpose is not None and tuple(transpose.perm) == _HEADS_FIRST:
         source = _before_repeat(transpose.x, 2)
@@ -65,7 +65,7 @@ def _unrepeated(rewriter: Rewriter, value: mlir.Value) -> Any:
 
 
 def _before_repeat(value: mlir.Value, axis: int) -> mlir.Value | None:
-    """The heads `[…, Hkv, 1, …]` that are repeated to `[…, Hkv, G, …]` and joined to `[…, H, …]`."""
+    """Return the heads `[…, Hkv, 1, …]` that are repeated to `[…, Hkv, G, …]` and joined to `[…, H, …]`."""
     joined = producer(value, views.Reshape)
     expand = None if joined is None else producer(joined.x, views.Expand)
     if joined is None or expand is None:
@@ -85,7 +85,7 @@ def _without(rewriter: Rewriter, value: mlir.Value, axis: int) -> Any:
 
 @pattern
 def packed_heads(op: views.Reshape, rewriter: Rewriter) -> Any:
-    """Heads that are split off `[B, S, H·D]` before an attention and joined behind it: it takes them together."""
+    """Heads that are split off `[B, S, H·D]` before an attention and joined after it: attention takes them packed."""
     merged = feeder(op, op.x, views.Transpose)
     attention = None if merged is None else feeder(merged, merged.x, views.Attention)
     if merged is None or attention is None or tuple(merged.perm) != _HEADS_FIRST or shape_of(attention.q).rank != 4:
@@ -100,7 +100,7 @@ def packed_heads(op: views.Reshape, rewriter: Rewriter) -> Any:
 
 
 def _unsplit(value: mlir.Value) -> mlir.Value | None:
-    """`[B, S, H·D]` of which `[B, H, S, D]` are the heads."""
+    """Return `[B, S, H·D]` if `[B, H, S, D]` are its heads."""
     transpose = producer(value, views.Transpose)
     split = None if transpose is None else producer(transpose.x, views.Reshape)
     if transpose is None or split is None or tuple(transpose.perm) != _HEADS_FIRST:

@@ -1,4 +1,4 @@
-"""`rlx-recognize-norms`: layer norms and RMS norms of their primitives."""
+"""`rlx-recognize-norms`: creation of layer norms and RMS norms from primitives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlx.passes.simplification.simplify_rules import known_condition, splat
 
 @pattern
 def normalised(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`y / sqrt(mean y² + eps)`: a layer norm where `y` is `x - mean x`, else an RMS norm. Weights come later."""
+    """`y / sqrt(mean y² + eps)`: a layer norm if `y` is `x - mean x`, else an RMS norm. Weights are matched later."""
     if op.kind not in ("mul", "div") or not shape_of(op.result).dtype.is_float:
         return None
     for value, other in operand_pairs(op) if op.kind == "mul" else ((op.lhs, op.rhs),):
@@ -41,19 +41,19 @@ def normalised(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _runs(rank: int) -> Iterator[tuple[int, ...]]:
-    """What a norm may be along: any axis, or the last ones together."""
+    """Yield the possible axes of a norm: any single axis, or the last ones together."""
     yield from ((axis,) for axis in reversed(range(rank)))
     yield from (tuple(range(first, rank)) for first in reversed(range(rank - 1)))
 
 
 def _multiplied(value: mlir.Value) -> tuple[tuple[mlir.Value, mlir.Value], ...]:
-    """Two factors that are multiplied before a third one, in either order."""
+    """Return the two factors of a product in either order."""
     op = producer(value, views.Binary)
     return operand_pairs(op) if op is not None and op.kind == "mul" else ()
 
 
 def _under_root(shown: Origin, *, inverted: bool) -> tuple[Origin, float] | None:
-    """`v` and `eps` of `sqrt(v + eps)`, or of one over it."""
+    """Return `v` and `eps` of `sqrt(v + eps)`, or of its inverse."""
     root, power = producer(shown.value, views.Activation), producer(shown.value, views.Binary)
     inside: mlir.Value | None = None
     if root is not None and root.kind == ("rsqrt" if inverted else "sqrt"):
@@ -71,13 +71,13 @@ def _under_root(shown: Origin, *, inverted: bool) -> tuple[Origin, float] | None
     for variance, number in operand_pairs(total):
         eps = splat(number)
         if eps is not None and 0 <= eps < 3e38 and shape_of(variance).rank == shape_of(shown.value).rank:
-            # The number that was written: 1e-5, not what f32 makes of it.
+            # The decimal number as written: 1e-5, not its f32 value.
             return shown.through(variance), float(str(np.float32(eps)))
     return None
 
 
 def _norm(value: mlir.Value, variance: Origin, axes: tuple[int, ...]) -> tuple[str, mlir.Value] | None:
-    """Which norm along some axes divides a value by the root of a variance, and what it normalises."""
+    """Return the norm along some axes that divides a value by the root of a variance, and its operand."""
     squares = mean_of(variance)
     if squares is None:
         return _norm_by_moments(value, variance, axes)
@@ -89,7 +89,7 @@ def _norm(value: mlir.Value, variance: Origin, axes: tuple[int, ...]) -> tuple[s
 
 
 def _norm_by_moments(value: mlir.Value, variance: Origin, axes: tuple[int, ...]) -> tuple[str, mlir.Value] | None:
-    """A layer norm whose variance is `mean x² - (mean x)²`, held above 0 or not."""
+    """Match a layer norm whose variance is `mean x² - (mean x)²`, optionally bounded by 0."""
     x, op = _centred(value, axes), producer(variance.value, views.Binary)
     held = _held_above_zero(variance.value)
     if held is not None:
@@ -113,7 +113,7 @@ def _norm_by_moments(value: mlir.Value, variance: Origin, axes: tuple[int, ...])
 
 
 def _held_above_zero(value: mlir.Value) -> mlir.Value | None:
-    """What a value is the maximum of with zero."""
+    """Return `x` of `max(x, 0)`."""
     op, relu = producer(value, views.Binary), producer(value, views.Activation)
     if relu is not None and relu.kind == "relu":
         return relu.x
@@ -123,7 +123,7 @@ def _held_above_zero(value: mlir.Value) -> mlir.Value | None:
 
 
 def _squared(value: mlir.Value) -> mlir.Value | None:
-    """What a value is the square of."""
+    """Return `x` of `x²`."""
     op = producer(value, views.Binary)
     if op is None:
         return None
@@ -133,7 +133,7 @@ def _squared(value: mlir.Value) -> mlir.Value | None:
 
 
 def _centred(value: mlir.Value, axes: tuple[int, ...]) -> mlir.Value | None:
-    """What a value is the difference of from its own mean along some axes."""
+    """Return `x` of `x - mean(x)` along some axes."""
     op = producer(value, views.Binary)
     if op is None or op.kind != "sub":
         return None
@@ -157,7 +157,7 @@ def _emitted(rewriter: Rewriter, name: str, x: mlir.Value, axes: tuple[int, ...]
 
 @pattern
 def scaled_norm(op: views.Binary, rewriter: Rewriter) -> Any:
-    """A norm with a scale of ones and no bias, times a vector along its axis."""
+    """A norm with a scale of ones and no bias, multiplied by a vector along its axis."""
     if op.kind != "mul":
         return None
     for normal, factor in operand_pairs(op):
@@ -172,7 +172,7 @@ def scaled_norm(op: views.Binary, rewriter: Rewriter) -> Any:
 
 @pattern
 def shifted_norm(op: views.Binary, rewriter: Rewriter) -> Any:
-    """A norm without a bias, and a vector along its axis that is added."""
+    """A norm without a bias, to which a vector along its axis is added."""
     if op.kind != "add":
         return None
     for normal, term in operand_pairs(op):
@@ -184,7 +184,7 @@ def shifted_norm(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _plain_norm(op: views.Binary, value: mlir.Value) -> views.LayerNorm | views.RmsNorm | None:
-    """The norm without a bias that gives a value which only an op reads, of the op's own shape."""
+    """Return the norm without a bias that computes a value, if `op` with the same shape is the value's only user."""
     norm: Any = producer(value, views.LayerNorm) or producer(value, views.RmsNorm)
     if norm is None or value.type != op.result.type or not has_one_use(value):
         return None
@@ -194,7 +194,7 @@ def _plain_norm(op: views.Binary, value: mlir.Value) -> views.LayerNorm | views.
 
 
 def _along(rewriter: Rewriter, value: mlir.Value, norm: views.LayerNorm | views.RmsNorm) -> mlir.Value | None:
-    """A value that varies along the axis of a norm at most as a vector, where it is one along it."""
+    """Return a value that varies only along the axis of a norm as a vector, else None."""
     shape, rank, size = shape_of(value), shape_of(norm.x).rank, shape_of(norm.x).dims[norm.axis]
     padded = (1,) * (rank - shape.rank) + shape.dims
     if padded != tuple(size if i == norm.axis else 1 for i in range(rank)) or size == 1:
@@ -210,7 +210,7 @@ def _along(rewriter: Rewriter, value: mlir.Value, norm: views.LayerNorm | views.
 
 @pattern
 def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
-    """A layer norm of `[N, C, …]` as `[N, G, …]`, without weights: a group norm."""
+    """A layer norm of `[N, C, …]` as `[N, G, …]`, without weights, is a group norm."""
     normal = _before_reshapes(op.x)
     norm = producer(normal, views.LayerNorm)
     x = None if norm is None else _before_reshapes(norm.x)
@@ -230,7 +230,7 @@ def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
 
 
 def _before_reshapes(value: mlir.Value) -> mlir.Value:
-    """What a value is that is only seen in other shapes."""
+    """Return the value before any reshapes."""
     while (view := producer(value, views.Reshape)) is not None:
         value = view.x
     return value
@@ -238,7 +238,7 @@ def _before_reshapes(value: mlir.Value) -> mlir.Value:
 
 @pattern
 def weighted_groups(op: views.Binary, rewriter: Rewriter) -> Any:
-    """A group norm times a vector of channels, or with one added, where it has none of its own."""
+    """A group norm without weights, multiplied by or added to a vector of channels."""
     if op.kind not in ("mul", "add"):
         return None
     for value, other in operand_pairs(op):
@@ -255,7 +255,7 @@ def weighted_groups(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _of_channels(rewriter: Rewriter, value: mlir.Value, norm: views.GroupNorm) -> mlir.Value | None:
-    """A value that varies along the channels only, as a vector of them."""
+    """Return a value that varies only along the channels as a vector, else None."""
     shape, rank, channels = shape_of(value), shape_of(norm.x).rank, shape_of(norm.x).dims[1]
     padded = (1,) * (rank - shape.rank) + shape.dims
     if padded != tuple(channels if i == 1 else 1 for i in range(rank)) or channels == 1:
@@ -268,9 +268,9 @@ def _of_channels(rewriter: Rewriter, value: mlir.Value, norm: views.GroupNorm) -
 
 @dataclass(frozen=True)
 class RecognizeNorms(Fusion, name="rlx-recognize-norms"):
-    """Make `layer_norm`, `rms_norm` and `group_norm` of means, squares and roots, with their scale and bias.
+    """Create `layer_norm`, `rms_norm` and `group_norm`, with scale and bias, from means, squares and roots.
 
-    Run cse first: what is computed twice is not recognised as the same.
+    Run cse first: duplicate computations are not recognised as equal.
     """
 
     makes = "layer_norm"

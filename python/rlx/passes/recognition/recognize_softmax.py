@@ -1,4 +1,4 @@
-"""`rlx-recognize-softmax`: a softmax of its primitives."""
+"""`rlx-recognize-softmax`: creation of softmax from primitives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.passes.simplification.simplify_rules import known_condition, splat
 
 @pattern
 def softmax(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`e / sum e` with `e = exp(x - max x)`, or times one over the sum."""
+    """`e / sum e` with `e = exp(x - max x)`, or multiplied by the inverse of the sum."""
     if op.kind not in ("div", "mul") or not shape_of(op.result).dtype.is_float:
         return None
     for value, divisor in operand_pairs(op) if op.kind == "mul" else ((op.lhs, op.rhs),):
@@ -45,7 +45,7 @@ def _inverted(value: mlir.Value) -> mlir.Value | None:
 
 
 def _shifted(value: mlir.Value, axis: int) -> mlir.Value | None:
-    """What a softmax is of, where its own maximum is subtracted from it."""
+    """Return `x` of `x - max(x)` along an axis."""
     op = producer(value, views.Binary)
     if op is None or op.kind != "sub":
         return None
@@ -56,9 +56,9 @@ def _shifted(value: mlir.Value, axis: int) -> mlir.Value | None:
 
 @dataclass(frozen=True)
 class RecognizeSoftmax(Fusion, name="rlx-recognize-softmax"):
-    """Make `softmax` of exponentials of the differences from the maximum that are divided by their sum.
+    """Create `softmax` from exponentials of differences to the maximum, divided by their sum.
 
-    Without a maximum it would be another function: where an element is infinite, a softmax has NaN for all of them.
+    Without the maximum, the function would differ: if an element is infinite, all results of a softmax are NaN.
     """
 
     makes = "softmax"

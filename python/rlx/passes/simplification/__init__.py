@@ -1,1 +1,1 @@
-"""Simplification: less to compute for the same results."""
+"""Simplification: less computation for the same results."""

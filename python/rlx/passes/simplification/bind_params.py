@@ -1,4 +1,4 @@
-"""`rlx-bind-params`: parameters become constants, whose values stand in a file."""
+"""`rlx-bind-params`: replacement of parameters by constants from a file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rlx.weights.formats import open as open_weights
 
 @dataclass(frozen=True)
 class BindParams(Pass, name="rlx-bind-params"):
-    """Put the values of parameters into a module, as constants. For targets that compile weights in."""
+    """Replace parameters by constants with their values, for targets that compile weights into the program."""
 
-    preserves_results = False  # the function takes other parameters
+    preserves_results = False  # the parameters of the function change
 
     file: str | None = option(None, "a file of weights: safetensors, .npz or .npy")
     names: tuple[str, ...] = option((), "the parameters to bind; all when empty")
@@ -48,11 +48,11 @@ class BindParams(Pass, name="rlx-bind-params"):
 
 
 def bind_params(function: mlir.FuncOp, values: Mapping[str, Any]) -> None:
-    """Put the values of parameters into a function, in place.
+    """Replace parameters of a function by constants, in place.
 
     Args:
-        function: It loses these parameters.
-        values: Arrays by name, of all that are bound.
+        function: The function, which loses these parameters.
+        values: Arrays by name, for all parameters to bind.
 
     Raises:
         PassError: An array has another shape or dtype than its parameter.

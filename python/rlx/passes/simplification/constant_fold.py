@@ -1,4 +1,4 @@
-"""`rlx-constant-fold`: computes before the first run what depends on constants only."""
+"""`rlx-constant-fold`: evaluation of computations that depend only on constants."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rlx.support.errors import Error
 
 @dataclass(frozen=True)
 class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
-    """Evaluate ops whose operands are all constants, by the NumPy evaluators.
+    """Evaluate ops whose operands are all constants, with the NumPy evaluators.
 
-    Positions (`iota`) and what is computed from them element by element stay as they are, since compilers compute them where
-    they are read; but a sort, a scatter or a sum of them is evaluated.
+    Positions (`iota`) and elementwise functions of them are not evaluated, since compilers compute them where they are
+    used. A sort, a scatter or a sum of positions is evaluated.
     """
 
     max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements", least=0)
@@ -28,7 +28,7 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
     def run(self, module: mlir.Module) -> None:
         known: dict[mlir.Value, np.ndarray] = {}
         constants: list[mlir.Operation] = []
-        positions: dict[mlir.Value, mlir.Operation] = {}  # what depends on positions and constants only
+        positions: dict[mlir.Value, mlir.Operation] = {}  # values that depend only on positions and constants
         for op in collect(module):
             if op.name == "rlx.constant":
                 constants.append(op)
@@ -57,7 +57,7 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
         return isinstance(size, int) and size <= self.max_elements
 
     def _read(self, value: mlir.Value, known: dict[mlir.Value, np.ndarray]) -> bool:
-        """Add the array of a value to `known` if it is a small constant; returns whether it is."""
+        """Add the array of a value to `known` if it is a small constant. Returns whether it is."""
         op = getattr(value.owner, "operation", None)
         if op is None or op.name != "rlx.constant" or not self._small(value):
             return False
@@ -70,11 +70,11 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
         known: dict[mlir.Value, np.ndarray],
         positions: dict[mlir.Value, mlir.Operation],
     ) -> list[mlir.Operation]:
-        """Replace an op by constants, and return these."""
+        """Replace an op by constants, and return them."""
         try:
             arrays = evaluate_op(op, [_array(v, known, positions) for v in op.operands], {})
         except Error:
-            return []  # for instance if an attribute has a symbol
+            return []  # for example, an attribute has a symbol
         builder = builder_before(op, self.name)
         values: list[mlir.Value] = []
         for array in arrays:
@@ -86,14 +86,14 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
 
 
 def _follows(op: mlir.Operation) -> bool:
-    """Whether an op computes each element from a few that compilers compute where they are read."""
+    """Whether an op computes each element from a few others, so that compilers compute it where it is used."""
     return any(opview.has_trait(op, trait) for trait in ("elementwise", "rearranges", "view"))
 
 
 def _array(
     value: mlir.Value, known: dict[mlir.Value, np.ndarray], positions: dict[mlir.Value, mlir.Operation]
 ) -> np.ndarray:
-    """The array of a value, which is evaluated if it depends on positions."""
+    """Return the array of a value, which is evaluated if it depends on positions."""
     pending = [value]
     while pending:
         op = positions[pending[-1]] if pending[-1] not in known else None

@@ -1,6 +1,6 @@
-"""The patterns that `rlx-simplify{fast-math}` adds: right for real numbers, nearly right for floats.
+"""Additional patterns of `rlx-simplify{fast-math}`: exact for real numbers, approximate for floats.
 
-They take it that no value is NaN or infinite, that the sign of a zero does not matter, and that sums and products may be
+They assume that no value is NaN or infinite, that the sign of zero does not matter, and that sums and products may be
 rounded in another order.
 """
 
@@ -55,7 +55,7 @@ def of_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def division(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """Division by a number, and by a square root: multiplications by what is computed once, or is one instruction."""
+    """Division by a number, and by a square root, become multiplications by the inverse or the reciprocal square root."""
     if op.kind != "div" or not _is_real(op.result):
         return None
     number = splat(op.rhs)
@@ -98,11 +98,12 @@ def numbers_in_a_row(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def inverse_function(op: views.Activation, rewriter: Rewriter) -> mlir.Value | None:
-    """Exp of log, log of exp, and the root of a square."""
+    """`exp(log(x))`, `log(exp(x))`, and the root of a square."""
     inner = producer(op.x, views.Activation)
     if inner is not None and (op.kind, inner.kind) == ("exp", "log"):
         return inner.x
-    if inner is not None and (op.kind, inner.kind) == ("log", "exp") and _is_real(op.result):  # else there is a period
+    # For complex x, log is periodic.
+    if inner is not None and (op.kind, inner.kind) == ("log", "exp") and _is_real(op.result):
         return inner.x
     square = producer(op.x, views.Binary)
     if op.kind == "sqrt" and square is not None and square.kind == "mul" and square.lhs == square.rhs:
@@ -112,7 +113,7 @@ def inverse_function(op: views.Activation, rewriter: Rewriter) -> mlir.Value | N
 
 @pattern
 def power(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """X to the power of 2, 0.5, -0.5 and -1."""
+    """`x ** 2`, `x ** 0.5`, `x ** -0.5` and `x ** -1`."""
     exponent = splat(op.rhs) if op.kind == "pow" and _is_real(op.result) else None
     if exponent is None or if_alike(op.lhs, op.result) is None:
         return None
@@ -167,7 +168,7 @@ def sum_of_sum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def sum_of_scaled(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """A sum or mean of what was multiplied by a number: multiplied afterwards."""
+    """A sum or mean of scaled values is scaled afterwards."""
     inner = feeder(op, op.x, views.Binary)
     if inner is None or op.kind not in ("sum", "mean") or inner.kind != "mul" or not _is_real(op.result):
         return None
@@ -181,7 +182,7 @@ def sum_of_scaled(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def sum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """A sum or mean along axes that were repeated."""
+    """A sum or mean along broadcast axes."""
     inner = producer(op.x, views.Expand)
     if inner is None or op.kind not in ("sum", "mean") or not _is_real(op.result) or not _is_real(op.x):
         return None

@@ -1,4 +1,4 @@
-"""`rlx-hoist-invariants`: what is the same in every step of a loop is computed before it."""
+"""`rlx-hoist-invariants`: motion of loop-invariant ops out of loops."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from rlx.ir.op.signature import bodies
 from rlx.passes.base import Pass, option
 from rlx.passes.simplification.invariants import bytes_of, worth_keeping
 
-# A value in memory is read in every step: one that is larger than what it is computed from would cost time.
+# A value in memory is read in every step: one that is larger than its operands would cost time.
 _GROWTH = 1.0
 
 
 @dataclass(frozen=True)
 class HoistInvariants(Pass, name="rlx-hoist-invariants", exact=True, idempotent=True):
-    """Move ops out of `scan` and `while` whose operands are the same in every step, out of several loops where they can.
+    """Move loop-invariant ops out of `scan` and `while`, also out of several nested loops.
 
-    Ops have no effects and do not fail, so only time is at stake. The condition of a `while`, and a `scan` of known length,
-    run at least once. A loop that may not run at all gives up ops of at most `speculate` operations, which take less than a
-    millisecond; larger products stay. So do views, broadcasts, constants and what is larger than its operands.
+    Ops have no side effects and cannot fail, so only time matters. The condition of a `while`, and a `scan` of known
+    length, run at least once. From a loop that may not run at all, only ops of at most `speculate` operations are
+    moved, which take less than a millisecond; larger products stay. Views, broadcasts, constants, and ops whose results
+    are larger than their operands stay as well.
     """
 
-    speculate: int = option(1_000_000, "the most operations of an op that leaves a loop which may not run", least=0)
+    speculate: int = option(1_000_000, "the maximum operations of an op moved out of a loop that may not run", least=0)
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):

@@ -1,4 +1,4 @@
-"""What of a block is worth computing before it: once when a program is loaded, or once for all steps of a loop."""
+"""Invariant values worth computing before a block: once when a program is loaded, or once for all steps of a loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rlx.ir.shape import shape_of
 
 
 def bytes_of(value: mlir.Value) -> int:
-    """The bytes of a value, with a typical size for each symbol."""
+    """Return the bytes of a value, with a typical size for each symbol."""
     return estimate(shape_of(value).size_bytes)
 
 
 class WeightValues:
-    """Which values of a function depend on parameters and constants alone: they are the same in every run."""
+    """The values of a function that depend only on parameters and constants, and are the same in every run."""
 
     def __init__(self, function: mlir.FuncOp):
         arguments = function.entry_block.arguments
@@ -36,12 +36,12 @@ class WeightValues:
         return value in self._roots
 
     def roots(self, value: mlir.Value) -> frozenset[int]:
-        """The positions of the parameters that a value depends on."""
+        """Return the positions of the parameters that a value depends on."""
         return self._roots[value]
 
 
 def is_parameter(value: mlir.Value) -> bool:
-    """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
+    """Whether a value is a parameter of the function. Back ends compute functions of parameters once, at load time."""
     if not isinstance(value, mlir.ir.BlockArgument):
         return False
     owner = value.owner.owner
@@ -53,7 +53,7 @@ def is_parameter(value: mlir.Value) -> bool:
 
 
 def depends_on_weights(value: mlir.Value) -> bool:
-    """Whether a value depends on parameters and constants alone, asked of the graph as it is now: see `WeightValues`."""
+    """Whether a value depends only on parameters and constants, computed for the current graph: see `WeightValues`."""
     waiting, seen = [value], set[mlir.Value]()
     while waiting:
         value = waiting.pop()
@@ -69,7 +69,7 @@ def depends_on_weights(value: mlir.Value) -> bool:
 
 
 def undoes_transpose(op: mlir.Operation) -> bool:
-    """Whether an op transposes what another op has transposed back to what it was."""
+    """Whether an op undoes the transpose that produced its operand."""
     if opview.name_of(op) != "transpose" or not isinstance(op.operands[0], mlir.ir.OpResult):
         return False
     source = op.operands[0].owner.operation
@@ -85,19 +85,19 @@ def worth_keeping(
     is_movable: Callable[[mlir.Operation], bool],
     growth: float,
 ) -> tuple[list[mlir.Value], list[mlir.Operation]]:
-    """What to compute in front of a block, out of its ops that depend on nothing in it.
+    """Return the invariant ops of a block that are worth computing before it.
 
-    Views and broadcasts are not kept, since they cost nothing where they are, and neither is what would take much more memory
-    than what it is made of, unless it is a product. They move along where something that is kept reads them.
+    Views and broadcasts are excluded, since they are free where they are used, and so are values that take much more
+    memory than their sources, except products. They are moved along if a moved op reads them.
 
     Args:
         block: The block.
-        source: The bytes of a value that is there before the block; None for all other values.
-        is_movable: Whether an op may be computed before the block, if its operands are there.
-        growth: How many times as large as what it is made of a value may be.
+        source: Returns the bytes of a value that is available before the block; None for all other values.
+        is_movable: Whether an op may be computed before the block, if its operands are available.
+        growth: The maximum size of a value, as a multiple of its sources.
 
     Returns:
-        The values to keep that other ops read, and all ops that compute them, both in order.
+        The values that other ops read, and all ops that compute them, both in order.
     """
     sources: dict[mlir.Value, int] = {}
     candidates: list[mlir.Operation] = []
@@ -128,7 +128,7 @@ def worth_keeping(
 
 
 def _pays(op: mlir.Operation, source: int, growth: float) -> bool:
-    """Whether to keep the results of an op, instead of computing them where they are read."""
+    """Whether to store the results of an op, instead of computing them where they are used."""
     if not source or opview.has_trait(op, "view") or opview.name_of(op) == "expand":
         return False
     return sum(map(bytes_of, op.results)) <= growth * source or opview.has_trait(op, "product")

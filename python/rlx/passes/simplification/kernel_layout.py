@@ -1,4 +1,4 @@
-"""`rlx-kernel-layout`: keeps the kernels of convolutions in the order of axes in which they are read fastest."""
+"""`rlx-kernel-layout`: storage of convolution kernels in the order of axes that is fastest to read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _KERNEL = 1  # the operand of `conv`
 
 @dataclass(frozen=True)
 class KernelLayout(Pass, name="rlx-kernel-layout", exact=True, idempotent=True):
-    """Transpose kernels that depend on parameters alone to `[spatial…, input, output]` and, where they are read, back.
+    """Transpose kernels that depend only on parameters to `[spatial…, input, output]`, and back where they are used.
 
-    It is run before rlx-outline-weights, which computes the first transpose once, when a program is loaded, and leaves the
-    second one where it is. XLA reads kernels in that order: it transposes them back once more, and both together are nothing.
-    Without it, XLA transposes `[output, input, spatial…]` in every call, two thirds of the time of ResNet-18.
+    Run it before rlx-outline-weights, which moves the first transpose into the function that runs at load time, and
+    leaves the second in place. XLA reads kernels in that order: it adds another transpose, which cancels the second
+    one. Without this pass, XLA transposes `[output, input, spatial…]` in every call, which takes two thirds of the time
+    of ResNet-18.
     """
 
     def run(self, module: mlir.Module) -> None:
@@ -35,18 +36,18 @@ class KernelLayout(Pass, name="rlx-kernel-layout", exact=True, idempotent=True):
 
 
 def _is_free(kernel: mlir.Value) -> bool:
-    """Whether a kernel can be kept in another order, and is not yet."""
+    """Whether a kernel can be stored in another order, and is not yet."""
     is_back = isinstance(kernel, mlir.ir.OpResult) and undoes_transpose(kernel.owner.operation)
     return shape_of(kernel).is_static and not is_back
 
 
 def _transpose(op: mlir.Operation, block: mlir.Block, kept: dict[mlir.Value, mlir.Value]) -> None:
-    """Let a convolution read its kernel by way of the other order, which is made in front of all regions that it is in.
+    """Make a convolution read its kernel through the stored order, which is computed before all enclosing regions.
 
     Args:
         op: The convolution.
-        block: That of the function.
-        kept: The kernels that are kept in the other order, so far.
+        block: The block of the function.
+        kept: The kernels that are already stored in the other order.
     """
     kernel, outermost = op.operands[_KERNEL], op
     while outermost.parent is not None and outermost.block != block:

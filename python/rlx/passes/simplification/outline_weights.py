@@ -1,4 +1,4 @@
-"""`rlx-outline-weights`: what depends on parameters alone becomes a function that runs once, when a program is loaded."""
+"""`rlx-outline-weights`: outlining of computations on parameters into a function that runs once at load time."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from rlx.passes.simplification.invariants import bytes_of, undoes_transpose, wor
 
 @dataclass(frozen=True)
 class OutlineWeights(Pass, name="rlx-outline-weights"):
-    """Move what depends on parameters alone into a private function `<name>.weights`, whose results are parameters instead.
+    """Move computations on parameters into a private function `<name>.weights`, whose results become parameters.
 
-    It is run for a back end behind LIR, which calls that function once. Views and broadcasts stay, since they cost nothing, and
-    what would take much more memory than the parameters that it is made of, as quantised weights that are made floats. So do
-    transposes that undo others, which say in which order of axes to keep a weight: see rlx-kernel-layout.
+    A back end runs this pass after LIR and calls the function once. Views and broadcasts stay, since they are free, and
+    so do values that take much more memory than their parameters, such as dequantised weights. Transposes that undo
+    others stay as well, because they determine the stored order of axes: see rlx-kernel-layout.
     """
 
-    preserves_results = False  # the function takes other parameters
+    preserves_results = False  # the parameters of the function change
 
-    # Twice, as f32 of f16: XLA's products read what casts make of them, and it is made at each call otherwise.
+    # Twice, as for f32 from f16: otherwise XLA's products would compute the casts in every call.
     growth: float = option(
-        2.0, "how many times as large as its parameters a value may be; products are moved at any size", least=0
+        2.0, "the maximum size of a value, as a multiple of its parameters; products are moved at any size", least=0
     )
 
     def run(self, module: mlir.Module) -> None:
@@ -80,7 +80,7 @@ def _emit(
     results: Sequence[mlir.Value],
     prepared: Sequence[Argument],
 ) -> None:
-    """The function that runs once, in front of the other one."""
+    """Emit the function that runs once, before the other one."""
     ir, func = mlir.ir, mlir.dialect("func")
     read = {v for op in ops for v in op.operands}
     taken = {value: argument for value, argument in params.items() if value in read}

@@ -1,4 +1,4 @@
-"""`rlx-promote-params`: turns weights into inputs, which the caller passes in every run."""
+"""`rlx-promote-params`: conversion of weights into inputs, which the caller passes in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlx-propagate-constants`: branches that are known, loops that do not run, and carries that keep their first value."""
+"""`rlx-propagate-constants`: elimination of known branches, loops that do not run, and constant loop carries."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import builder_before, erase_dead
 from rlx.support.errors import Error
 
-# Arrays of values that are constants, those of an inner region in front of those around it.
+# Arrays of constant values. Inner regions are in front of enclosing ones.
 _Known = MutableMapping[mlir.Value, np.ndarray]
 
 
 @dataclass(frozen=True)
 class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idempotent=True):
-    """Propagate constants through control flow, as long as it is not known that they may be something else.
+    """Propagate constants through control flow, with optimistic assumptions about loop carries.
 
-    A branch whose condition is known replaces its `if`, and a condition is known inside of its branches. A `while` whose
-    condition is false at first, and a `scan` without steps that stacks nothing, give what they start from; a `scan` of one
-    step is its body. A carry that every step gives back as it was is what it starts from, for every reader. A tensor without
-    elements is a constant.
+    A branch whose condition is known replaces its `if`, and the condition is known inside the branches. A `while` whose
+    condition is false at first, and a `scan` without steps and stacked results, return their initial values. A `scan`
+    of one step becomes its body. A carry that no step changes is replaced by its initial value for all readers. A
+    tensor without elements is a constant.
     """
 
-    max_elements: int = option(4096, "the largest constant that is followed, in elements", least=0)
+    max_elements: int = option(4096, "the largest constant that is propagated, in elements", least=0)
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
-            while True:  # what a body no longer computes may leave a carry unchanged
+            while True:  # removed computations in a body may leave a carry unchanged
                 propagation = _Propagation(self.name, self.max_elements)
                 propagation.rewrite(function.entry_block, {})
                 erase_dead(propagation.dead)
@@ -46,7 +46,7 @@ class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idemp
 
 
 class _Propagation:
-    """Rewrites one function. What it replaces is erased at the end: until then no value gets the address of another one."""
+    """Rewrites one function. Replaced ops are erased at the end, so that no new value can reuse their address."""
 
     def __init__(self, note: str, max_elements: int):
         self.note, self.max_elements = note, max_elements
@@ -54,7 +54,7 @@ class _Propagation:
         self.changed = False
 
     def replace(self, value: mlir.Value, by: mlir.Value) -> None:
-        """Let all that read a value read another one."""
+        """Replace all uses of a value by another one."""
         if opview.is_used(value):
             value.replace_all_uses_with(by)
             self.changed = True
@@ -64,7 +64,7 @@ class _Propagation:
 
         Args:
             block: The block.
-            known: The constants around it; those of the block are added.
+            known: The constants of enclosing blocks; those of the block are added.
         """
         ops = [view.operation for view in block.operations][::-1]
         self._replace_empty(block.arguments, ops[-1])
@@ -95,12 +95,12 @@ class _Propagation:
                 self.rewrite(block, inside[-1])
         if name == "if":
             self._replace_alike(op, *inside)
-        self.dead.append(op)  # where nobody reads it any more
+        self.dead.append(op)  # if it has no uses any more
 
     # --- constants --------------------------------------------------------------------------------
 
     def _replace_empty(self, values: Iterable[mlir.Value], op: mlir.Operation) -> bool:
-        """Replace tensors without elements by constants in front of an op. Whether there are any."""
+        """Replace tensors without elements by constants before an op. Returns whether there are any."""
         shapes = ((v, shape_of(v)) for v in values if opview.is_used(v))
         empty = [(v, s) for v, s in shapes if 0 in s.dims and s.is_static and s.is_addressable]
         for value, shape in empty:
@@ -109,7 +109,7 @@ class _Propagation:
         return bool(empty)
 
     def _evaluate(self, op: mlir.Operation, known: _Known) -> None:
-        """Add the results of an op without regions to what is known, if its operands are."""
+        """Add the results of an op without regions to the known constants, if its operands are known."""
         if op.name == "rlx.constant":
             if self._is_small(op.results):
                 known[op.results[0]] = attributes.read(registry.card("constant").spec, op)["value"]
@@ -118,7 +118,7 @@ class _Propagation:
         if not is_ours or not len(op.operands) or not all(v in known for v in op.operands):
             return
         if self._is_small(op.results):
-            with contextlib.suppress(Error):  # for instance if an attribute has a symbol
+            with contextlib.suppress(Error):  # for example, an attribute has a symbol
                 known.update(zip(op.results, evaluate_op(op, [known[v] for v in op.operands], {}), strict=True))
 
     def _is_small(self, values: Iterable[mlir.Value]) -> bool:
@@ -126,7 +126,7 @@ class _Propagation:
         return all(isinstance(size, int) and size <= self.max_elements for size in sizes)
 
     def _yielded(self, block: mlir.Block, known: _Known) -> list[np.ndarray | None]:
-        """What a block yields where that is known, without a change of the block."""
+        """Return the values that a block yields, where known, without changing the block."""
         for view in block.operations:
             op = view.operation
             if not len(op.regions):
@@ -137,10 +137,10 @@ class _Propagation:
                 known.update({result: array for result, array in results if array is not None})
         return [known.get(v) for v in opview.yielded(block)]
 
-    # --- branches and loops that go ---------------------------------------------------------------
+    # --- removal of branches and loops ----------------------------------------------------------------
 
     def _without(self, op: mlir.Operation, known: _Known) -> list[mlir.Operation] | None:
-        """Replace what is read of an op that need not be there; the ops that stand for it, or None if it stays."""
+        """Replace the results of an unnecessary op. Returns the ops that take its place, or None if it stays."""
         name = opview.name_of(op)
         if name == "if" and (condition := known.get(op.operands[0])) is not None:
             branch = op.regions[0 if condition else 1].blocks[0]
@@ -166,7 +166,7 @@ class _Propagation:
         return runs is not None and not runs
 
     def _one_step(self, op: mlir.Operation, count: int) -> list[mlir.Operation]:
-        """Put the body of a scan of one step, with so many carries, in the place of the scan."""
+        """Replace a scan of one step, with `count` carries, by its body."""
         builder, body = builder_before(op, self.note), op.regions[0].blocks[0]
         arguments = [builder.tensor(v) for v in op.operands]
         arguments[count:] = [builder.reshape(x, x.shape.dims[1:]) for x in arguments[count:]]
@@ -180,15 +180,15 @@ class _Propagation:
     def _replaced(
         self, op: mlir.Operation, values: Iterable[mlir.Value], ops: list[mlir.Operation] | None = None
     ) -> list[mlir.Operation]:
-        """Replace the results of an op; the ops that stand for it."""
+        """Replace the results of an op. Returns the ops that take its place."""
         for result, value in zip(op.results, values, strict=True):
             self.replace(result, value)
         return ops or []
 
-    # --- what is known inside -----------------------------------------------------------------------
+    # --- facts inside regions -----------------------------------------------------------------------
 
     def _assume(self, condition: mlir.Value, branch: mlir.Block, truth: bool) -> None:
-        """Let the ops of a branch read that the condition is true, or false."""
+        """Replace the condition by true, or false, in the ops of a branch."""
         if any(condition in list(op.operands) for op in opview.operations(branch)):
             ops = [view.operation for view in branch.operations]
             constant = builder_before(ops[0], self.note).constant(np.array(truth)).value
@@ -197,7 +197,7 @@ class _Propagation:
             self.changed = True
 
     def _replace_alike(self, op: mlir.Operation, then: _Known, otherwise: _Known) -> None:
-        """Replace what both branches of an `if` give alike."""
+        """Replace results of an `if` that are the same in both branches."""
         branches = [opview.yielded(region.blocks[0]) for region in op.regions]
         for result, a, b in zip(op.results, *branches, strict=True):
             if not opview.is_used(result):
@@ -208,7 +208,7 @@ class _Propagation:
                 self.replace(result, builder_before(op, self.note).constant(otherwise[b]).value)
 
     def _replace_unchanged(self, op: mlir.Operation, known: _Known) -> None:
-        """Replace the carries of a loop that never change by what they start from."""
+        """Replace the carries of a loop that never change by their initial values."""
         is_scan = opview.name_of(op) == "scan"
         count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
         body = op.regions[len(op.regions) - 1].blocks[0]
@@ -218,7 +218,7 @@ class _Propagation:
             self.replace(op.results[k], op.operands[k])
 
     def _unchanged(self, body: mlir.Block, inits: list[mlir.Value], known: _Known) -> list[int]:
-        """The carries that every step yields as they started: assumed of all that may, until nothing contradicts."""
+        """Return the carries that no step changes: assume all candidates, then drop those that are contradicted."""
         arguments, yielded = list(body.arguments)[: len(inits)], opview.yielded(body)[: len(inits)]
         same = {k for k, v in enumerate(yielded) if v == arguments[k] or v == inits[k]}
         assumed = {k for k, v in enumerate(inits) if v in known} - same
@@ -233,12 +233,12 @@ class _Propagation:
 
 
 def _equal(a: np.ndarray | None, b: np.ndarray) -> bool:
-    """Whether two arrays are the same to the bit."""
+    """Whether two arrays are bitwise equal."""
     return a is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def _moved(op: mlir.Operation, block: mlir.Block) -> list[mlir.Operation]:
-    """Move the ops of a region's block in front of the op, without the one that ends it."""
+    """Move the ops of a region's block, except the terminator, before the op."""
     *ops, _ = [view.operation for view in block.operations]
     for inner in ops:
         inner.move_before(op)

@@ -1,4 +1,4 @@
-"""`rlx-prune-regions`: removes unused values from control flow."""
+"""`rlx-prune-regions`: removal of unused values from control flow."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _PRUNED = ("checkpoint", "if", *_LOOPS)
 class PruneRegions(Pass, name="rlx-prune-regions", exact=True, idempotent=True):
     """Remove results, carries and slices of `if`, `while` and `scan` that are not used.
 
-    A carry is not used if only its own next value depends on it.
+    A carry is unused if only its own next value depends on it.
     """
 
     def run(self, module: mlir.Module) -> None:
         for function in functions(module):
             for block in function.body:
-                while _prune(block):  # what an inner loop has given up, the outer one may not need either
+                while _prune(block):  # after an inner loop is pruned, the outer one may have more unused values
                     pass
 
 
 def _prune(block: mlir.Block) -> bool:
-    """Prune the ops of a block, the last one first: values that an op does not use any more may then be unused everywhere.
+    """Prune the ops of a block, last op first: values that an op no longer uses may become unused everywhere.
 
-    Gives whether anything has changed.
+    Returns whether anything has changed.
     """
     changed = False
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
@@ -61,7 +61,7 @@ def _prune_plain(op: mlir.Operation) -> mlir.Operation:
 
 
 def _prune_loop(op: mlir.Operation) -> mlir.Operation:
-    """Prune a loop. Its operands, arguments, yields and results begin with the carries; in a scan, slices and stacks follow."""
+    """Prune a loop. Operands, arguments, yields and results begin with the carries; slices and stacks of a scan follow."""
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
     body = op.regions[0 if is_scan else 1].blocks[0]
@@ -93,7 +93,7 @@ def _selected(values: Iterable[T], keep: Sequence[bool]) -> list[T]:
 
 
 def _needed_arguments(block: mlir.Block, values: Sequence[mlir.Value]) -> list[bool]:
-    """Whether each argument of a block is needed to compute some values in the block."""
+    """Return for each argument of a block whether it is needed to compute some values of the block."""
     live = set(values)
     for view in reversed(list(block.operations)[:-1]):
         op = view.operation
@@ -114,7 +114,7 @@ def _rebuilt(
     changed: dict[str, Any],
     arguments: Sequence[bool] = (),
 ) -> mlir.Operation:
-    """Replace an op by one with only some of its operands, results, yielded values and arguments of regions."""
+    """Replace an op by one with only some of its operands, results, yielded values and region arguments."""
     b = builder_before(op, "prune")
     stored = opview.attributes_of(op) | changed
     regions: list[Region] = []
@@ -130,10 +130,10 @@ def _rebuilt(
 
 
 def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequence[bool]) -> Region:
-    """A region with a copy of a block that takes and yields only some of the values."""
+    """Return a region with a copy of a block that takes and yields only some of the values."""
     is_taken = list(arguments) or [True] * len(block.arguments)
     shapes = [b.tensor(a).shape for a in _selected(block.arguments, is_taken)]
-    # No yielded value depends on an argument that is not taken, so `_pruned` erases the ops that use such an argument.
+    # No yielded value depends on a dropped argument, so `_pruned` erases the ops that use it.
     return b.region(lambda *t: _pruned(b, block, is_taken, t, keep), shapes)
 
 

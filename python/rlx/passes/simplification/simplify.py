@@ -1,4 +1,4 @@
-"""`rlx-simplify`: removes arithmetic and shape ops that do nothing."""
+"""`rlx-simplify`: removal of arithmetic and shape ops without effect."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _FAST = (*_EXACT, *patterns_in(fast_math_rules))
 
 @dataclass(frozen=True)
 class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True):
-    """Remove ops that do nothing, and join ops that undo each other or can be one.
+    """Remove ops without effect, and combine ops that cancel each other or can be one.
 
-    Exact for floats, with NaN, infinities and the signs of zeros: so `x + 0` stays, which is 0 for -0, and `x·0`, which may be
-    NaN. `fast-math` takes it that there are none of these, and that sums may be rounded in another order.
+    The patterns are exact for floats, including NaN, infinities and the signs of zeros. So `x + 0` stays, which is 0
+    for -0, and so does `x·0`, which may be NaN. `fast-math` assumes that none of these occur, and that sums may be
+    rounded in another order.
     """
 
     fast_math: bool = option(False, "whether to treat floats as if they were real numbers")

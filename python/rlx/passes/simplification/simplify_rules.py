@@ -1,4 +1,4 @@
-"""The patterns of `rlx-simplify` for arithmetic and casts; those for shapes are in `simplify_shape_rules.py`."""
+"""Patterns of `rlx-simplify` for arithmetic and casts. Those for shapes are in `simplify_shape_rules.py`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlx.ir.promotion import holds
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, pattern, producer
 
-# --- looking at values ----------------------------------------------------------------------------
+# --- inspection of values -----------------------------------------------------------------------
 
 
 def splat(value: mlir.Value) -> float | None:
-    """The number that all elements of a value are equal to; None if that is not known, or if it is complex."""
+    """Return the number that all elements of a value equal; None if it is unknown or complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
         if op.name == "rlx.constant":
@@ -31,17 +31,17 @@ def splat(value: mlir.Value) -> float | None:
 
 
 def if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
-    """A value, if it has the same type as the result that it would replace; else None."""
+    """Return a value if it has the same type as the result that it would replace, else None."""
     return value if value.type == result.type else None
 
 
 def scalar(rewriter: Rewriter, number: float, like: mlir.Value) -> mlir.Value:
-    """A number as a tensor without axes, of the dtype of another value."""
+    """Return a number as a tensor without axes, of the dtype of another value."""
     return rewriter.builder.constant(np.array(number).astype(shape_of(like).dtype.numpy)).value
 
 
 def expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
-    """A value, expanded to the shape of the result that it replaces."""
+    """Return a value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
 
@@ -64,7 +64,7 @@ def neutral_element(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def bound_that_never_counts(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """The maximum of x and the least value of its dtype, and the minimum of x and the greatest: NaN stays NaN."""
+    """The maximum of x and the least value of its dtype, and the minimum of x and the greatest. NaN stays NaN."""
     if op.kind not in ("max", "min"):
         return None
     dtype = shape_of(op.result).dtype
@@ -82,7 +82,7 @@ def bound_that_never_counts(op: views.Binary, rewriter: Rewriter) -> mlir.Value 
 
 @pattern
 def integer_minus_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """X - x of integers; of floats it may be NaN."""
+    """`x - x` of integers. For floats, it may be NaN."""
     dtype = shape_of(op.result).dtype
     if op.kind != "sub" or op.lhs != op.rhs or dtype.is_inexact:
         return None
@@ -90,7 +90,7 @@ def integer_minus_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | N
 
 
 def _is(value: float | None, number: float) -> bool:
-    """Whether a splat is a number, with its sign where it is a float."""
+    """Whether a splat equals a number, including the sign for floats."""
     return value == number and (not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, number))
 
 
@@ -126,14 +126,14 @@ def sign(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 
 
 def _negated(value: mlir.Value) -> mlir.Value | None:
-    """The tensor of which a value is the negative; None if it is not the result of a negation."""
+    """Return `x` of `-x`; None if the value is not the result of a negation."""
     op = producer(value, views.Activation)
     return op.x if op is not None and op.kind == "neg" else None
 
 
 @pattern
 def activation_twice(op: views.Activation, rewriter: Rewriter) -> mlir.Value | None:
-    """-(-x); abs, relu or round applied twice; abs(-x)."""
+    """`-(-x)`; abs, relu or round applied twice; `abs(-x)`."""
     inner = producer(op.x, views.Activation)
     if inner is None:
         return None
@@ -148,7 +148,7 @@ def activation_twice(op: views.Activation, rewriter: Rewriter) -> mlir.Value | N
 
 @pattern
 def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
-    """A choice with a constant condition, or two equal branches."""
+    """A select with a constant condition, or with two equal branches."""
     known = splat(op.condition)
     if known is None and op.on_true != op.on_false:
         return None
@@ -157,9 +157,9 @@ def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def repeated_choice(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
-    """A choice between what another choice by the same condition gives: which of its branches that is, is known.
+    """A select whose operand is a select by the same condition, so that the branch of the inner one is known.
 
-    IREE 3.13 gives `where(m, where(m, a, b), b)` the value of `b` if a third choice reads `b` in the same kernel.
+    IREE 3.13 gives `where(m, where(m, a, b), b)` the value of `b` if a third select reads `b` in the same kernel.
     """
     for i, branch in enumerate((op.on_true, op.on_false)):
         inner = producer(branch, views.Where)
@@ -201,7 +201,7 @@ def cast_chain(op: views.Cast, rewriter: Rewriter) -> mlir.Value | None:
     source = shape_of(inner.x).dtype
     if not lossless(source, middle):
         return None
-    # A cast from float to integer saturates, a cast from integer to integer wraps.
+    # A cast from float to integer saturates; a cast from integer to integer wraps.
     if source.is_integer and middle.is_inexact and to.is_integer and not lossless(source, to):
         return None
     return inner.x if source is to else rewriter.emit("cast", [inner.x], dtype=to)

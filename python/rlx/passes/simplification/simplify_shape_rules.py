@@ -1,4 +1,4 @@
-"""The patterns of `rlx-simplify` for ops that only change shapes or move data: chains, round trips, broadcasts."""
+"""Patterns of `rlx-simplify` for ops that only change shapes or move data: chains, round trips, broadcasts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.passes.simplification.simplify_rules import if_alike, scalar
 
 @pattern
 def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Value | None:
-    """A reshape or expand to the shape that the operand has already, and two of them in a row."""
+    """A reshape or expand to the operand's shape, and two of them in a row."""
     if if_alike(op.x, op.result) is not None:
         return op.x
     inner = producer(op.x, type(op))
@@ -27,7 +27,7 @@ def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Va
 
 @pattern
 def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> mlir.Value | None:
-    """An operand that is expanded, although the result has the same shape without that: these ops broadcast their operands."""
+    """An expanded operand of an op that broadcasts its operands to the same shape anyway."""
     values = op.operands
     for i, value in enumerate(values):
         inner = producer(value, views.Expand)
@@ -58,7 +58,7 @@ def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> mlir.Value | No
 
 @pattern
 def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
-    """Two ranges of one axis."""
+    """Two ranges of one axis in a row."""
     inner = producer(op.x, views.Narrow)
     if inner is None or op.axis != inner.axis:
         return None
@@ -68,7 +68,7 @@ def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
-    """A range that is inside of one of the joined tensors."""
+    """A range inside one of the joined tensors."""
     inner, axis = producer(op.x, views.Concat), op.axis
     if inner is None or inner.axis != axis:
         return None
@@ -89,7 +89,7 @@ def _at_most(a: Dim, b: Dim) -> bool:
 
 @pattern
 def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
-    """Neighbouring ranges of one tensor that are joined again; an empty operand."""
+    """A concatenation of adjacent ranges of one tensor; an empty operand."""
     axis = op.axis
     for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if shape_of(part).dims[axis] == 0:
@@ -102,7 +102,7 @@ def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> mlir.Value | N
 
 
 def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
-    """A value as a range of an axis of another tensor: this tensor, the start and the length."""
+    """Return a value as a range of an axis of another tensor: the tensor, the start and the length."""
     op = producer(value, views.Narrow)
     if op is None or op.axis != axis:
         return value, 0, shape_of(value).dims[axis]
@@ -111,11 +111,11 @@ def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
 
 @pattern
 def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """A reduction over axes of size 1 only changes the shape; and a sum of floats starts from 0, so that -0 becomes 0."""
+    """A reduction over axes of size 1 only changes the shape. A sum of floats starts from 0, so -0 becomes 0."""
     x, result = shape_of(op.x), shape_of(op.result)
     if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
         return None
-    if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, by which a complex product makes inf NaN
+    if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, and the complex product turns inf into NaN
         return None
     value = op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)
     if op.kind not in ("sum", "mean") or not x.dtype.is_inexact:
@@ -132,7 +132,7 @@ def slice_of_slice(op: views.Slice, rewriter: Rewriter) -> mlir.Value | None:
     steps = [a * b for a, b in zip(inner.strides, op.strides, strict=True)]
     starts = [a + b * s for a, b, s in zip(inner.starts, op.starts, inner.strides, strict=True)]
     sizes = shape_of(op.result).static
-    if not all(sizes):  # where an empty range starts and ends is not said by its size
+    if not all(sizes):  # the start and end of an empty range do not follow from its size
         return None
     limits = [start + (n - 1) * step + 1 for start, n, step in zip(starts, sizes, steps, strict=True)]
     return rewriter.emit("slice", [inner.x], starts=tuple(starts), limits=tuple(limits), strides=tuple(steps))
@@ -140,7 +140,7 @@ def slice_of_slice(op: views.Slice, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def extremum_of_extremum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """The maximum of maxima, and the minimum of minima: of sums, the order would change what is rounded."""
+    """The maximum of maxima, and the minimum of minima. For sums, the order would change the rounding."""
     inner = feeder(op, op.x, views.Reduce)
     if inner is None or op.kind not in ("max", "min") or inner.kind != op.kind or inner.keep_dims != op.keep_dims:
         return None
@@ -148,7 +148,7 @@ def extremum_of_extremum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | N
 
 
 def reduced_at_once(op: views.Reduce, inner: views.Reduce, rewriter: Rewriter) -> mlir.Value:
-    """One reduction for two of a kind, of which one reads the other; both keep their axes, or neither does."""
+    """Combine a reduction with another of the same kind that it reads. Both keep their axes, or neither does."""
     kept = [a for a in range(shape_of(inner.x).rank) if inner.keep_dims or a not in inner.axes]
     axes = tuple(sorted({*inner.axes, *(kept[a] for a in op.axes)}))
     return rewriter.emit("reduce", [inner.x], kind=op.kind, axes=axes, keep_dims=op.keep_dims)
@@ -159,7 +159,7 @@ def reduced_at_once(op: views.Reduce, inner: views.Reduce, rewriter: Rewriter) -
 
 @pattern
 def round_trip(op: views.Transpose | views.Reshape, rewriter: Rewriter) -> mlir.Value | None:
-    """A transpose or reshape behind elementwise ops whose operands were all transposed or reshaped the other way."""
+    """A transpose or reshape after elementwise ops whose operands were all transposed or reshaped the other way."""
     undone: Undone = (
         partial(_transposed_from, perm=op.perm)
         if isinstance(op, views.Transpose)
@@ -173,20 +173,20 @@ _MOST_STEPS = 16
 
 
 def _transposed_from(value: mlir.Value, perm: tuple[int, ...]) -> mlir.Value | None:
-    """What a value is a transpose of, where `perm` undoes that."""
+    """Return `x` if a value is a transpose of `x` that `perm` undoes."""
     inner = producer(value, views.Transpose)
     restored = inner is not None and all(inner.perm[p] == i for i, p in enumerate(perm))
     return inner.x if inner is not None and restored else None
 
 
 def _reshaped_from(value: mlir.Value, dims: tuple[Dim, ...]) -> mlir.Value | None:
-    """What a value is a reshape of, where that had these sizes."""
+    """Return `x` if a value is a reshape of `x`, which has these sizes."""
     inner = producer(value, views.Reshape)
     return inner.x if inner is not None and shape_of(inner.x).dims == dims else None
 
 
 def _goes_back(reader: mlir.Operation, value: mlir.Value, undone: Undone, depth: int = 0) -> bool:
-    """Whether a value is computed element by element of values that come from the other side, and of single numbers."""
+    """Whether a value is computed elementwise from values that can be undone, and from scalars."""
     if not isinstance(value, mlir.ir.OpResult) or depth == _MOST_STEPS or not has_one_use(value):
         return False
     op = value.owner.operation
@@ -200,7 +200,7 @@ def _goes_back(reader: mlir.Operation, value: mlir.Value, undone: Undone, depth:
 
 
 def _emitted_back(rewriter: Rewriter, value: mlir.Value, undone: Undone) -> mlir.Value:
-    """The same computed of the values on the other side."""
+    """Emit the same computation on the undone values."""
     op = value.owner.operation
 
     def back(v: mlir.Value) -> mlir.Value:
@@ -215,7 +215,7 @@ def _emitted_back(rewriter: Rewriter, value: mlir.Value, undone: Undone) -> mlir
 
 @pattern
 def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | None:
-    """A product of a transpose, which names the axes of its operands anyway."""
+    """A product of a transpose, which can be expressed by the axes of the product."""
     lhs, rhs = producer(op.lhs, views.Transpose), producer(op.rhs, views.Transpose)
     sides = (lhs, op.lhs, op.lhs_contracting, op.lhs_batch), (rhs, op.rhs, op.rhs_contracting, op.rhs_batch)
     operands: list[mlir.Value] = []
@@ -242,7 +242,7 @@ def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | 
 
 @pattern
 def expanded_factor(op: views.Matmul, rewriter: Rewriter) -> mlir.Value | None:
-    """A factor that is repeated along axes of a batch: a product broadcasts these by itself."""
+    """A factor that is expanded along batch axes, which a product broadcasts anyway."""
     for i, value in enumerate(op.operands):
         inner = producer(value, views.Expand)
         if inner is None or shape_of(inner.x).rank < 2 or shape_of(inner.x).dims[-2:] != shape_of(value).dims[-2:]:
@@ -255,7 +255,7 @@ def expanded_factor(op: views.Matmul, rewriter: Rewriter) -> mlir.Value | None:
 
 @pattern
 def computed_before_expand(op: views.Activation | views.Cast | views.Binary, rewriter: Rewriter) -> mlir.Value | None:
-    """Elementwise ops of an expanded tensor, perhaps with one number: computed once for each element, then expanded."""
+    """An elementwise op on an expanded tensor, and optionally a scalar, is computed before the expansion."""
     tensors = [v for v in op.operands if shape_of(v).rank]
     inner = feeder(op, tensors[0], views.Expand) if len(tensors) == 1 else None
     if inner is None or shape_of(inner.x).rank == 0 or shape_of(op.result).dims != shape_of(tensors[0]).dims:
@@ -267,7 +267,7 @@ def computed_before_expand(op: views.Activation | views.Cast | views.Binary, rew
 
 @pattern
 def extremum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """The maximum or minimum along axes that were repeated."""
+    """The maximum or minimum along broadcast axes."""
     inner = producer(op.x, views.Expand) if op.kind in ("max", "min") else None
     if inner is None:
         return None
@@ -284,7 +284,7 @@ def extremum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | N
 
 @pattern
 def concat_of_equals(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
-    """The same tensor several times along an axis on which it has size 1, as keys are repeated for their queries."""
+    """The concatenation of a tensor with itself along an axis of size 1, as when keys are repeated for their queries."""
     axis = op.axis
     lhs, rhs = _repeated(op.lhs, axis), _repeated(op.rhs, axis)
     if lhs != rhs or shape_of(lhs).dims[axis] != 1:
@@ -293,7 +293,7 @@ def concat_of_equals(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
 
 
 def _repeated(value: mlir.Value, axis: int) -> mlir.Value:
-    """What a value repeats along an axis, and along no other one."""
+    """Return the tensor that a value repeats along one axis only; else the value."""
     inner = producer(value, views.Expand)
     if inner is None or shape_of(inner.x).rank != shape_of(value).rank:
         return value

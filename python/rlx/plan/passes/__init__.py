@@ -1,1 +1,1 @@
-"""Passes about memory: the order of ops, and plans that a module carries."""
+"""Passes for memory: scheduling, and plans that are stored in a module."""

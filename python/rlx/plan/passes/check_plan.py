@@ -1,4 +1,4 @@
-"""`rlx-check-plan`: whether the memory plans that a module carries are right."""
+"""`rlx-check-plan`: verification of the memory plans stored in a module."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rlx.plan.stored import plan_of
 
 @dataclass(frozen=True)
 class CheckPlan(Pass, name="rlx-check-plan", exact=True, idempotent=True):
-    """Check the memory plan of each function: no values that live together overlap, and all lie in the arena.
+    """Check the memory plan of each function: no values that are live together overlap, and all are in the arena.
 
-    It refuses a plan that was made for other ops, by the name of what does not fit.
+    A plan that was made for other ops is rejected; the error names the mismatch.
     """
 
     edits_ops = False

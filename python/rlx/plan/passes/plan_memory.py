@@ -1,4 +1,4 @@
-"""`rlx-plan-memory`: a function carries where its values lie."""
+"""`rlx-plan-memory`: creation of a memory plan, which is stored in the function."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from rlx.plan.stored import erase_plan, write_plan
 
 @dataclass(frozen=True)
 class PlanMemory(Pass, name="rlx-plan-memory", exact=True, idempotent=True):
-    """Write into each function where its values lie in one arena: `rlx-plan-memory{alignment=16 seq=128}`.
+    """Store a memory plan in each function, with all values in one arena: `rlx-plan-memory{alignment=16 seq=128}`.
 
-    `rlx.plan.plan_of` reads the plan. It holds for the ops as they are then: whatever changes them comes before.
+    `rlx.plan.plan_of` reads the plan. It is valid only for the current ops, so run all passes that change ops before
+    this one.
     """
 
     edits_ops = False
 
-    alignment: int = option(64, "of each value that is not a view, in bytes; a power of two", least=1)
-    inputs: bool = option(True, "whether inputs have a place, which is used again after their last reader")
-    params: bool = option(False, "whether parameters and states have a place, which nothing else uses")
-    constants: bool = option(False, "whether constants have a place, which nothing else uses")
+    alignment: int = option(64, "the alignment in bytes of each value that is not a view; a power of two", least=1)
+    inputs: bool = option(True, "whether inputs have a place, which is reused after their last reader")
+    params: bool = option(False, "whether parameters and states have a place, which is not reused")
+    constants: bool = option(False, "whether constants have a place, which is not reused")
     in_place: bool = option(True, "whether values may be computed in the bytes of others")
-    hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
-    f32_uniform: bool = option(False, "every element takes four bytes at least")
+    hoist_weights: bool = option(False, "leave out values that depend only on parameters and constants")
+    f32_uniform: bool = option(False, "every element takes at least four bytes")
     sizes: Mapping[str, int] = option({}, "the size of a symbol that the plan is made for", rest=True)
 
     def run(self, module: mlir.Module) -> None:

@@ -1,4 +1,4 @@
-"""`rlx-schedule-memory`: the ops of each block in an order that needs less memory."""
+"""`rlx-schedule-memory`: scheduling of the ops of each block for less memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rlx.plan.schedule import ScheduledBlock, steps_of_blocks
 
 @dataclass(frozen=True)
 class ScheduleMemory(Pass, name="rlx-schedule-memory", exact=True, idempotent=True):
-    """Order the ops of each block so that less memory is in use at once; where that does not pay, they stay as they are.
+    """Reorder the ops of each block to reduce the memory in use at once. The order is kept where that does not help.
 
-    For targets that run ops in the order of the module, with `rlx-plan-memory` behind it.
+    For targets that run ops in the order of the module. Run `rlx-plan-memory` afterwards.
     """
 
-    recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
-    hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
-    symbol: int = option(TYPICAL_SIZE, "what a symbol without a size is taken to be", least=1)
+    recompute: bool = option(False, "recompute cheap ops where they are used late, if that lowers the peak")
+    hoist_weights: bool = option(False, "leave out values that depend only on parameters and constants")
+    symbol: int = option(TYPICAL_SIZE, "the assumed size of a symbol without a size", least=1)
     sizes: Mapping[str, int] = option({}, "the size of a symbol", rest=True)
 
     def run(self, module: mlir.Module) -> None:
@@ -34,14 +34,14 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory", exact=True, idempotent=Tr
             graph = Graph.from_module(module, function.name.value)
             sizes = {**dict.fromkeys(graph.symbols, self.symbol), **self.sizes}
             options = MemoryPlanOptions(hoist_weights=self.hoist_weights)
-            while _order(graph, options, sizes):  # from a better order there may be a way to another
+            while _order(graph, options, sizes):  # a better order may make another one reachable
                 pass
             if self.recompute:
                 recompute_cheap(graph, options, sizes)
 
 
 def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> bool:
-    """Give the blocks of a function their best orders, if the arena is smaller then; whether it is."""
+    """Reorder the blocks of a function, if the arena becomes smaller. Returns whether it does."""
     sharing = prepare(graph, options, sizes)
     inside: dict[Any, int] = {}
     changed: list[tuple[ScheduledBlock, Any, list[int]]] = []

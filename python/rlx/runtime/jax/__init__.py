@@ -1,7 +1,7 @@
-"""Graphs as functions of JAX, and functions of JAX in graphs.
+"""Interoperation with JAX: graphs as functions of JAX, and functions of JAX in graphs.
 
-A graph is one primitive of JAX (`primitive.py`), whose parameter is a program (`programs.py`). JAX asks the primitive for
-derivatives and for batches; the answer is the same primitive with another program, made by RLX's own transforms.
+A graph is one JAX primitive (`primitive.py`), whose parameter is a program (`programs.py`). For derivatives and
+batches, the rules of the primitive return the same primitive with another program, created by RLX's transforms.
 """
 
 from __future__ import annotations

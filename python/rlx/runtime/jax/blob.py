@@ -1,4 +1,4 @@
-"""`JaxGraph.export`: a graph as bytes that any program of JAX calls, without RLX (`jax.export`)."""
+"""`JaxGraph.export`: a graph as bytes that any JAX program can call without RLX (`jax.export`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rlx.runtime.jax.exported import JaxGraph
 
 _PURPOSE = "JaxGraph.export"
-# Each order doubles the blob and more.
+# Each order more than doubles the size of the blob.
 _MOST_DERIVATIVES = 5
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
@@ -38,16 +38,16 @@ def exported(
     version: str | None = None,
     mesh: Mesh | None = None,
 ) -> bytes:
-    """The bytes of a graph: see `JaxGraph.export`.
+    """Return the bytes of a graph: see `JaxGraph.export`.
 
     Args:
         function: The graph.
         arguments: Its arguments.
         baked: Values of some parameters.
-        platforms: Those that the blob runs on.
-        vjp_order: How often callers may differentiate it.
-        version: The version of StableHLO of its module; None for what JAX chooses.
-        mesh: The devices that it is for; one without it.
+        platforms: The platforms that the blob runs on.
+        vjp_order: The maximum order of derivatives for callers.
+        version: The StableHLO version of the module; None for JAX's choice.
+        mesh: The devices that the blob is for; a single one without a mesh.
     """
     jax, export = required("jax", _PURPOSE), required("jax.export", _PURPOSE)
     required("flatbuffers", _PURPOSE)
@@ -77,10 +77,10 @@ def exported(
 
 
 def _serialized(made: Any, vjp_order: int) -> bytes:
-    """The bytes of what JAX exported.
+    """Return the bytes of an exported function.
 
     Raises:
-        UnsupportedError: JAX has no name for a dtype in such bytes.
+        UnsupportedError: JAX cannot serialise a dtype.
     """
     try:
         return bytes(made.serialize(vjp_order=vjp_order))
@@ -98,7 +98,7 @@ def _serialized(made: Any, vjp_order: int) -> bytes:
 def _specs(
     jax: Any, arguments: Sequence[Argument], baked: Mapping[str, Any], mesh: Mesh | None
 ) -> tuple[list[Any], dict[str, Any]]:
-    """What the blob is called with: inputs in order, and parameters and states by name."""
+    """Return the argument specs of the blob: inputs in order, and parameters and states by name."""
     devices = None if mesh is None else jax.sharding.AbstractMesh(tuple(mesh.axes.values()), tuple(mesh.axes))
 
     def spec(argument: Argument) -> Any:
@@ -124,10 +124,10 @@ def _platforms(platforms: Any) -> tuple[str, ...]:
 
 
 def _at_version(made: Any, version: str) -> Any:
-    """The same with its module written for another version of StableHLO.
+    """Return the exported function with its module in another version of StableHLO.
 
     Raises:
-        UnsupportedError: JAX's own library knows no such version, or the version has not all ops of the module.
+        UnsupportedError: JAX's library does not know the version, or the version lacks an op of the module.
     """
     stablehlo = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE)
     mlir = required("jax.interpreters.mlir", _PURPOSE)
@@ -137,7 +137,7 @@ def _at_version(made: Any, version: str) -> Any:
         handler = context.attach_diagnostic_handler(lambda diagnostic: said.append(diagnostic.message) or True)
         try:
             data = stablehlo.serialize_portable_artifact(module, version, True)
-        except Exception as problem:  # JAX's bindings have several classes for it
+        except Exception as problem:  # JAX's bindings raise several classes
             raise version_error(version, said[0] if said else str(problem)) from None
         finally:
             handler.detach()
@@ -145,14 +145,14 @@ def _at_version(made: Any, version: str) -> Any:
 
 
 def baked_values(arguments: Sequence[Argument], params: Any) -> dict[str, Any]:
-    """The values of parameters that become constants, checked.
+    """Return the values of parameters that become constants, checked.
 
     Args:
         arguments: The arguments of the graph.
-        params: Arrays by name, or the path of a file that has them all.
+        params: Arrays by name, or the path of a file that has all of them.
 
     Raises:
-        Error: It is neither, one is no parameter, or has another shape or dtype.
+        Error: The value is neither, a name is not a parameter, or an array has another shape or dtype.
     """
     known = {a.name: a for a in arguments if a.kind == "param"}
     values = opened(params)

@@ -1,4 +1,4 @@
-"""`Graph.to_jax`: a graph as a function that JAX calls, compiles, differentiates and batches."""
+"""`Graph.to_jax`: a graph as a function that JAX can call, compile, differentiate and batch."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from rlx.transforms.base import tensor_graph
 
 
 class JaxGraph:
-    """A graph as a pure function of arrays of JAX. Made by `Graph.to_jax`.
+    """A graph as a pure function of JAX arrays. Created by `Graph.to_jax`.
 
-    Called inside of a function that JAX traces, it becomes a part of that function's program. Its derivatives and batches are
-    those of RLX's transforms, of any order, in both modes.
+    Called inside a function that JAX traces, it becomes part of that function's program. Its derivatives and batches
+    are computed by RLX's transforms, of any order, in both modes.
 
     Args:
-        source: A graph at MIR, which nobody changes any more.
-        options: Options of compiling it: those of `Compilation`.
+        source: A graph at MIR, which must not be changed any more.
+        options: Compile options: those of `Compilation`.
     """
 
     def __init__(self, source: Graph, options: Mapping[str, Any] | None = None):
@@ -60,21 +60,22 @@ class JaxGraph:
         states: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Any:
-        """The outputs of the graph.
+        """Compute the outputs of the graph.
 
         Args:
             inputs: Arrays for the inputs, in order; Python numbers take the dtype of the input.
-            params: Arrays for parameters, by name. Those that are not given have the values that came with the graph.
-            states: Arrays for states, by name. Those that are not given have their initial values.
+            params: Arrays for parameters, by name. Missing ones take the values that came with the graph.
+            states: Arrays for states, by name. Missing ones take their initial values.
             named: Inputs by name.
 
         Returns:
-            A tuple of the outputs, in order. Of a graph with states, this tuple and a dictionary of their next values.
+            A tuple of the outputs, in order. For a graph with states, this tuple and a dictionary of their next values.
 
         Raises:
             ShapeError: An array has another shape or dtype; nothing is cast.
-            UnsupportedError: An op has no StableHLO.
-            Error: An argument is missing, unknown or given twice, or is of 64 bits and JAX has none of these.
+            UnsupportedError: An op has no StableHLO form.
+            Error: An argument is missing, unknown or passed twice, or has 64 bits and JAX is configured without 64-bit
+                dtypes.
         """
         given = self._given(inputs, params, states, named)
         values = [self.to_array(a, given.get(a.name)) for a in self._source.arguments]
@@ -92,13 +93,14 @@ class JaxGraph:
         return outputs, kept | {o.updates: r for o, r in pairs if o.updates is not None}
 
     def shardings(self, mesh: Any = None) -> JaxShardings:
-        """How the arguments are spread over devices of JAX, as objects of JAX.
+        """Return the shardings of the arguments over JAX devices, as objects of JAX.
 
         Args:
-            mesh: A `jax.sharding.Mesh` with the axes of the graph's mesh; by default that mesh on the first devices.
+            mesh: A `jax.sharding.Mesh` with the axes of the graph's mesh; by default, the graph's mesh on the first
+                devices.
 
         Raises:
-            Error: The graph has no mesh, that of JAX has other axes, or there are too few devices.
+            Error: The graph has no mesh, the JAX mesh has other axes, or there are too few devices.
         """
         return JaxShardings(mesh_for(self._source, mesh), self._source.arguments)
 
@@ -113,27 +115,28 @@ class JaxGraph:
         stablehlo_version: str | None = None,
         sharded: bool = True,
     ) -> bytes:
-        """The function as bytes that any program of JAX calls, without RLX.
+        """Export the function as bytes that any JAX program can call without RLX.
 
-        `jax.export.deserialize(data).call(…)` takes what this function takes: inputs in order, `params={…}` with those that are
-        no constants, `states={…}` if there are any; all of them.
+        `jax.export.deserialize(data).call(…)` takes the arguments of this function: inputs in order, `params={…}` with
+        the parameters that are not constants, and `states={…}` if there are states. All of them are required.
 
         Args:
-            path: A file to write them to.
-            params: Parameters that become constants: values by name, or the path of a file that has them all. All others are
-                arguments, those with a value in `graph.weights` too.
+            path: A file to write the bytes to.
+            params: Parameters that become constants: values by name, or the path of a file that has all of them. All
+                others are arguments, including those with a value in `graph.weights`.
             bind: Sizes of symbols. All must be known.
-            platforms: Where it runs, of `"cpu"`, `"cuda"`, `"rocm"` and `"tpu"`; all by default.
-            vjp_order: How often callers may differentiate it, in reverse mode.
-            stablehlo_version: The version of StableHLO of the program in it, such as `"1.9.0"`; by default JAX chooses one
-                that readers of the last weeks have.
-            sharded: Of a graph with a mesh, whether it is for the devices of the mesh, and takes arrays that are spread so.
+            platforms: The platforms, among `"cpu"`, `"cuda"`, `"rocm"` and `"tpu"`; all by default.
+            vjp_order: The maximum order of reverse-mode derivatives for callers.
+            stablehlo_version: The StableHLO version of the program, such as `"1.9.0"`; by default, JAX chooses one that
+                readers of the last weeks support.
+            sharded: For a graph with a mesh, whether the function is for the devices of the mesh and takes sharded
+                arrays.
 
         Returns:
             The bytes.
 
         Raises:
-            UnsupportedError: The size of a symbol is not known, or an op has no StableHLO.
+            UnsupportedError: The size of a symbol is not known, or an op has no StableHLO form.
             Error: An option is wrong, a value does not fit, or the file cannot be written.
         """
         if not isinstance(sharded, bool):
@@ -158,7 +161,7 @@ class JaxGraph:
         return data
 
     def _program(self, sizes: tuple[tuple[str, int], ...]) -> Given:
-        """The program for these sizes of symbols."""
+        """Return the program for these sizes of symbols."""
         program = self._programs.get(sizes)
         if program is None:
             text = " ".join(f"{name}={size}" for name, size in sizes)
@@ -167,7 +170,7 @@ class JaxGraph:
         return program
 
     def _given(self, inputs: tuple[Any, ...], params: Any, states: Any, named: Mapping[str, Any]) -> dict[str, Any]:
-        """What the caller gives, by the names of arguments."""
+        """Return the caller's values by argument name."""
         names = [a.name for a in self._source.inputs]
         if len(inputs) > len(names):
             listed = ", ".join(names) or "none"
@@ -191,10 +194,10 @@ class JaxGraph:
         return given
 
     def to_array(self, argument: Argument, value: Any) -> Any:
-        """An array of JAX for an argument, None for what it has by itself.
+        """Return a JAX array for an argument; a value of None stands for the default.
 
         Raises:
-            Error: There is none.
+            Error: There is no value.
         """
         what = f"{self._what}: {argument.kind} '{argument.name}'"
         check_width(what, argument.shape)
@@ -206,11 +209,11 @@ class JaxGraph:
             raise Error(f"{what} must be {argument.shape}, got the number {value!r}")
         if not isinstance(value, self._jax.Array):
             value = as_array(value, what)
-            check_argument(argument, value)  # before JAX makes 32 bits of 64
+            check_argument(argument, value)  # before JAX converts 64 bits to 32
         return self._numpy.asarray(value)
 
     def _value_of_its_own(self, argument: Argument, what: str) -> Any:
-        """The value of an argument that is not given: it came with the graph, or is what a state begins with."""
+        """Return the default value of an argument: the value that came with the graph, or a state's initial value."""
         shape = argument.shape
         if argument.kind == "state":
             return self._numpy.full(shape.static, argument.init, shape.dtype.numpy)
@@ -218,7 +221,7 @@ class JaxGraph:
             hint = "give it by name: f(x, params={…})" if argument.kind == "param" else None
             raise Error(f"{what} ({shape}) is missing", hint=hint)
         if argument.name not in self._values:
-            with self._jax.ensure_compile_time_eval():  # an array, also where this is being traced
+            with self._jax.ensure_compile_time_eval():  # a concrete array, also during tracing
                 value = np.asarray(self._source.weights[argument.name])
                 self._values[argument.name] = self._numpy.asarray(value)
         return self._values[argument.name]
@@ -230,7 +233,7 @@ class JaxGraph:
 def to_jax(graph: Any) -> JaxGraph:
     """See `Graph.to_jax`."""
     source = tensor_graph(graph)
-    primitive()  # says at once if JAX is not there
+    primitive()  # fails at once if JAX is not installed
     function = JaxGraph(source.clone())
     for output in source.results:
         check_width(f"graph '{source.name}': output '{output.name}'", output.shape)

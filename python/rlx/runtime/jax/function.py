@@ -1,4 +1,4 @@
-"""`@rlx.jax_function`: a function of JAX that is called with tensors of a graph."""
+"""`@rlx.jax_function`: calls of JAX functions with tensors of a graph."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATIC = 'static= names the arguments that are Python values, such as text: rlx
 
 
 class JaxFunction:
-    """A function of JAX that takes tensors of RLX as well. Made by `rlx.jax_function`."""
+    """A JAX function that also accepts tensors of RLX. Created by `rlx.jax_function`."""
 
     def __init__(self, function: Callable[..., Any], static: Any = ()):
         self._signature = signature_of(function, "rlx.jax_function")
@@ -40,13 +40,13 @@ class JaxFunction:
         self._traced: dict[Any, tuple[Graph | None, Any]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The results, in the pytree that the function returns.
+        """Call the function. Returns the results in the pytree of the function.
 
-        With tensors among the arguments, or inside of a function that RLX traces, they are tensors: the ops of the function go
-        where these are. Otherwise JAX computes them.
+        If an argument is a tensor, or inside a function that RLX traces, the results are tensors: the ops of the
+        function are inserted into the graph. Otherwise JAX computes the results.
 
         Raises:
-            UnsupportedError: The function computes what RLX has no meaning for.
+            UnsupportedError: The function computes something that RLX does not support.
             Error: A tensor has a symbolic size, or JAX cannot trace the function.
         """
         tree = required("jax.tree_util", _PURPOSE)
@@ -68,7 +68,7 @@ class JaxFunction:
         return tree.tree_unflatten(results, [found] if isinstance(found, Tensor) else found)
 
     def _graph(self, leaves: Sequence[Any], structure: Any, static: Mapping[str, Any]) -> tuple[Graph | None, Any]:
-        """The graph of the function for arguments like these, None without results, and the pytree of its results."""
+        """Return the graph of the function for these arguments, or None without results, and the pytree of its results."""
         specs = [self._spec(leaf) for leaf in leaves]
         known = [(s.shape, s.dtype, s.weak_type) if hasattr(s, "weak_type") else type(s) for s in specs]
         key = static_key(static, self._what, "arrays are no static arguments"), structure, tuple(known)
@@ -83,7 +83,7 @@ class JaxFunction:
         def of_leaves(*values: Any) -> Any:
             bound = self._signature.bind_partial()
             given = tree.tree_unflatten(structure, values) | static
-            # `args` and `kwargs` go by the order of the arguments.
+            # `args` and `kwargs` follow the order of the arguments.
             bound.arguments = {name: given[name] for name in self._signature.parameters if name in given}
             return self._function(*bound.args, **bound.kwargs)
 
@@ -96,7 +96,7 @@ class JaxFunction:
         return (graph if graph.results else None), results
 
     def _spec(self, leaf: Any) -> Any:
-        """What JAX traces in the place of a leaf."""
+        """Return the abstract value that JAX traces in place of a leaf."""
         jax = required("jax", _PURPOSE)
         if not isinstance(leaf, Tensor):
             if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
@@ -137,21 +137,21 @@ def _array(leaf: Any, kind: np.dtype) -> np.ndarray:
 
 @answered
 def jax_function(function: Callable[..., Any] | None = None, *, static: str | Iterable[str] = ()) -> Any:
-    """Let a function of JAX be called with tensors of RLX.
+    """Make a JAX function callable with tensors of RLX.
 
-    It is traced by JAX for the shapes and dtypes of a call, once for each, and its ops go where the tensors are: they are
-    compiled, differentiated and batched with all others. Derivatives that it defines by `jax.custom_jvp` and `jax.custom_vjp`
-    are used. Arrays among the arguments, and what it closes over, are constants there.
+    JAX traces it once for each combination of shapes and dtypes, and its ops are inserted into the graph of the
+    tensors: they are compiled, differentiated and batched with all others. Derivatives that it defines by
+    `jax.custom_jvp` and `jax.custom_vjp` are used. Arrays among the arguments, and captured values, become constants.
 
     Args:
-        function: A function of arrays and pytrees of them, as JAX defines pytrees, that returns such.
+        function: A function of arrays and pytrees of arrays, as defined by JAX, that returns the same.
         static: Names of arguments that are Python values for the trace. They must be hashable.
 
     Returns:
-        A `JaxFunction`. Called without tensors, outside of what RLX traces, it is the function itself.
+        A `JaxFunction`. Called without tensors, outside of RLX's tracing, it is the function itself.
 
     Raises:
-        Error: It is no function, or has no argument of a name in `static`.
+        Error: The argument is not a function, or lacks an argument named in `static`.
     """
     if function is None:
         return functools.partial(jax_function, static=static)

@@ -1,4 +1,4 @@
-"""The primitive of JAX that computes a program of RLX, with its rules: shapes, lowering, tangents, transpose, batches."""
+"""The JAX primitive that computes a program of RLX, with its rules: shapes, lowering, tangents, transpose, batches."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rlx.support.errors import Error
 from rlx.support.packages import required
 
 _PURPOSE = "Graph.to_jax"
-# JAX has no elements of so many bytes unless it is told to; of complex numbers each part counts.
+# JAX disables elements of this many bytes by default. For complex numbers, the limit applies to each part.
 _WIDE = 8
 
 
 def apply(program: JaxProgram, arguments: Sequence[Any]) -> list[Any]:
-    """The results of a program for arrays or tracers of JAX, which have its shapes and dtypes."""
+    """Return the results of a program for JAX arrays or tracers with matching shapes and dtypes."""
     return primitive().bind(*arguments, program=program)
 
 
 def check_width(what: str, shape: Shape) -> None:
-    """Check that JAX has arrays of a dtype.
+    """Check that JAX supports a dtype.
 
     Args:
-        what: What has this shape, for the message.
+        what: The value with this shape, for the message.
         shape: Its shape, with the dtype.
 
     Raises:
-        Error: It is of 64 bits, and JAX is set to have 32.
+        Error: It has 64 bits, and JAX is configured for 32.
     """
     parts = 2 if shape.dtype.numpy.kind == "c" else 1
     if shape.dtype.numpy.itemsize // parts >= _WIDE and not required("jax", _PURPOSE).config.jax_enable_x64:
@@ -40,7 +40,7 @@ def check_width(what: str, shape: Shape) -> None:
 
 @functools.cache
 def primitive() -> Any:
-    """The primitive `rlx_graph`; its parameter `program` says what it computes.
+    """Return the primitive `rlx_graph`; its parameter `program` is the program to compute.
 
     Raises:
         Error: JAX is not installed.
@@ -66,7 +66,7 @@ def _abstract(*_: Any, program: JaxProgram) -> list[Any]:
 
 
 def _lowered(context: Any, *arguments: Any, program: JaxProgram) -> Sequence[Any]:
-    """A call of the program's function, which is put into the module that JAX is making."""
+    """Emit a call of the program's function, which is inserted into JAX's module."""
     mlir, dialects = required("jax.interpreters.mlir", _PURPOSE), required("jax.extend.mlir.dialects.func", _PURPOSE)
     stablehlo, ir = required("jax.extend.mlir.dialects.stablehlo", _PURPOSE), required("jax.extend.mlir.ir", _PURPOSE)
     into = context.module_context.module
@@ -99,16 +99,16 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, program: JaxProgram
 
 
 def _zero(result: Any) -> Any:
-    """The tangent of a result that has none."""
+    """Return the tangent of a result that has none."""
     jax, ad = required("jax", _PURPOSE), required("jax.interpreters.ad", _PURPOSE)
     return ad.Zero(jax.typeof(result).to_tangent_aval())
 
 
 def _transpose(cotangents: Sequence[Any], *arguments: Any, program: JaxProgram) -> list[Any]:
-    """The cotangents of the arguments in which a program is linear.
+    """Return the cotangents of the arguments in which a program is linear.
 
-    RLX's cotangents are those of the inner product `Re(sum(conj(a)·b))`, JAX's those of `Re(sum(a·b))`, which is the same up to
-    conjugation of what goes in and of what comes out.
+    RLX's cotangents use the inner product `Re(sum(conj(a)·b))`, JAX's use `Re(sum(a·b))`. The two agree after
+    conjugation of inputs and outputs.
     """
     ad, numpy = required("jax.interpreters.ad", _PURPOSE), required("jax.numpy", _PURPOSE)
     wrt = tuple(i for i, a in enumerate(arguments) if ad.is_undefined_primal(a))
@@ -117,7 +117,7 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: JaxProgram) 
             f"JAX asks for the transpose of graph '{program.name}', which need not be linear",
             hint="jax.vjp and jax.linear_transpose of jax.jvp give that of its derivative",
         )
-    # A dtype without a zero has no cotangent that says that a result is not used.
+    # A dtype without zero has no cotangent to mark an unused result.
     used = [
         i
         for i, (cotangent, shape) in enumerate(zip(cotangents, program.results, strict=True))
@@ -132,7 +132,7 @@ def _transpose(cotangents: Sequence[Any], *arguments: Any, program: JaxProgram) 
         count = len(program.of.arguments)
         residuals = arguments[count + len(program.wrt) :]
         results = apply(program.transpose, [*arguments[:count], *given, *residuals])
-    else:  # linear, so that the point does not matter
+    else:  # the program is linear, so the point does not matter
         point = [ad.instantiate_zeros(ad.Zero(a.aval)) if i in wrt else a for i, a in enumerate(arguments)]
         results = apply(program.cotangents(wrt), [*point, *given])
     found = dict(zip(wrt, map(numpy.conj, results), strict=True))

@@ -1,8 +1,8 @@
-"""What the primitive of JAX computes: a graph, or what RLX's transforms make of one. Nothing here knows JAX.
+"""Programs of the JAX primitive: graphs, and derived graphs from RLX's transforms. This module does not use JAX.
 
-A derived graph is made when it is first asked for: JAX asks for the tangents of all that it differentiates, and then mostly
-transposes them, so that the graph of the tangents itself is never needed. A program is the same object each time that it is
-derived, so that JAX, whose caches compare by identity, compiles it once.
+A derived graph is created on first use: JAX requests the tangents of everything that it differentiates, but usually
+transposes them, so the graph of the tangents itself is not needed. Deriving a program again returns the same object, so
+that JAX, whose caches compare by identity, compiles it once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class JaxProgram:
     """A function of tensors of static sizes.
 
     Attributes:
-        name: Of the function, for the text of JAX's programs.
+        name: The function's name in the text of JAX's programs.
         arguments: The shapes of its arguments.
         results: The shapes of its results.
-        linear: The positions of the arguments in which it is linear, taken together; it may be linear in others too.
-        options: Options of compiling it: those of `Compilation`.
+        linear: The positions of the arguments in which it is jointly linear; it may be linear in others as well.
+        options: Compile options: those of `Compilation`.
     """
 
     name: str
@@ -65,15 +65,16 @@ class JaxProgram:
 
     @cached_property
     def artifact(self) -> bytes:
-        """StableHLO, as a portable artifact, with shardings as text.
+        """StableHLO as a portable artifact, with shardings as text.
 
         Raises:
-            UnsupportedError: Ops have neither a lowering nor a decomposition: the message lists them with their places.
+            UnsupportedError: Ops have neither a lowering nor a decomposition; the message lists them with their
+                locations.
         """
         return portable(Compilation(self.graph, target_of("stablehlo"), **self.options).lir, sharded=True)
 
     def linearized(self, wrt: Sequence[int]) -> LinearizedProgram:
-        """The program and its derivative by some arguments.
+        """Return the program and its derivative by some arguments.
 
         Args:
             wrt: The positions of the arguments that have tangents.
@@ -81,24 +82,24 @@ class JaxProgram:
         return self._once(("linearized", *wrt), lambda: _linearized(self, tuple(wrt)))
 
     def cotangents(self, wrt: Sequence[int]) -> Cotangents:
-        """See `Cotangents`.
+        """Return the program that computes cotangents of some arguments; see `Cotangents`.
 
         Args:
-            wrt: The positions of the arguments that get cotangents.
+            wrt: The positions of these arguments.
         """
         return self._once(("cotangents", *wrt), lambda: Cotangents(self, tuple(wrt)))
 
     def batched(self, axes: Sequence[int | None], size: int) -> Batched:
-        """The same for a batch of arguments; all results have the batch as their first axis.
+        """Return the program for a batch of arguments. All results have the batch as their first axis.
 
         Args:
-            axes: The axis of the batch of each argument, None for those that all share.
+            axes: The batch axis of each argument, None for shared ones.
             size: The size of the batch.
         """
         return self._once(("batched", *axes, size), lambda: Batched(self, tuple(axes), size))
 
     def restricted(self, results: Sequence[int]) -> Restricted:
-        """The same with some of its results only.
+        """Return the program with some of its results only.
 
         Args:
             results: Their positions.
@@ -111,7 +112,7 @@ class JaxProgram:
 
     @property
     def float_results(self) -> tuple[int, ...]:
-        """The positions of the results that have derivatives."""
+        """The positions of the differentiable results."""
         return tuple(i for i, shape in enumerate(self.results) if shape.dtype.is_inexact)
 
     def __repr__(self) -> str:
@@ -119,14 +120,14 @@ class JaxProgram:
 
 
 class Given(JaxProgram):
-    """The graph of a user: all its arguments are inputs here, and the next values of its states are results."""
+    """A user's graph, with all arguments as inputs, and the next values of its states as results."""
 
     def __init__(self, source: Graph, options: Mapping[str, Any]):
         super().__init__()
         self.name, self.options = source.name, options
         self.arguments = tuple(a.shape for a in source.arguments)
         self.results = tuple(o.shape for o in source.results)
-        # Without its weights, which are arguments here: JAX keeps programs in its caches.
+        # Without its weights, which are arguments here, because JAX keeps programs in its caches.
         self._source = Graph.from_module(clone_module(source.module), source.name_symbol)
 
     def _graph(self) -> Graph:
@@ -139,14 +140,14 @@ class Given(JaxProgram):
 
         arguments = {a.name: spread(graph.input(a.name, a.shape), a.name) for a in source.arguments}
         results = DerivedGraph(source, graph, arguments).graph_results()
-        # The next value of a state lies where the state does.
+        # The next value of a state is sharded like the state.
         results = [spread(tensor, o.updates) for tensor, o in zip(results, source.results, strict=True)]
         graph.set_outputs({f"result{i}": tensor for i, tensor in enumerate(results)})
         return cleaned(graph)
 
 
 class Graphed(JaxProgram):
-    """A part of a derivative, whose graph is known."""
+    """A part of a derivative with a known graph."""
 
     def __init__(self, name: str, graph: Graph, linear: tuple[int, ...] = ()):
         super().__init__()
@@ -173,13 +174,13 @@ class Restricted(JaxProgram):
 
 
 class Tangents(JaxProgram):
-    """The tangents of the results that are floats: of the arguments, tangents of some of them, and residuals.
+    """The tangents of the float results, as a function of the arguments, tangents of some of them, and residuals.
 
     Args:
-        of: What is differentiated.
+        of: The program that is differentiated.
         wrt: The positions of the arguments that have tangents.
-        residuals: The shapes of the residuals, which are there for the transpose only.
-        transpose: The transpose: of the arguments, the cotangents of the results, and the residuals.
+        residuals: The shapes of the residuals, which only the transpose uses.
+        transpose: The transpose, a function of the arguments, the cotangents of the results, and the residuals.
     """
 
     def __init__(self, of: JaxProgram, wrt: tuple[int, ...], residuals: tuple[Shape, ...], transpose: JaxProgram):
@@ -201,10 +202,10 @@ class Tangents(JaxProgram):
 
 
 class Cotangents(JaxProgram):
-    """The cotangents of some arguments: of the arguments, and of cotangents of the results that are floats.
+    """The cotangents of some arguments, as a function of the arguments and of cotangents of the float results.
 
     Args:
-        of: What is differentiated.
+        of: The program that is differentiated.
         wrt: The positions of the arguments that get cotangents.
     """
 
@@ -217,7 +218,7 @@ class Cotangents(JaxProgram):
 
     @cached_property
     def with_results(self) -> Graph:
-        """The graph that gives the results before the cotangents.
+        """The graph that returns the results, then the cotangents.
 
         Raises:
             Error: An op has no derivative in reverse mode.
@@ -233,7 +234,7 @@ class LinearizedProgram:
     """A program and its derivative.
 
     Attributes:
-        forward: Gives the results, and behind them the residuals, which the transpose of `tangents` need not compute again.
+        forward: Returns the results, then the residuals that the transpose of `tangents` reuses.
         tangents: The derivative.
     """
 
@@ -245,7 +246,7 @@ def _linearized(of: JaxProgram, wrt: tuple[int, ...]) -> LinearizedProgram:
     cotangents = of.cotangents(wrt)
     try:
         parts = split(cotangents.with_results, len(of.arguments), len(of.results))
-    except Error:  # in forward mode there may be one, and the transpose says why there is none
+    except Error:  # forward mode may still work; the transpose reports the reason
         return LinearizedProgram(of, Tangents(of, wrt, (), cotangents))
     forward = Graphed(f"{of.name}_forward", parts.forward)
     residuals = forward.results[len(of.results) :]
@@ -279,7 +280,7 @@ def _names(graph: Graph, positions: Sequence[int]) -> tuple[str, ...]:
 
 
 def _last_outputs(graph: Graph, before: int, count: int) -> Graph:
-    """A graph of the outputs that a transform has added behind those of its source, and what they are computed of."""
+    """Return a graph of the outputs that a transform has added after those of its source."""
     return cleaned(with_outputs(graph, {f"result{i}": before + i for i in range(count)}))
 
 

@@ -1,6 +1,7 @@
-"""A graph in reverse mode in two parts: what JAX computes going forward, and what it computes coming back.
+"""Division of a reverse-mode graph into a forward and a backward part, which JAX runs separately.
 
-JAX calls the two at different times, so what the second part needs of the first has to be handed over: the residuals.
+JAX calls the two at different times, so values of the first part that the second one needs must be passed on: the
+residuals.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class SplitProgram:
     """The two parts.
 
     Attributes:
-        forward: Of the arguments; gives the results, then the residuals.
-        backward: Of the arguments, the cotangents and the residuals; gives the cotangents of arguments.
+        forward: A function of the arguments. Returns the results, then the residuals.
+        backward: A function of the arguments, the cotangents and the residuals. Returns the cotangents of arguments.
     """
 
     forward: Graph
@@ -29,15 +30,16 @@ class SplitProgram:
 
 
 def split(graph: Graph, num_arguments: int, num_results: int) -> SplitProgram:
-    """The two parts of a graph.
+    """Split a graph into the two parts.
 
-    Arguments are on both sides. So is what depends on no argument, such as a mask: it is computed twice, not handed over.
+    Arguments are available in both parts. Values that do not depend on an argument, such as a mask, are computed in
+    both parts instead of being passed on.
 
     Args:
-        graph: A graph whose arguments are inputs: of a function, then cotangents of its results. It gives the results, then
-            cotangents of arguments.
-        num_arguments: How many arguments the function has.
-        num_results: How many results it has.
+        graph: A graph whose arguments are inputs: those of a function, then cotangents of its results. It returns the
+            results, then cotangents of arguments.
+        num_arguments: The number of arguments of the function.
+        num_results: The number of its results.
     """
     block = graph.function.entry_block
     arguments = list(block.arguments)
@@ -45,8 +47,8 @@ def split(graph: Graph, num_arguments: int, num_results: int) -> SplitProgram:
     scopes = ValueScope(forward), ValueScope(backward)
     for scope, part, count in zip(scopes, (forward, backward), (num_arguments, len(arguments)), strict=True):
         scope.bind(arguments[:count], [part.input(a.name, a.shape) for a in graph.arguments[:count]])
-    late = set(arguments[num_arguments:])  # what depends on a cotangent
-    there = set(arguments)  # what the second part has
+    late = set(arguments[num_arguments:])  # values that depend on a cotangent
+    there = set(arguments)  # values available in the second part
     residuals: list[Tensor] = []
 
     def hand_over(value: mlir.Value) -> None:

@@ -1,4 +1,4 @@
-"""Shardings of RLX in the modules that JAX makes, and as objects of JAX."""
+"""Conversion of shardings to modules and objects of JAX."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _AXIS = re.compile(r'"([^"]+)"=(\d+)')
 
 
 def spread(module: Any, context: Any, into: Any) -> None:
-    """Make constraints of Shardy of those that a module has as text, where JAX compiles for the devices of its mesh.
+    """Convert textual sharding constraints of a module to Shardy, if JAX compiles for the devices of its mesh.
 
-    Elsewhere, on one device or in the part of a program that `shard_map` runs on each, they go: there is nothing to spread.
+    Otherwise, on one device or in the part of a program that `shard_map` runs on each, they are removed, since there is
+    nothing to shard.
 
     Args:
         module: A module of an artifact, in JAX's context; it is changed.
-        context: What JAX says of the devices that it compiles for.
-        into: The module that it becomes a part of, whose arguments have their shardings already.
+        context: JAX's description of the devices that it compiles for.
+        into: The module that it becomes part of, whose arguments already have shardings.
     """
     ir, sdy = required("jax.extend.mlir.ir", _PURPOSE), required("jax.extend.mlir.dialects.sdy", _PURPOSE)
     attributes = module.operation.attributes
@@ -53,7 +54,7 @@ def spread(module: Any, context: Any, into: Any) -> None:
 
 
 def _noted(ir: Any, module: Any) -> list[Any]:
-    """The custom calls of a module that are shardings."""
+    """Return the custom calls of a module that are shardings."""
     found: list[Any] = []
 
     def visit(op: Any) -> Any:
@@ -67,9 +68,9 @@ def _noted(ir: Any, module: Any) -> list[Any]:
 
 
 def _is_for(context: Any, into: Any, axes: Mapping[str, int]) -> bool:
-    """Whether a program of JAX is partitioned for devices with these axes; not if it is what each device runs by itself.
+    """Whether a JAX program is partitioned for devices with these axes, and is not the per-device part of `shard_map`.
 
-    Where no argument of the program is spread over a mesh, the number of devices decides.
+    If no argument of the program is sharded over a mesh, the number of devices decides.
     """
     if getattr(context, "manual_axes", None):
         return False
@@ -80,7 +81,7 @@ def _is_for(context: Any, into: Any, axes: Mapping[str, int]) -> bool:
 
 
 def _declared(op: Any) -> str:
-    """The attributes of a function's arguments, as text."""
+    """Return the attributes of a function's arguments, as text."""
     return str(op.attributes["arg_attrs"]) if "arg_attrs" in op.attributes else ""
 
 
@@ -89,7 +90,7 @@ def _axes(mesh: str) -> dict[str, int]:
 
 
 def named_sharding(mesh: Any, sharding: Sharding | None) -> Any:
-    """A sharding as a `NamedSharding`; what has none is whole on every device.
+    """Return a sharding as a `NamedSharding`; None means replicated on every device.
 
     Args:
         mesh: A `jax.sharding.Mesh` or `AbstractMesh` with its axes.
@@ -101,10 +102,10 @@ def named_sharding(mesh: Any, sharding: Sharding | None) -> Any:
 
 
 def mesh_for(graph: Graph, mesh: Any) -> Any:
-    """The mesh of JAX on which a graph runs, see `JaxGraph.shardings`.
+    """Return the JAX mesh on which a graph runs, see `JaxGraph.shardings`.
 
     Raises:
-        Error: The graph has no mesh, that of JAX has other axes, or there are too few devices.
+        Error: The graph has no mesh, the JAX mesh has other axes, or there are too few devices.
     """
     own = graph.mesh
     if own is None:
@@ -138,17 +139,17 @@ class JaxShardings:
         self._all = by_kind["input"] | self.params | self.states
 
     def put(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays on the devices, each spread as its argument says.
+        """Put arrays on the devices, each sharded like its argument.
 
-        Every process gives the same arrays, and keeps the parts of its own devices. For a batch of which each process has a
-        part, there is `jax.make_array_from_process_local_data`.
+        Every process passes the same arrays, and keeps the shards of its own devices. For a batch that is distributed
+        over processes, use `jax.make_array_from_process_local_data`.
 
         Args:
-            values: Arrays by the names of arguments.
+            values: Arrays by argument name.
 
         Raises:
-            Error: There is no such argument.
-            ShapeError: An array does not fit, or its size is not a multiple of the devices that it is spread over.
+            Error: The argument does not exist.
+            ShapeError: An array does not fit, or the devices do not divide its size.
         """
         jax = required("jax", _PURPOSE)
         if not is_mapping(values):

@@ -1,8 +1,8 @@
-"""The readable form of rlx ops: text is rewritten before MLIR parses it and after MLIR has printed it.
+"""The readable syntax of rlx ops, implemented by rewriting text before MLIR parses it and after MLIR prints it.
 
-For a dialect that is registered at run time, MLIR has only the generic form, `"rlx.matmul"(%x, %w) : …`. `read` turns
-the readable form, `rlx.matmul(%x, %w) : …`, into the generic one, and `write` does the reverse; everything else in the
-text stays as it is. docs/assembly.md has the grammar.
+For a dialect that is registered at run time, MLIR supports only the generic form, `"rlx.matmul"(%x, %w) : …`. `read`
+converts the readable form, `rlx.matmul(%x, %w) : …`, to the generic one, and `write` does the reverse. All other text
+is unchanged. The grammar is in docs/assembly.md.
 """
 
 from rlx.ir.text.assembly.positions import GenericText

@@ -1,4 +1,4 @@
-"""Writes the generic form of ops, out of pieces of the user's text."""
+"""Output of the generic form of ops, assembled from pieces of the user's text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rlx.ir.text.assembly.grammar import STRING, OpForm
 from rlx.ir.text.assembly.positions import GenericText
 from rlx.ir.text.assembly.scanner import Scanner, Span
 
-# What may follow an op in its line so that no later op gets another column than in the user's text.
+# Text that may follow an op on its line without changing the column of a later op.
 _REST_OF_LINE = re.compile(r"[ \t]*+(?:loc\([^\n]*+|//[^\n]*+)?(?:\r?\n|\Z)")
 _BREAK = re.compile(rf"{STRING}|(\r?\n|//[^\n]*+)")
 
 
 @dataclass(slots=True)
 class Types:
-    """Where the types of an op are: those of operands and those of results if `functional`, else a list of types."""
+    """The positions of the types of an op: of operands and of results if `functional`, else a list of types."""
 
     functional: bool
     spans: list[Span]
@@ -25,53 +25,53 @@ class Types:
 
 @dataclass(slots=True)
 class Op:
-    """An op that is being read, and the parts that its generic form has after its regions."""
+    """An op that is being read, with the parts that follow its regions in the generic form."""
 
     name: str
     start: int
     form: OpForm
-    count: int = 0  # number of operands
-    end: int = 0  # where the operands end
+    count: int = 0  # the number of operands
+    end: int = 0  # the end of the operands
     attributes: Span | None = None
     types: Types | None = None
-    added: str = ""  # attributes that the text does not have
-    region: int = 0  # number of regions that have begun
+    added: str = ""  # attributes that are missing in the text
+    region: int = 0  # the number of regions that have begun
 
 
 class Generic:
-    """The text for MLIR's parser, while it is written. Lines keep their numbers."""
+    """The text for MLIR's parser, under construction. Line numbers are preserved."""
 
     def __init__(self, scanner: Scanner):
         self.scanner = scanner
         self.text = scanner.text
         self.pieces: list[str] = []
         self.origins: list[int] = []
-        self.copied = 0  # the text before this place has been handled
+        self.copied = 0  # the text before this position has been handled
         self.moved = False
 
     def source(self) -> GenericText:
-        """The complete text."""
+        """Return the complete text."""
         self.copy(len(self.text))
         return GenericText(self.text, self.scanner.name, self.pieces, self.origins, self.moved)
 
     def copy(self, end: int) -> None:
-        """Copy the text up to a place unchanged."""
+        """Copy the text up to a position unchanged."""
         self.pieces.append(self.text[self.copied : end])
         self.origins.append(self.copied)
         self.copied = end
 
     def skip(self, end: int) -> None:
-        """Leave out the text up to a place, except line breaks."""
+        """Skip the text up to a position, except line breaks."""
         self.insert("\n" * self.text.count("\n", self.copied, end), self.copied)
         self.copied = end
 
     def insert(self, text: str, place: int) -> None:
-        """Insert text that the user did not write; errors in it are reported at `place`."""
+        """Insert text that is not in the user's text. Errors in it are reported at `place`."""
         self.pieces.append(text)
         self.origins.append(~place)
 
     def move(self, span: Span) -> None:
-        """Insert a part of the user's text that is somewhere else, as one line."""
+        """Insert a part of the user's text from another position, as one line."""
         start, end = span
         if "\n" in self.text[start:end] or "//" in self.text[start:end]:
             for match in _BREAK.finditer(self.text, start, end):
@@ -86,7 +86,7 @@ class Generic:
         self.origins.append(start)
 
     def note_moved(self, position: int) -> int:
-        """Note if text that follows in this line now has another column; returns the position."""
+        """Record whether later text on this line has another column now. Returns the position."""
         if not _REST_OF_LINE.match(self.text, position):
             self.moved = True
         return position
@@ -94,7 +94,7 @@ class Generic:
     # --- ops --------------------------------------------------------------------------------------
 
     def plain(self, printed: re.Match[str], one_type: str | None, count: int) -> None:
-        """Write the most common kind of op: put the name in quotes, and repeat a common type for each operand."""
+        """Write the most common kind of op: quote the name, and repeat a common type for each operand."""
         text, (start, end) = self.text, printed.span("op")
         quoted = f'"{text[start:end]}"'
         if not one_type:
@@ -120,7 +120,7 @@ class Generic:
         has_parentheses: bool,
         grouped: list[list[Span]] | None = None,
     ) -> None:
-        """Write the name in quotes, and the operands in parentheses."""
+        """Write the quoted name, and the operands in parentheses."""
         self.copy(op.start)
         self.insert(f'"rlx.{op.name}"', op.start)
         self.copied = end
@@ -138,7 +138,7 @@ class Generic:
             self.skip(stop)
 
     def tail(self, op: Op, position: int) -> int:
-        """Write attributes and types in their places in the text."""
+        """Write attributes and types at their positions in the text."""
         if op.added and op.attributes is not None:
             self.copy(op.attributes[0] + 1)
             self.insert(op.added + self._separator(op), op.attributes[0])
@@ -164,7 +164,7 @@ class Generic:
         return position
 
     def _separator(self, op: Op) -> str:
-        """The separator between added attributes and those in the text."""
+        """Return the separator between added attributes and those in the text."""
         start, end = op.attributes or (0, 0)
         return "" if self.scanner.space(start + 1) == end - 1 else ", "
 
@@ -182,7 +182,7 @@ class Generic:
         return brace + 1
 
     def end(self, op: Op, place: int) -> None:
-        """Write what the generic form has after the regions: attributes and types."""
+        """Write the part of the generic form after the regions: attributes and types."""
         self.insert(", {}" * (len(op.form.regions) - op.region) + ")", place)
         if op.attributes is not None:
             start, end = op.attributes

@@ -1,4 +1,4 @@
-"""What reader and printer share: the tokens of MLIR text, and the properties of a record that decide the form of its op."""
+"""Shared definitions of reader and printer: tokens of MLIR text, and record properties that decide the form of an op."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rlx.dialect.spec import RUNS, ValueSpec
 from rlx.ir.op.grouping import is_segmented
 from rlx.ir.op.registry import SPECS
 
-# Quantifiers are possessive and alternatives begin with different characters, so that no text makes a pattern slow.
-# A string without a closing quote ends at the end of its line.
+# Quantifiers are possessive and alternatives start with different characters, so that no text makes a pattern slow. A
+# string without a closing quote ends at the end of its line.
 STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?+'
 SPACES = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
 SPACE = re.compile(SPACES)
@@ -20,16 +20,17 @@ COMMENT = re.compile(rf"{STRING}|(//[^\n]*+)")
 
 
 def _nested(levels: int) -> str:
-    """The pattern of the text between the angle brackets of a type."""
+    """Return the pattern of the text between the angle brackets of a type."""
     inner = rf"|<{_nested(levels - 1)}>" if levels else ""
     return rf'(?:->|[^<>"/(){{}}\n-]++|-(?!>)|{STRING}{inner})*+'
 
 
-# Types as they are printed; for those with comments, line breaks or function types inside, there is `Scanner.balanced`.
+# Types as they are printed. Types with comments, line breaks or function types inside are handled by
+# `Scanner.balanced`.
 _TYPE = rf"!?[A-Za-z_][\w$.]*+(?:<{_nested(3)}>)?"
 _LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPE = re.compile(rf"{_TYPE}(?![<.\w$])", re.ASCII)
-# An op with one result and its result, as it is printed if it has only operands, simple attributes and types.
+# An op with one result, as it is printed if it has only operands, simple attributes and types.
 PRINTED = re.compile(
     rf"[ \n]*+%[\w$.-]++ = (?P<op>rlx\.(?P<name>\w++))"
     rf'\((?P<operands>[%\w$.#, -]*+)\)(?: \{{(?:[^{{}}"/\n]++|{STRING})*+\}})?'
@@ -39,24 +40,25 @@ PRINTED = re.compile(
 TYPES = re.compile(_LIST)
 TYPE_NAME = re.compile(r"!?[A-Za-z_][\w$.]*+", re.ASCII)
 
-# Where one type is written for all operands, the generic form repeats it. This limits the length of the repeated text.
+# The generic form repeats a type that is written once for all operands. This limits the length of the repeated text.
 LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class OpForm:
-    """The form of an op.
+    """The textual form of an op.
 
     Attributes:
         operands: The operands of the record, if the op needs `operandSegmentSizes` to group them; else None.
-        brackets: Whether the text groups operands by brackets: there is more than one group of variable length.
+        brackets: Whether brackets group the operands in the text, because more than one group has a variable length.
         results: Whether the results, one variadic group, need `resultSegmentSizes`.
         regions: Names of the regions; the name of a single region is not written.
-        ends: Whether it ends a block: it has no results, and its types are those of its operands.
+        ends: Whether the op is a terminator: it has no results, and its types are those of its operands.
         results_count: The number of results, if the record fixes it.
-        most: The greatest number of operands, if the record fixes it.
+        most: The maximum number of operands, if the record fixes it.
         plain: Whether the form is the generic one without quotes.
-        most_of_one_type: The greatest number of operands of a plain op that may be written with one type; -1 if none may.
+        most_of_one_type: The maximum number of operands of a plain op that may be written with one type; -1 if not
+            allowed.
     """
 
     operands: tuple[ValueSpec, ...] | None
@@ -72,7 +74,7 @@ class OpForm:
 
 @cache
 def layout(name: str) -> OpForm | None:
-    """The layout of an op, without the prefix `rlx.`; None when there is no such op."""
+    """Return the layout of an op, given without the prefix `rlx.`; None if the op does not exist."""
     spec = SPECS.get(name)
     if spec is None:
         return None
@@ -93,7 +95,7 @@ def layout(name: str) -> OpForm | None:
 
 
 def split_types(text: str) -> list[str] | None:
-    """The types in a list; None if it is not written as MLIR prints types."""
+    """Return the types in a list; None if the list is not formatted as MLIR prints types."""
     types: list[str] = []
     position, end = 0, len(text)
     while position < end:
@@ -110,20 +112,20 @@ def split_types(text: str) -> list[str] | None:
 
 
 def runs(types: list[str]) -> list[int]:
-    """The segment sizes of a variadic group: the length of each run of equal types."""
+    """Return the segment sizes of a variadic group: the length of each run of equal types."""
     sizes = [sum(1 for _ in run) for _, run in groupby(types)]
     return sizes + [0] * (RUNS - len(sizes))
 
 
 @lru_cache(1024)
 def run_sizes(text: str) -> str | None:
-    """The segment sizes of a variadic group with this list of types; None if it is not written as MLIR prints types."""
+    """Return the segment sizes of a variadic group with this list of types; None if MLIR would print it differently."""
     types = split_types(text)
     return None if types is None or "!" in text else ", ".join(map(str, runs(types)))
 
 
 def segments(values: tuple[ValueSpec, ...], counts: list[int], types: list[str]) -> list[int]:
-    """Segment sizes of operands or results.
+    """Return the segment sizes of operands or results.
 
     Args:
         values: The operands or results of the record.

@@ -1,4 +1,4 @@
-"""Maps positions in rewritten text to positions in the text that the user wrote."""
+"""Mapping of positions in rewritten text to positions in the user's text."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _BARE_OP = re.compile(rf"{STRING}|//[^\n]*+|(?<![\w.$#!@%^-])rlx\.([\w$.]++)", r
 
 
 class GenericText:
-    """Text for MLIR's parser, and for each part of it the place in the user's text.
+    """Text for MLIR's parser, with the position of each piece in the user's text.
 
-    Lines and columns count from 1, columns in bytes, as MLIR's do.
+    Lines and columns count from 1, and columns count bytes, as in MLIR.
 
     Args:
-        written: The text that the user wrote.
+        written: The user's text.
         name: The name of the text in locations.
         pieces: The text for the parser, in pieces.
-        origins: For each piece its place in `written`; for an inserted piece `~place`, where `place` is what it belongs to.
+        origins: For each piece its position in `written`; for an inserted piece `~place`, the position that it belongs
+            to.
         moved: Whether ops may have other columns than in `written`.
     """
 
@@ -38,12 +39,12 @@ class GenericText:
 
     @property
     def changed(self) -> bool:
-        """Whether the text differs from what the user wrote."""
+        """Whether the text differs from the user's text."""
         return len(self._pieces) > 1
 
     @cached_property
     def printed_name(self) -> str:
-        """The name as MLIR prints it in locations, where some characters are escaped."""
+        """The name as MLIR prints it in locations, with some characters escaped."""
         match = _FILE.fullmatch(str(mlir.ir.Location.file(self.name, 1, 1, context=mlir.context())))
         return self.name if match is None else match[1]
 
@@ -56,7 +57,7 @@ class GenericText:
         return _line_starts(self.text), _line_starts(self.written)
 
     def place(self, line: int, column: int) -> tuple[int, int]:
-        """Line and column in the user's text, of a line and column of `text`."""
+        """Return line and column in the user's text, for a line and column of `text`."""
         lines, written_lines = self._lines
         if not self.changed or not 0 < line <= len(lines) or column < 1:
             return line, column
@@ -69,11 +70,11 @@ class GenericText:
         return _line_and_column(self.written, written_lines, place)
 
     def place_of(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset into the user's text."""
+        """Return line and column of an offset into the user's text."""
         return _line_and_column(self.written, self._lines[1], offset)
 
     def described(self, place: str | None) -> str | None:
-        """The place in the user's text, as `file:line:column`, of such a place in `text`; places in other files stay."""
+        """Map a place `file:line:column` in `text` to the user's text. Places in other files are unchanged."""
         file, line, column = [*(place or "").rsplit(":", 2), "", ""][:3]
         if file not in (self.name, self.printed_name) or not (line.isdecimal() and column.isdecimal()):
             return place
@@ -81,18 +82,18 @@ class GenericText:
 
     @property
     def begin(self) -> str:
-        """The place of the first token, after space and comments, as `file:line:column`."""
+        """The position of the first token, after space and comments, as `file:line:column`."""
         match = SPACE.match(self.written)
         place = 0 if match is None or match.end() == len(self.written) else match.end()
         return "{}:{}:{}".format(self.name, *self.place_of(place))
 
     @property
     def blank(self) -> bool:
-        """Whether the text has only space and comments."""
+        """Whether the text contains only space and comments."""
         return SPACE.fullmatch(self.written) is not None
 
     def bare_op(self) -> tuple[str, str] | None:
-        """Place and name of the first rlx op without quotes in the text for the parser, where MLIR does not accept it."""
+        """Return position and name of the first unquoted rlx op in the parser's text, which MLIR does not accept."""
         for match in _BARE_OP.finditer(self.text):
             if match[1] and layout(match[1]):
                 lines = self._lines[0]
@@ -101,7 +102,7 @@ class GenericText:
         return None
 
     def relocate(self, op: mlir.Operation, unnamed: str | None = None) -> None:
-        """Change the locations that the parser gave to ops and block arguments to places in the user's text.
+        """Map the locations of parsed ops and block arguments to the user's text.
 
         Args:
             op: The op that was parsed.

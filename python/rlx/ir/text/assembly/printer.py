@@ -1,4 +1,4 @@
-"""From the generic form of rlx ops to the readable one."""
+"""Conversion of rlx ops from the generic to the readable form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _dictionary(levels: int) -> str:
     return rf'\{{(?:[^"{{}}\n]++|{STRING}{inner})*+\}}'
 
 
-# MLIR prints an op in one line, except for its regions, which have a deeper indentation.
+# MLIR prints an op on one line, except for its regions, which are indented.
 _REST = (
     rf"(?: (?P<attributes>{_dictionary(4)}))?"
     rf' : \((?P<types>(?:[^"()\n]++|{STRING})*+)\)'
@@ -49,12 +49,12 @@ class _Open:
 
 
 def write(text: str) -> str:
-    """The text of a module with its rlx ops in the readable form.
+    """Return the text of a module with its rlx ops in the readable form.
 
-    An op whose text is not as MLIR's printer writes it stays in the generic form, which `read` accepts as well.
+    An op whose text differs from the output of MLIR's printer stays in the generic form, which `read` accepts as well.
 
     Args:
-        text: The text that MLIR has printed.
+        text: Text printed by MLIR.
     """
     pieces: list[str] = []
     opened: list[_Open] = []
@@ -68,7 +68,7 @@ def write(text: str) -> str:
                 last = match.end() if location is None else match.start("location")
             continue
         while opened and len(opened[-1].indent) >= len(indent) + (name is None):
-            opened.pop()  # its end was not recognised: it stays in the generic form
+            opened.pop()  # its end was not recognised, so it stays in the generic form
         if name is None and (not opened or opened[-1].indent != indent):
             continue
         pieces += text[last : match.start()], match[0]
@@ -102,7 +102,7 @@ def _close(pieces: list[str], op: _Open, match: re.Match[str]) -> None:
 
 
 def _op(name: str, operands: str, attributes: str | None, types: str, results: str) -> str | None:
-    """The readable form of an op without its regions; None if there is no such op."""
+    """Return the readable form of an op without its regions; None if the op does not exist."""
     form = layout(name)
     if form is None:
         return None
@@ -117,15 +117,15 @@ def _op(name: str, operands: str, attributes: str | None, types: str, results: s
         return f"rlx.{name}{operands and ' '}{operands}{tail}{types and ' : '}{types}"
     text = f"rlx.{name}({operands}){tail}"
     count = operands.count("%")
-    # If all operands and the result have the same type, it is written once.
+    # A type that all operands and the result share is written once.
     one_type = results == types if count == 1 else not count or types == ", ".join([results] * count)
     return f"{text} : {results}" if one_type and results[0] != "(" else f"{text} : ({types}) -> {results}"
 
 
 def _without_segments(form: OpForm, operands: str, attributes: str, types: str, results: str) -> tuple[str, str, bool]:
-    """Operands and attributes without the sizes of segments, where `read` derives the same ones.
+    """Return operands and attributes without segment sizes, if `read` would derive the same ones.
 
-    The last of the results says whether the sizes for operands were left out.
+    The last result is whether the sizes of operands were omitted.
     """
     entries = attributes[1:]
     sizes_by_name = _segment_sizes(entries)
@@ -147,12 +147,12 @@ def _without_segments(form: OpForm, operands: str, attributes: str, types: str, 
 
 
 def _segment_sizes(entries: str) -> dict[str, str]:
-    """The segment sizes among attributes, as text."""
+    """Return the segment sizes among attributes, as text."""
     return {match["name"]: match["sizes"] for match in _SEGMENTS.finditer(entries) if match["name"]}
 
 
 def _counts(values: Sequence[ValueSpec], sizes: list[int]) -> list[int] | None:
-    """The number of values of each operand of a record, None if the segment sizes do not fit the record."""
+    """Return the number of values of each operand of a record; None if the segment sizes do not fit the record."""
     counts: list[int] = []
     position = 0
     for value in values:
@@ -163,9 +163,9 @@ def _counts(values: Sequence[ValueSpec], sizes: list[int]) -> list[int] | None:
 
 
 def _in_groups(values: tuple[ValueSpec, ...], sizes: str, operands: str, types: str) -> str | None:
-    """The operands of an op with several groups of variable length: lists in brackets, `_` for an absent operand.
+    """Return operands with several groups of variable length: lists in brackets, `_` for an absent operand.
 
-    None if the segment sizes do not follow from that.
+    Returns None if the segment sizes do not follow from the groups.
     """
     flat = [int(size) for size in sizes.split(", ")]
     counts, names, value_types = _counts(values, flat), operands.split(", ") if operands else [], split_types(types)

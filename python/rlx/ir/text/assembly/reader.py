@@ -1,4 +1,4 @@
-"""Turns the readable form of rlx ops into the generic form."""
+"""Conversion of rlx ops from the readable to the generic form."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rlx.ir.text.assembly.positions import GenericText
 from rlx.ir.text.assembly.scanner import CLOSING, Scanner, Span
 from rlx.support.suggestions import suggestion
 
-# The tokens that may begin an op or that decide where ops may be; `#rlx.dims` and `%rlx.x` are not ops. All text up to the
-# next character that may begin such a token is skipped in one match, which is the fast way to search.
+# Tokens that may begin an op or that affect where ops may be; `#rlx.dims` and `%rlx.x` are not ops. One match skips all
+# text up to the next possible token, which is the fastest way to search.
 _TOKEN = re.compile(
     rf'[^"/r(){{}}\[\]]*(?:({STRING})|(//[^\n]*+)|(rlx\.(?<![\w.$#!@%^-]rlx\.)[\w$.]*+)|([(\[{{])|([)\]}}])|["/r])',
     re.ASCII,
@@ -36,27 +36,29 @@ _VALUE = r"%[\w$.-]++(?:#\d++)?"
 _BARE = re.compile(rf"{SPACES}({_VALUE}(?:{SPACES},{SPACES}{_VALUE})*+)", re.ASCII)
 _ENTRY = re.compile(rf"{STRING}|//[^\n]*+|({OPERAND_SEGMENTS}|{RESULT_SEGMENTS})(?=[ \t\r\n]*+=)|[(){{}}\[\]<>]")
 _GROUP = re.compile(rf"({_VALUE})|([\[\],_])", re.ASCII)
-_RESOURCES = re.compile(rf'(?:[^"#]++|{STRING}|"|#(?!-\}}))*+#-\}}')  # after their opening brace
+_RESOURCES = re.compile(rf'(?:[^"#]++|{STRING}|"|#(?!-\}}))*+#-\}}')  # after the opening brace
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)[ \t\r\n]*+\{", re.ASCII)
 
 
 def read(text: str, name: str = "<text>") -> GenericText:
-    """Text for MLIR's parser, from text whose rlx ops are in the readable form, the generic one, or both.
+    """Return text for MLIR's parser, from text whose rlx ops are in the readable form, the generic one, or both.
 
     Args:
         text: MLIR text.
-        name: What to call it in messages.
+        name: The name of the text in messages.
 
     Raises:
-        ParseError: An rlx op is not written as docs/assembly.md says, with line and column.
+        ParseError: An rlx op does not follow the grammar in docs/assembly.md; the error has line and column.
     """
-    # A path that the locale cannot decode holds lone surrogates, which are no UTF-8.
+    # A path that the locale cannot decode contains lone surrogates, which are not valid UTF-8.
     return _AssemblyReader(text, name.encode(errors="backslashreplace").decode()).read()
 
 
 def _hint_for_unknown(name: str) -> str:
-    """A hint for an unknown op name. It may be a kind of an op, such as `relu`, which is a method of graphs; else the hint
-    is an op with a similar name.
+    """Return a hint for an unknown op name.
+
+    The name may be a kind of an op, such as `relu`, which is a method of graphs. Otherwise the hint is an op with a
+    similar name.
     """
     ops = [op for op, spec in SPECS.items() if any(a.name == "kind" and name in a.cases for a in spec.attributes)]
     choices = " or ".join(f"'rlx.{op}'" for op in ops if not op.endswith("_backward"))
@@ -64,7 +66,7 @@ def _hint_for_unknown(name: str) -> str:
 
 
 class _AssemblyReader(Scanner):
-    """Reads the text once. All text that is not an rlx op in the readable form is copied."""
+    """Reads the text once. All text other than rlx ops in the readable form is copied."""
 
     def __init__(self, text: str, name: str):
         super().__init__(text, name)
@@ -90,7 +92,7 @@ class _AssemblyReader(Scanner):
             elif kind == 2:
                 start, end = match.span(2)
                 comment_start, comment_end = self.comment
-                # Comments with only space between them count as one.
+                # Comments separated only by space count as one.
                 continues = comment_end >= 0 and not text[comment_end:start].strip(" \t\r\n")
                 self.comment = (comment_start if continues else start, end)
         for op in self.opened:
@@ -99,7 +101,7 @@ class _AssemblyReader(Scanner):
         return self.out.source()
 
     def _printed(self, position: int) -> int:
-        """Read ops that are written as the printer does, which is the fast way; returns the position after them."""
+        """Read ops that are formatted as by the printer, the fast path. Returns the position after them."""
         if self.opened and self.opened[-1] in ("(", "["):
             return position
         while match := PRINTED.match(self.text, position):
@@ -112,15 +114,15 @@ class _AssemblyReader(Scanner):
         return position
 
     def _end_of_resources(self, position: int) -> int | None:
-        """The end of `{-# … #-}`, after whose opening brace the position is; None if there is none here."""
+        """Return the end of `{-# … #-}` if the position is after its opening brace, else None."""
         if not self.has_resources or not self.text.startswith("-#", position):
             return None
         match = _RESOURCES.match(self.text, position)
-        self.has_resources = match is not None  # without a match, there is no end in the whole text
+        self.has_resources = match is not None  # without a match, the whole text has no end marker
         return None if match is None else match.end()
 
     def _op(self, start: int, end: int) -> int:
-        """Read an op whose name is at this place; returns the position after it."""
+        """Read an op whose name is at this position. Returns the position after it."""
         text, name = self.text, self.text[start + 4 : end]
         form = layout(name)
         if not self._is_op(start, end, form):
@@ -132,7 +134,7 @@ class _AssemblyReader(Scanner):
         op.end = position
         after = self.space(position)
         following = text[after : after + 1]
-        if following in ("(", "["):  # regions, or successors, as in the generic form
+        if following in ("(", "["):  # regions or successors, as in the generic form
             self.out.head(op, end, operands, has_parentheses)
             return self.out.note_moved(position)
         if following == "<":
@@ -157,7 +159,7 @@ class _AssemblyReader(Scanner):
         return self.out.note_moved(self._regions(op, position) if form.regions else self.out.tail(op, position))
 
     def _is_op(self, start: int, end: int, form: OpForm | None) -> bool:
-        """Whether a name is at a place where an op may be, and is not the name of an attribute."""
+        """Whether a name is at a position where an op may be, and is not the name of an attribute."""
         text = self.text
         if self.opened and self.opened[-1] in ("(", "["):
             return False
@@ -172,7 +174,7 @@ class _AssemblyReader(Scanner):
         return before != "{" or after not in (",", "}") or (form.ends and after == "}")
 
     def _before(self, place: int) -> str:
-        """The last character before a place that is not in space or in a comment."""
+        """Return the last character before a position that is not in space or in a comment."""
         while True:
             while place and self.text[place - 1] in " \t\r\n":
                 place -= 1
@@ -182,7 +184,7 @@ class _AssemblyReader(Scanner):
             self.comment = (-1, -1)
 
     def _operands(self, op: Op, end: int) -> tuple[Span, int, bool]:
-        """The span of the operands of an op, the position after them, and whether they are in parentheses."""
+        """Return the span of the operands of an op, the position after them, and whether they are in parentheses."""
         text = self.text
         match = _OPERANDS.match(text, end)
         has_parentheses = match is not None
@@ -199,7 +201,7 @@ class _AssemblyReader(Scanner):
         return match.span(1), match.end(), has_parentheses
 
     def _types(self, op: Op, start: int) -> Types:
-        """The types after the colon."""
+        """Return the types after the colon."""
         text = self.text
         if text.startswith("(", start):
             end = self.parentheses(start)
@@ -226,7 +228,7 @@ class _AssemblyReader(Scanner):
     # --- segments ---------------------------------------------------------------------------------
 
     def _groups(self, op: Op, operands: Span) -> list[list[Span]] | None:
-        """The spans of the operands of each group, if the operands are grouped by the text and not by an attribute."""
+        """Return the spans of the operands of each group, if the text groups the operands rather than an attribute."""
         values = op.form.operands
         if values is None or not op.form.brackets or OPERAND_SEGMENTS in self._declared(op):
             return None
@@ -250,7 +252,7 @@ class _AssemblyReader(Scanner):
         return groups
 
     def _declared(self, op: Op) -> set[str]:
-        """The names of the segment attributes that the text has."""
+        """Return the names of the segment attributes in the text."""
         if op.attributes is None or "SegmentSizes" not in self.text[slice(*op.attributes)]:
             return set()
         names: set[str] = set()
@@ -262,7 +264,7 @@ class _AssemblyReader(Scanner):
         return names
 
     def _segments(self, op: Op, groups: list[list[Span]] | None) -> str:
-        """The segment attributes of operands and results that the text does not have."""
+        """Return the segment attributes of operands and results that are missing in the text."""
         form, declared, added = op.form, self._declared(op), list[str]()
         operands, results = self._type_lists(op)
         if form.operands is not None and OPERAND_SEGMENTS not in declared:
@@ -277,12 +279,12 @@ class _AssemblyReader(Scanner):
         return ", ".join(added)
 
     def _run_sizes(self, op: Op, span: Span, count: int) -> str:
-        """The segment sizes of a variadic group with a list of types.
+        """Return the segment sizes of a variadic group with a list of types.
 
         Args:
             op: The op.
             span: The span of the list.
-            count: The number of values, for a list of a single type that all values have.
+            count: The number of values, if the list is a single type that all values share.
         """
         sizes = run_sizes(self.text[slice(*span)])
         is_common_type = op.types is not None and not op.types.functional and len(op.types.spans) == 1
@@ -298,7 +300,7 @@ class _AssemblyReader(Scanner):
         return sizes
 
     def _type_lists(self, op: Op) -> tuple[Span, Span]:
-        """The spans of the types of operands and of results."""
+        """Return the spans of the types of operands and of results."""
         if op.types is None:
             return (op.end, op.end), (op.end, op.end)
         spans = op.types.spans
@@ -312,7 +314,7 @@ class _AssemblyReader(Scanner):
     # --- regions ----------------------------------------------------------------------------------
 
     def _region(self, op: Op, position: int) -> tuple[int, int, int] | None:
-        """The index of the region that begins here, and the places of its keyword and its brace; None if none begins."""
+        """Return index, keyword position and brace position of the region that begins here; None if none begins."""
         names = op.form.regions
         start = self.space(position)
         if len(names) == 1:
@@ -323,7 +325,7 @@ class _AssemblyReader(Scanner):
         return names.index(match[1]), start, match.end() - 1
 
     def _regions(self, op: Op, position: int) -> int:
-        """Begin the first region, if there is one: the generic form has regions between operands and attributes."""
+        """Begin the first region, if any. In the generic form, regions are between operands and attributes."""
         self.out.copy(op.end)
         region = self._region(op, position)
         if region is None:
@@ -338,14 +340,14 @@ class _AssemblyReader(Scanner):
         return self.out.enter(op, index, keyword, brace)
 
     def _closed(self, bracket: str, place: int) -> int:
-        """Handle a closing bracket; returns the position after it."""
+        """Handle a closing bracket. Returns the position after it."""
         top = self.opened[-1] if self.opened else ""
         if not isinstance(top, Op):
             if top and CLOSING[top] == bracket:
                 self.opened.pop()
             return place + 1
         if bracket != "}":
-            return place + 1  # an error, which MLIR reports
+            return place + 1  # a syntax error, which MLIR reports
         self.out.copy(place + 1)
         position = place + 1
         region = self._region(top, position) if top.region < len(top.form.regions) else None

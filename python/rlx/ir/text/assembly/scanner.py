@@ -1,4 +1,4 @@
-"""Finds where the parts of rlx ops end: dictionaries, types, lists."""
+"""Detection of the ends of parts of rlx ops: dictionaries, types, lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIAS = re.compile(rf"^[ \t]*+(![\w$.]++)[ \t]*+=[ \t]*+({TYPE.pattern})", re.M
 
 
 class Scanner:
-    """A text with a name. All methods take and return offsets into it."""
+    """A text with a name. All methods take and return offsets into the text."""
 
     def __init__(self, text: str, name: str):
         self.text = text
@@ -35,12 +35,12 @@ class Scanner:
         return position if match is None else match.end()
 
     def dictionary(self, start: int) -> int:
-        """The end of an attribute dictionary."""
+        """Return the end of an attribute dictionary."""
         match = _ATTRIBUTES.match(self.text, start)
         return self.balanced(start) if match is None else match.end()
 
     def balanced(self, start: int) -> int:
-        """The end of a text in brackets. Angle brackets are brackets only in types: attributes may contain `>=`."""
+        """Return the end of a text in brackets. Angle brackets count only in types, because attributes may contain `>=`."""
         opened: list[int] = []
         angles = self.text[start] == "<"
         for match in _BRACKET.finditer(self.text, start):
@@ -69,7 +69,7 @@ class Scanner:
         return self.balanced(name.end()) if self.text.startswith("<", name.end()) else name.end()
 
     def list(self, span: Span) -> list[str]:
-        """The types of a list, each as MLIR would print it, so that equal types have equal text."""
+        """Return the types of a list, each as MLIR would print it, so that equal types have equal text."""
         text = self.text[slice(*span)]
         types = split_types(text)
         if types is None:
@@ -85,5 +85,5 @@ class Scanner:
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """The type that each alias of a type stands for."""
+        """The type that each type alias represents."""
         return {match[1]: match[2] for match in _ALIAS.finditer(self.text)}
