@@ -1,7 +1,7 @@
 # The extension module rlx._native.
 #
-# Under pip (SKBUILD is set) it goes into the wheel. A plain `cmake --build build` puts it beside the Python
-# sources, so that a checkout on PYTHONPATH finds it.
+# Under pip (SKBUILD is set) it is installed into the wheel. A plain `cmake --build build` puts it next to the Python
+# sources, so that it can be imported from a checkout on PYTHONPATH.
 
 if(NOT SKBUILD)
   execute_process(
@@ -33,7 +33,7 @@ endif()
 if(SKBUILD)
   install(TARGETS _native LIBRARY DESTINATION rlx)
 else()
-  # The generator expression keeps multi-configuration generators from adding a folder of their own.
+  # The generator expression prevents multi-configuration generators from adding a folder per configuration.
   set_target_properties(_native PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "$<1:${PROJECT_SOURCE_DIR}/python/rlx>"
     RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_SOURCE_DIR}/python/rlx>")

@@ -1,4 +1,4 @@
-// The Python module rlx._native: what Python cannot do fast.
+// The Python module rlx._native: functions that are too slow in Python.
 #include "tick.h"
 
 #include <cmath>
@@ -19,7 +19,7 @@ double period_ns() {
 }
 
 std::int64_t difference_ns(std::uint64_t later, std::uint64_t earlier) {
-  // The unsigned difference is right modulo 2^64 even if the counter has wrapped.
+  // The unsigned difference is correct modulo 2^64, even if the counter has wrapped.
   const auto counts = static_cast<std::int64_t>(later - earlier);
   return std::llround(static_cast<double>(counts) * period_ns());
 }

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Over this span two clock readings, each good to some 50 ns, give the rate to about 20 parts in a million.
+// Over this interval, two clock readings with an error of about 50 ns each give the rate to about 20 ppm.
 constexpr std::chrono::nanoseconds calibration_span = std::chrono::milliseconds(5);
 
 std::uint64_t clock_ns() noexcept {
@@ -45,7 +45,7 @@ bool has_invariant_tsc() noexcept {
   return (static_cast<unsigned>(registers[3]) & invariant_bit) != 0;
 #else
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  // Returns 0 where the processor has no such leaf.
+  // Returns 0 if the processor does not have this leaf.
   return __get_cpuid(power_leaf, &eax, &ebx, &ecx, &edx) != 0 && (edx & invariant_bit) != 0;
 #endif
 }
@@ -83,7 +83,7 @@ struct Sample {
   std::uint64_t ns;
 };
 
-// One moment on both scales: of several tries, the one whose two counter readings enclose the clock's most tightly.
+// The same moment on both scales: of several attempts, the one with the smallest distance between its counter readings.
 Sample sample() noexcept {
   Sample best{};
   std::uint64_t narrowest = UINT64_MAX;
@@ -108,7 +108,7 @@ double measure_period_ns() {
 
 #elif RLX_TICK_AARCH64
 
-// The architecture states the rate.
+// The architecture defines a register with the rate.
 double measure_period_ns() {
   std::uint64_t hertz;
   asm volatile("mrs %0, cntfrq_el0" : "=r"(hertz));

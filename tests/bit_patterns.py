@@ -1,4 +1,4 @@
-"""Elements of a dtype by their bits, for tests of what stores and moves them."""
+"""Elements of a dtype by their bits, for tests of ops that store and move them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from rlx.ir.dtype import DType
 
 
 def bit_patterns(kind: DType, count: int | None = None) -> np.ndarray:
-    """Elements of every bit pattern of a dtype of at most 8 bits, of some drawn ones of a wider one.
+    """Return elements with every bit pattern of a dtype of at most 8 bits, or random elements of a wider one.
 
     Args:
         kind: The dtype.
-        count: How many: a prefix of all patterns, or all of them repeatedly. All of them if None, and 30 of a wider dtype.
+        count: The number of elements: a prefix of all patterns, or all of them repeatedly. None means all patterns, and
+            30 elements of a wider dtype.
     """
     if kind.bits > 8:
         drawn = np.random.default_rng(0).integers(0, 256, (count or 30) * kind.itemsize, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Shared configuration of all tests."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hypothesis import settings
 
 from tests.drawing import SEED, command, draw, is_drawn, number_of_seed
 
-# Compiled programs are kept in the tree's own build folder, not in the user's cache; a second run is quicker.
+# Compiled programs are cached in the build folder of the tree, not in the user's cache. A second run is quicker.
 os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
 
-# As many processes test as there are cores; threads of the compiler take 7 % more processor time.
+# The tests use one process per core. Threads of the compiler would take 7 % more processor time.
 os.environ.setdefault("RLX_COMPILE_THREADS", "1")
 
-# A shell has its background jobs ignore interrupts, and whatever they start: the commands under test are to heed them.
+# A shell makes its background jobs, and their children, ignore interrupts. The commands under test must handle them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A first compilation, or the other tests on the machine, may hold up any single example.
-# Examples that failed before are not kept: what is tried depends on the seed alone.
+# A first compilation, or other tests on the machine, may delay any single example. Failed examples are not stored, so
+# that the examples depend only on the seed.
 settings.register_profile("rlx", deadline=None, database=None)
 settings.load_profile("rlx")
 
@@ -32,14 +32,14 @@ _SEED = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seed` and `--full`: what is drawn of the tests (`tests/drawing.py`)."""
+    """Add `--seed` and `--full`, which control the sample of tests (`tests/drawing.py`)."""
     parser.addoption("--seed", help=f"draw with another seed than {SEED}: a number, or 'random'")
     parser.addoption("--full", action="store_true", help="draw nothing: run all tests")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Fix the seed, for hypothesis as well; the processes of pytest-xdist have it from the one that starts them."""
+    """Set the seed, also for hypothesis. Processes of pytest-xdist get it from their parent."""
     started = getattr(config, "workerinput", {})
     config.stash[_SEED] = started["seed"] if "seed" in started else number_of_seed(config.getoption("--seed"))
     if config.option.hypothesis_seed is None:
@@ -51,17 +51,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of pytest-xdist the seed."""
+    """Pass the seed to a process of pytest-xdist."""
     node.workerinput["seed"] = node.config.stash[_SEED]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Which tests are run."""
+    """Report which tests are run."""
     return f"seed: {config.stash[_SEED]}" + (", all tests" if config.getoption("--full") else "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw, unless all are asked for or tests are named with their parameters."""
+    """Draw a sample, unless all tests are requested or tests are named with their parameters."""
     if not config.getoption("--full") and not any("[" in argument for argument in config.args):
         kept = draw(items, config.stash[_SEED])
         left_out = {id(item) for item in items} - {id(item) for item in kept}
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say of a test that fails what repeats it."""
+    """Add the command that repeats a failed test to its report."""
     report = yield
     if report.failed and is_drawn(item):
         report.sections.append(("how to repeat it", command(item, item.config.stash[_SEED])))
@@ -80,11 +80,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def seed(pytestconfig: pytest.Config) -> int:
-    """What all that a test makes by chance is made from."""
+    """Return the seed of everything random in a test."""
     return pytestconfig.stash[_SEED]
 
 
 @pytest.fixture(scope="session")
 def full(pytestconfig: pytest.Config) -> bool:
-    """Whether all is to be run of what is drawn otherwise."""
+    """Return whether all tests are run instead of a sample."""
     return bool(pytestconfig.getoption("--full"))

@@ -1,14 +1,15 @@
-"""What a run takes of tests that are too many for every run: a draw, which depends on nothing but a seed.
+"""Sampling of tests that are too many for every run. The sample depends only on a seed.
 
-`make test` draws with `SEED`, so that it is the same every time and everywhere; `make test SEED=7` draws others,
-`make test SEED=random` any, and says which. `make test-all` (`pytest --full`) draws nothing: it runs all there is.
+`make test` draws with `SEED`, so that the sample is the same every time and everywhere. `make test SEED=7` draws
+another sample, `make test SEED=random` a random one, and prints its seed. `make test-all` (`pytest --full`) runs all
+tests.
 
 Two things are drawn:
 
-* Of a test that is parametrised with `drawn`, some values of that parameter, for each combination of its other parameters. Its
-  name holds all of them, so that it means the same under every seed, and a test that is named with its parameters is run as
-  named: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-0-x86-64-v3]"`.
-* What a test makes by chance: random graphs, by the fixture `seed`, and the examples of hypothesis.
+* For a test parametrised with `drawn`, some values of that parameter, for each combination of its other parameters. The
+  name of a test includes all parameters, so it has the same meaning under every seed. A test that is named with its
+  parameters is always run: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-0-x86-64-v3]"`.
+* The random data of a test: random graphs, by the fixture `seed`, and the examples of hypothesis.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ def drawn(
     weights: Mapping[Any, float] | None = None,
     ids: Callable[[Any], str] | None = None,
 ) -> Callable[[Test], Test]:
-    """Parametrise a test with what is drawn: `pytest.mark.parametrize`, of which a run has a few values.
+    """Parametrise a test with sampling: like `pytest.mark.parametrize`, but a run has only a few values.
 
     Args:
         name: The parameter.
         values: All its values.
-        of_each: How many of them a run has for each combination of the other parameters.
-        weights: How likely each is; 1 for those not named.
+        of_each: The number of values in a run, for each combination of the other parameters.
+        weights: The likelihood of each value; 1 by default.
         ids: The values' names.
     """
 
@@ -61,40 +62,40 @@ def of_which(
     weights: Mapping[Any, float] | None = None,
     groups: Mapping[Any, Hashable] | None = None,
 ) -> pytest.MarkDecorator:
-    """As `drawn`, for a parameter that a test has already.
+    """Sample an existing parameter of a test, as `drawn` does.
 
     Args:
         name: The parameter.
-        of_each: How many of its values a run has for each combination of the other parameters.
-        weights: How likely each is; 1 for those not named.
-        groups: Groups of values: then a run has so many of each group, and all values that are in none.
+        of_each: The number of values in a run, for each combination of the other parameters.
+        weights: The likelihood of each value; 1 by default.
+        groups: Groups of values. A run then has `of_each` values of each group, and all values without a group.
     """
     return pytest.mark.drawn(name, of_each, weights or {}, groups)
 
 
 def shares(things: Iterable[T], number: int, stratum: Callable[[T], Hashable]) -> list[list[T]]:
-    """Things dealt out like cards, so that each share has some of every stratum, and all are of one size.
+    """Deal things into shares of equal size, each with some of every stratum.
 
     Args:
         things: The things.
-        number: How many shares.
-        stratum: What is to be spread: things for which this is the same go to different shares.
+        number: The number of shares.
+        stratum: The key of the stratum: things with the same key go to different shares.
     """
     strata: dict[Hashable, list[T]] = {}
     for thing in things:
         strata.setdefault(stratum(thing), []).append(thing)
-    # In no order within a stratum: else the first of each, always of one dtype, would meet in one share.
+    # In random order within a stratum. Otherwise the first of each, always of one dtype, would be in one share.
     dealt = [t for members in strata.values() for t in sorted(members, key=lambda t: _chance("share", str(t)))]
     return [dealt[i::number] for i in range(number)]
 
 
 def graph_seed(seed: int, number: int) -> int:
-    """What a random graph is made from: another under every seed of the run."""
+    """Return the seed of a random graph, which differs for every seed of the run."""
     return seed * _MOST_GRAPHS + number
 
 
 def number_of_seed(said: str | None) -> int:
-    """The seed that is asked for.
+    """Return the requested seed.
 
     Raises:
         pytest.UsageError: It is neither a number nor `random`.
@@ -111,7 +112,7 @@ def number_of_seed(said: str | None) -> int:
 
 
 def draw(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
-    """The tests that a run has, in their order: one parameter is drawn after the other."""
+    """Return the tests of a run, in their order. One parameter is drawn after the other."""
     kept = list(items)
     for step in count():
         cases: dict[Hashable, list[pytest.Item]] = {}
@@ -128,18 +129,18 @@ def draw(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
 
 
 def is_drawn(item: pytest.Item) -> bool:
-    """Whether what a test does depends on the seed."""
+    """Return whether a test depends on the seed."""
     made_by_chance = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
     return bool(made_by_chance or item.get_closest_marker(_MARK) or "seed" in getattr(item, "fixturenames", ()))
 
 
 def command(item: pytest.Item, seed: int) -> str:
-    """What repeats a test as it is in this run."""
+    """Return the command that repeats a test with the seed of this run."""
     return f"python -m pytest --seed={seed} {shlex.quote(item.nodeid)}"
 
 
 def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int) -> list[pytest.Item]:
-    """The tests of one case whose values are drawn: Efraimidis and Spirakis, "Weighted random sampling", 2006."""
+    """Return the drawn tests of one case (Efraimidis and Spirakis, "Weighted random sampling", 2006)."""
     name, of_each, weights, _ = list(members[0].iter_markers(_MARK))[step].args
     likely = {_word(item, name): weights.get(_parameters(item)[name], 1.0) for item in members}
     places = {word: _chance(seed, case, name, word) ** (1 / weight) for word, weight in likely.items()}
@@ -148,7 +149,7 @@ def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int
 
 
 def _case(item: pytest.Item, undecided: Sequence[pytest.Mark]) -> Hashable:
-    """A test, those of its parameters that are decided, and the group of the value that is next."""
+    """Return the key of a case: the test, its decided parameters, and the group of the next value."""
     test, names = item.nodeid.partition("[")[0], [mark.args[0] for mark in undecided]
     decided = ((name, _word(item, name)) for name in _parameters(item) if name not in names)
     name, *_, groups = undecided[0].args
@@ -161,7 +162,7 @@ def _parameters(item: pytest.Item) -> Mapping[str, Any]:
 
 
 def _word(item: pytest.Item, name: str) -> str:
-    """A value of a parameter as a word that is the same in every process."""
+    """Return a value of a parameter as a string that is the same in every process."""
     value = _parameters(item)[name]
     if value is None or isinstance(value, (str, int, float)):
         return str(value)
@@ -169,5 +170,5 @@ def _word(item: pytest.Item, name: str) -> str:
 
 
 def _chance(*key: object) -> float:
-    """A number between 0 and 1, by chance, but the same for a key in every process."""
+    """Return a pseudo-random number between 0 and 1, the same for a key in every process."""
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:6]) / 2**48

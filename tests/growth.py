@@ -1,4 +1,4 @@
-"""How work grows with the size of what is worked on: what a clock would say on a machine that does nothing else."""
+"""Growth of work with the size of its input, measured in Python instructions, which do not depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS = str(Path(rlx.__file__).parent)
 
 
 def steps(work: Callable[[], Any]) -> int:
-    """How many instructions of Python our code runs. What C does in one of them is not seen."""
+    """Return the number of Python instructions of RLX's code. C code in an instruction is not counted."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -36,10 +36,10 @@ def steps(work: Callable[[], Any]) -> int:
 
 
 def check_linear(work: Callable[[int], Callable[[], Any]], small: int = SMALL, large: int = LARGE) -> None:
-    """Work grows no faster than in proportion.
+    """Check that work grows at most linearly.
 
     Args:
-        work: Prepares what is to be done for a size, and gives the function that does it.
+        work: Prepares the work for a size, and returns the function that does it.
         small: A size.
         large: A size, several times as large.
     """

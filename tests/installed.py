@@ -11,7 +11,7 @@ from pathlib import Path
 def install(
     folder: Path, package: str, module: str, source: str, entry: str | None = None, group: str = "rlx.backends"
 ) -> None:
-    """What an installer leaves in a folder of `sys.path`: a module, and the metadata of a package with one entry point."""
+    """Install into a folder of `sys.path`: a module, and the metadata of a package with one entry point."""
     (folder / f"{module}.py").write_text(source)
     info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
     info.mkdir()
@@ -20,7 +20,7 @@ def install(
 
 
 def python(folder: Path, code: str, *arguments: str) -> str:
-    """What a process prints in which the packages of a folder are installed."""
+    """Return the output of a process in which the packages of a folder are installed."""
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "RLX_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(

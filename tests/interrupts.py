@@ -1,4 +1,4 @@
-"""Interrupts at chosen steps of the calling thread: what Ctrl-C may do, without waiting for chance."""
+"""Interrupts at chosen steps of the calling thread: deterministic effects of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Step = tuple[str, str, int]  # file, event, line
 
 
 class Interrupts:
-    """Runs a function and raises `KeyboardInterrupt` at one of the steps that it takes in some modules.
+    """Runs a function and raises `KeyboardInterrupt` at one of its steps in some modules.
 
     Args:
-        modules: Whose code is watched: each line, and each call and return.
+        modules: The traced modules: each line, and each call and return.
     """
 
     def __init__(self, modules: Iterable[ModuleType]) -> None:
         self._files = {str(Path(str(module.__file__)).resolve()) for module in modules}
 
     def steps(self, function: Callable[[], Any]) -> list[Step]:
-        """The steps that a function takes, each once, in order."""
+        """Return the steps of a function, each once, in order."""
         found: dict[Step, None] = {}
         self._traced(function, lambda step: found.setdefault(step))
         return list(found)
 
     def at(self, step: Step, function: Callable[[], Any]) -> bool:
-        """Call a function and interrupt it when it comes to a step; whether it did, and the interrupt came out."""
+        """Call a function and interrupt it at a step. Return whether the interrupt was raised to the caller."""
         hit = False
 
         def visit(here: Step) -> None:
@@ -46,7 +46,7 @@ class Interrupts:
 
     def _traced(self, function: Callable[[], Any], visit: Callable[[Step], Any]) -> None:
         def trace(frame: FrameType, event: str, _: Any) -> Any:
-            # What is raised in a `__del__` goes nowhere, by Python's own rules.
+            # Python ignores exceptions in `__del__`.
             if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__del__":
                 return None
             if event != "exception":

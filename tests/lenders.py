@@ -10,7 +10,7 @@ from rlx.ir import dlpack
 
 
 class Lent:
-    """Has `__dlpack__` alone, and remembers what it was asked for."""
+    """An object that has only `__dlpack__`, and records its arguments."""
 
     def __init__(self, array: np.ndarray):
         self.array = array
@@ -25,7 +25,7 @@ class Lent:
 
 
 class LentBefore2023(Lent):
-    """`__dlpack__` without `max_version` and `copy`."""
+    """An object whose `__dlpack__` does not take `max_version` and `copy`."""
 
     def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
         return dlpack.lent(self.array)

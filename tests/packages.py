@@ -1,4 +1,4 @@
-"""Packages that some tests need, and that may not be imported to find out: CIRCT shares no process with IREE's compiler."""
+"""Optional packages of tests, found without importing them: CIRCT cannot share a process with IREE's compiler."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 
 def needs_package(name: str, extra: str) -> pytest.MarkDecorator:
-    """The mark of tests that are skipped where a package is not installed.
+    """Return the mark that skips tests if a package is not installed.
 
     Args:
-        name: Of the module.
+        name: The name of the module.
         extra: The extra of RLX that has it.
     """
     is_absent = importlib.util.find_spec(name) is None

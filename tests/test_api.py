@@ -1,4 +1,4 @@
-"""The names that users type, as the documentation writes them; each call is evaluated."""
+"""The public names in the spelling of the documentation. Each call is evaluated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(7)
 
 
 def value(call: Callable[..., Any], *arrays: np.ndarray) -> Any:
-    """What a call on the tensors of a graph evaluates to."""
+    """Return the evaluated result of a call on the tensors of a graph."""
     g = rlx.Graph("api")
     tensors = [g.input(f"x{i}", rlx.Shape(a.shape, a.dtype)) for i, a in enumerate(arrays)]
     result = call(g, *tensors)

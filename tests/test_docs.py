@@ -1,4 +1,4 @@
-"""The Python blocks of the pages run as they stand, in order, in one namespace for each page."""
+"""The Python blocks of the documentation run as they are, in order, in one namespace per page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rlx.dialect import spec_gen
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
-# Pages whose blocks are run elsewhere, or are parts of something.
+# Pages whose blocks are run elsewhere, or are fragments.
 NOT_RUN = {
     "docs/backends.md": "a file, which tests/targets/test_registry.py writes and uses",
     "CONTRIBUTING.md": "a rule of an importer",
 }
 
-# Packages that no extra of the tests has: blocks that import them are run where they are installed.
+# Packages that are not in an extra of the tests. Blocks that import them run if they are installed.
 OPTIONAL = ("torch",)
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
-    """Line number and source of each Python block."""
+    """Return line number and source of each Python block."""
     return [
         (text[: match.start(1)].count("\n") + 1, match.group(1))
         for match in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M)
@@ -56,7 +56,7 @@ def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     for line, source in found:
         if any(f"import {package}\n" in source and find_spec(package) is None for package in OPTIONAL):
             continue
-        # Line numbers of the page, so that a failure points at it.
+        # Use the line numbers of the page, so that a failure points at it.
         exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec", dont_inherit=True), namespace)
 
 

@@ -1,4 +1,4 @@
-"""What a run takes of the tests: the same for a seed, other tests for another, all when asked for."""
+"""The sample of tests in a run: the same for a seed, different for another seed, and all tests on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = ("host", "v2", "v3", "foreign")
 
 
 def _items() -> list[Any]:
-    """200 cases at four levels, 100 in three shares at four levels, and one test that has no parameters."""
+    """Return 200 cases at four levels, 100 in three shares at four levels, and one test without parameters."""
     level, share = of_which("level", weights={"foreign": 0.15}), of_which("share")
 
     def item(test: str, marks: list[pytest.MarkDecorator], **params: object) -> Any:

@@ -1,4 +1,4 @@
-"""The rules of CONTRIBUTING.md that a program can check: import order, sizes of files and functions, where ops may be named."""
+"""The rules of CONTRIBUTING.md that a program can check: import order, sizes of files and functions, op names."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ ORDER = (
     ),
     *("report", "runtime", "deploy", "quantization", "train", "models", "cli"),
 )
-# Modules of no package, which import nothing of ours, and may be imported by all.
+# Modules without a package. They import nothing of RLX, and any module may import them.
 FREE = ("version", "native", "tick", "parts")
 LONGEST_FILE, LONGEST_FUNCTION, LARGEST_CIRCLE = 450, 60, 15
 GENERATED = ("_gen.py", ".pyi")
 Node = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Constant
 # Folders whose files may name ops.
 LOWERINGS = {"lowering", "linalg", "stablehlo", "lower"}
-# Names of ops that are words of their own, or belong to the IR itself.
+# Names of ops that are also ordinary words, or belong to the IR itself.
 WORDS = {"linear", "complex", "custom", "yield"}
 
 
 @cache
 def files(pattern: str) -> tuple[Path, ...]:
-    """The files of the project whose path matches."""
+    """Return the files of the project whose path matches."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
         cwd=ROOT,
@@ -71,15 +71,15 @@ def files(pattern: str) -> tuple[Path, ...]:
 
 
 def written(pattern: str) -> Iterator[Path]:
-    """The files that are not generated."""
+    """Yield the files that are not generated."""
     return (path for path in files(pattern) if not path.name.endswith(GENERATED))
 
 
 @cache
 def nodes(path: Path) -> tuple[Node, ...]:
-    """The imports, functions and texts of a file, in any order: by far most nodes are others, so each tree is walked once.
+    """Return the imports, functions and texts of a file, in any order. Each tree is walked only once.
 
-    Imports for annotations alone are left out: they tie nothing.
+    Imports that only annotations use are left out, because they do not affect the import order.
     """
     found: list[Node] = []
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
@@ -102,14 +102,14 @@ def module_name(path: Path) -> str:
 
 
 def package_of(module: str) -> str:
-    """The entry of `ORDER` that a module belongs to."""
+    """Return the entry of `ORDER` that a module belongs to."""
     _, *names = module.split(".")
     inner = ".".join(names[:2])
     return inner if inner in ORDER else "".join(names[:1])
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules of ours that a file names: in imports, lazy ones as well, and in texts."""
+    """Yield the RLX modules that a file names: in imports, including lazy ones, and in texts."""
     for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -146,7 +146,7 @@ def test_a_module_imports_from_its_left_only() -> None:
 
 
 def test_files_import_each_other_in_small_circles() -> None:
-    """A file of a circle cannot be understood without all the others. What `rlx.parts` names is imported when it is used."""
+    """A file of a cycle cannot be understood without all the others. Modules named in `rlx.parts` are imported on demand."""
     modules = {module_name(path): path for path in written("python/rlx/*.py") if package_of(module_name(path)) in ORDER}
     imports = {name: modules.keys() & {*imported(path)} - {name} for name, path in modules.items()}
     reached = {name: _reached(name, imports) for name in imports}
@@ -155,7 +155,7 @@ def test_files_import_each_other_in_small_circles() -> None:
 
 
 def _reached(start: str, imports: dict[str, set[str]]) -> set[str]:
-    """The modules that a module imports, and those that they import."""
+    """Return the modules that a module imports, directly or indirectly."""
     found, waiting = set[str](), [start]
     while waiting:
         new = imports[waiting.pop()] - found
@@ -248,7 +248,7 @@ def test_every_pass_has_a_filecheck_test() -> None:
 
 
 def test_passes_are_run_by_the_runner() -> None:
-    """It verifies what they give, and keeps other threads out: nobody calls the method `run` of a pass but other passes."""
+    """The runner verifies results and excludes other threads. Only passes call the method `run` of a pass."""
     wrong = [
         f"{path.relative_to(ROOT)}:{number} {line.strip()}"
         for path in written("python/rlx/*.py")
@@ -260,7 +260,7 @@ def test_passes_are_run_by_the_runner() -> None:
 
 
 def test_public_names_are_those_of_the_snapshot() -> None:
-    """A name that comes or goes is a decision: write it into tests/public_names.txt."""
+    """A new or removed name is a decision: write it into tests/public_names.txt."""
     import rlx
 
     names = sorted(rlx.public_names())  # type: ignore[attr-defined]
@@ -271,7 +271,7 @@ def test_public_names_are_those_of_the_snapshot() -> None:
 
 
 def test_cached_properties_hold_no_lock() -> None:
-    """That of functools holds a lock in Python 3.11, which a forked child may inherit; `rlx.support.cached_property` none."""
+    """`functools.cached_property` holds a lock in Python 3.11, which a forked child may inherit. RLX's version does not."""
 
     def is_that_of_functools(node: ast.AST) -> bool:
         if isinstance(node, ast.ImportFrom):

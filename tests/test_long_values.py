@@ -1,4 +1,4 @@
-"""Values that are long, passed for any argument of what is public: messages are of bounded length, and are messages at all."""
+"""Long values for any argument of public calls: messages have bounded length, and are always messages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rlx.ops.surface import methods
 from rlx.support.short import cut, shown
 from tests.drawing import drawn
 
-LONGEST = 2500  # characters: far more than any message that repeats no value has
+LONGEST = 2500  # characters: much more than any message that does not repeat a value
 LONG: dict[str, Any] = {
     "text": "x" * 44_000,
-    "number": 10**5000,  # which Python does not write
+    "number": 10**5000,  # Python refuses to print it
     "list": list(range(20_000)),
     "texts": ["n" * 50] * 5000,
     "array": np.arange(30_000.0).reshape(100, 300),
@@ -25,7 +25,7 @@ LONG: dict[str, Any] = {
     "mapping": {f"k{i}": i for i in range(20_000)},
 }
 SHARES = 16
-# What is called with an object that programs make, not with what users write.
+# Calls that take an object from another call instead of a value that users write.
 INTERNAL = {
     "CompileResult",
     "CompiledGraph",
@@ -45,7 +45,7 @@ def graph() -> rlx.Graph:
 
 
 def public() -> dict[str, Any]:
-    """What users call, by name; methods of graphs get a graph when they are called."""
+    """Return the public calls, by name. Methods of graphs get a graph when they are called."""
     found = {n: f for n in dir(rlx) if not n.startswith("_") and n not in INTERNAL and callable(f := getattr(rlx, n))}
     for package in ("nn", "train"):
         module = getattr(rlx, package)
@@ -55,8 +55,9 @@ def public() -> dict[str, Any]:
 
 
 def check(call: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """A call succeeds, or says in few words what is wrong; what Python says of missing arguments is its own affair, and what
-    NumPy says of an array in the place of True or False.
+    """Check that a call succeeds, or raises a short message.
+
+    Python's own messages about missing arguments are excluded, as are NumPy's about an array instead of True or False.
     """
     try:
         call(*args, **named)

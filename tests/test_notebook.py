@@ -1,4 +1,4 @@
-"""The notebook of examples/notebook, run in a kernel as a user's."""
+"""The notebook of examples/notebook, run in a kernel like a user's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ nbformat.write(notebook, sys.argv[2])
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The code cells with what they showed. A process of its own keeps the client's event loop out of the tests'."""
+    """Return the code cells with their output. A separate process isolates the client's event loop."""
     path = tmp_path_factory.mktemp("notebook") / "ran.ipynb"
     done = subprocess.run([sys.executable, "-c", _RUN, str(NOTEBOOK), str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -30,7 +30,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 
 def shown(cells: list[Any], source: str) -> tuple[str, dict[str, str]]:
-    """What the cell with a piece of source printed, and its result by MIME type."""
+    """Return the printed text of the cell with a piece of source, and its result by MIME type."""
     (cell,) = [cell for cell in cells if source in cell.source]
     printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
     results = [output.data for output in cell.outputs if output.output_type == "execute_result"]

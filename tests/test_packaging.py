@@ -1,9 +1,8 @@
-"""The wheel: what is in it, and that it works in an environment of its own, away from the checkout.
+"""The wheel: its contents, and its use in a separate environment outside of the checkout.
 
-The build takes scikit-build-core and pybind11 from the running environment instead of downloading them, and
-the new environment sees the running one's site-packages, behind its own, for numpy and the other
-dependencies; so nothing here needs a network. That the requirements in pyproject.toml are complete shows when
-`make` sets up.
+The build takes scikit-build-core and pybind11 from the running environment instead of downloading them. The new
+environment sees the running one's site-packages, after its own, for numpy and the other dependencies. So these tests
+need no network. `make` tests that the requirements in pyproject.toml are complete.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DATA_SUFFIXES = {".mlir", ".json", ".typed", ".pyi"}
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command away from this checkout's environment variables and return its standard output."""
+    """Run a command without this checkout's environment variables, and return its standard output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
@@ -51,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "--disable-pip-version-check",
                 "--no-deps",
             ]
-            # Not optimised, which takes a third of the time: nobody runs it for its speed.
+            # Without optimisation, which takes a third of the time. Speed does not matter here.
             build = ["--no-build-isolation", "-C", f"build-dir={folder / 'build'}", "-C", "cmake.build-type=Debug"]
             run(*pip, *build, "--wheel-dir", folder / "dist", ROOT, cwd=folder)
     (path,) = folder.glob("dist/*.whl")
@@ -60,7 +59,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment's folder of programs, with the wheel installed."""
+    """Return a new environment's folder of programs, with the wheel installed."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     programs = folder / ("Scripts" if os.name == "nt" else "bin")

@@ -1,4 +1,4 @@
-"""The cycle counter against the operating system's monotonic clock."""
+"""The cycle counter, compared with the operating system's monotonic clock."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import rlx.native
 from rlx.tick import Tick
 from rlx.version import __version__
 
-# Enough Python to make `rlx._native` impossible to import, whatever is installed.
+# Python code that makes `rlx._native` impossible to import, even if it is installed.
 BLOCK_NATIVE = "import sys; sys.modules['rlx._native'] = None\n"
 
 
 def run_python(program: str) -> str:
-    """Run a program in a fresh interpreter and return what it prints."""
+    """Run a program in a fresh interpreter and return its output."""
     package_root = Path(rlx.native.__file__).parents[1]
     program = f"import sys; sys.path.insert(0, {str(package_root)!r})\n{program}"
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
@@ -121,7 +121,7 @@ def test_cost_per_call() -> None:
             Tick.now()
         return (time.perf_counter_ns() - start) / calls
 
-    # Some 0.2 µs where it was measured. A calibration in each call would cost 5 ms.
+    # About 0.2 µs where it was measured. A calibration in each call would cost 5 ms.
     assert min(cost_ns() for _ in range(5)) < 5_000
 
 

@@ -1,4 +1,4 @@
-"""`docs/tour.md`: the files and names that it mentions exist, and the core has at most 20,000 lines."""
+"""`docs/tour.md`: the files and names in it exist, and the core has at most 20,000 lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = re.sub(r"```.*?```", "", (ROOT / "docs" / "tour.md").read_text(), flags=r
 CORE = ("mlir.py", "parts.py", "dialect/dtypes.py", "dialect/spec.py", "support", "ir", "passes/*.py", "transforms")
 MOST_LINES = 20_000
 PATHS = sorted(set(re.findall(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)`", TEXT)))
-# `Card` in `ir/op/card.py`; `Tensor` and the like before it, separated by commas or "and".
+# `Card` in `ir/op/card.py`; names such as `Tensor` before it, separated by commas or "and".
 NAMES = [
     (name.rpartition(".")[2], path)
     for names, path in re.findall(r"((?:`[\w.]+`(?:, | and )?)+) in `([\w/]+\.py)`", TEXT)

@@ -1,9 +1,9 @@
-"""RLX for the test suite of the array API standard (data-apis/array-api-tests): see docs/array-api.md.
+"""Adapter of RLX for the test suite of the array API standard (data-apis/array-api-tests): see docs/array-api.md.
 
-The suite compares `x.shape` of tensors of different dtypes; a shape of RLX has a dtype, which this module leaves out of the
-comparison where no graph is built. All tensors have values, which the evaluators compute. With a device in the environment
-(`ARRAY_API_DEVICE=cpu`, or `xla`) each call of a function or of an operator is traced into a graph instead, which is compiled
-for it and run.
+The suite compares `x.shape` of tensors of different dtypes. A shape of RLX includes a dtype, so this module excludes
+the dtype from the comparison if no graph is built. All tensors have values, which the evaluators compute. With a device
+in the environment (`ARRAY_API_DEVICE=cpu`, or `xla`), each call of a function or an operator is traced into a graph,
+compiled for the device and run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EQUAL = rlx.Shape.__eq__
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of which each call with tensors is compiled; one that a graph cannot express is evaluated."""
+    """Return a function that compiles each call with tensors. A call that a graph cannot express is evaluated."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -55,12 +55,12 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _named(value: Any) -> Any:
-    """A dtype by its name: of its fields, another one would be made."""
+    """Return a dtype by its name. Rebuilding it from its fields would create another object."""
     return value.name if isinstance(value, rlx.DType) else value
 
 
 def _ran(function: Any, leaves: list[Any], tensors: list[EagerTensor], structure: Any) -> tuple[Any] | None:
-    """What a compiled call gives; None where it is not compiled."""
+    """Return the result of a compiled call; None if it cannot be compiled."""
     key = (function, structure, *(leaf.shape if isinstance(leaf, EagerTensor) else repr(leaf) for leaf in leaves))
     if key not in _programs:
         _programs[key] = _traced(function, leaves, structure)
@@ -72,7 +72,7 @@ def _ran(function: Any, leaves: list[Any], tensors: list[EagerTensor], structure
 
 
 def _traced(function: Callable[..., Any], leaves: list[Any], structure: Any) -> tuple[Any, Any]:
-    """A program of a call, and the structure of its results; None where it gives no tensors, or needs their values."""
+    """Return a program for a call, and the structure of its results; None if it returns no tensors or needs values."""
     g: Any = rlx.Graph()
     count = iter(range(len(leaves)))
     given = [
@@ -85,13 +85,13 @@ def _traced(function: Callable[..., Any], leaves: list[Any], structure: Any) -> 
         if not outputs or not builtins.all(isinstance(t, Tensor) and not isinstance(t, EagerTensor) for t in outputs):
             return None, None
         g.set_outputs(outputs)
-    except Exception:  # whatever it is, the evaluator says it again
+    except Exception:  # the evaluator raises the same error again
         return None, None
     return rlx.Session(_DEVICE).compile(g, cache=False), results
 
 
 def _namespace(module: Any) -> dict[str, Any]:
-    """The names of a module of functions, compiled if that is asked for."""
+    """Return the names of a module of functions, compiled if a device is set."""
     names = {name: getattr(module, name) for name in dir(module) if name != "__name__"}
     if _DEVICE is None:
         return names

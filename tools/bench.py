@@ -1,8 +1,9 @@
-"""Measure RLX against other libraries and against its own promises.
+"""Measure RLX against other libraries and against its own limits.
 
     python tools/bench.py [--only minilm|overhead|startup|compile|graph|training|elementary] [--json OUT]
 
-Prints one line a figure; the exit code is 1 if one is over its limit. docs/benchmarks.md says what is measured.
+Prints one line per figure. The exit code is 1 if a figure is over its limit. docs/benchmarks.md describes the
+measurements.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ _PACKAGES = ("numpy", "iree-base-compiler", "torch-mlir", "jax", "jaxlib", "onnx
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=SECTIONS, help="a part; can be given several times")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to a file as well")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each peer (default: %(default)s)")
+    parser.add_argument(
+        "--only", action="append", choices=SECTIONS, help="a benchmark to run; can be given several times"
+    )
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write the figures to a file")
+    parser.add_argument("--rounds", type=int, default=7, help="the number of turns per library (default: %(default)s)")
     parser.add_argument("--model", type=Path, help="directory of all-MiniLM-L6-v2 (default: fetch it)")
     arguments = parser.parse_args()
     machine = _machine()

@@ -1,4 +1,4 @@
-"""What all benchmarks share: figures, and processes that hold still while they are measured."""
+"""Shared code of all benchmarks: figures, and processes with controlled threads and cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-# Beside the pinning, since some libraries count cores and not what a process may use.
+# In addition to pinning: some libraries count all cores, including those that a process may not use.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -26,10 +26,10 @@ class Figure:
     """One result.
 
     Attributes:
-        name: What was measured.
+        name: The measured quantity.
         value: In `unit`.
         unit: `"ms"`, `"µs"`, `"s"`, or `"x"` for a ratio.
-        limit: What it should not exceed; None where there is no such promise.
+        limit: The largest accepted value; None without a limit.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Figure:
 
     @property
     def ok(self) -> bool:
-        """Whether it is within the limit."""
+        """Whether the value is within the limit."""
         return self.limit is None or self.value <= self.limit
 
     def __str__(self) -> str:
@@ -51,11 +51,11 @@ class Figure:
 
 @contextlib.contextmanager
 def worker(initialise: Callable[..., None] | None = None, *arguments: Any, pinned: bool = True) -> Iterator[Any]:
-    """A fresh process that runs one function at a time: `submit(function, …).result()`.
+    """Yield a fresh process that runs one function at a time: `submit(function, …).result()`.
 
     Args:
-        initialise: Called there first.
-        arguments: What it is called with.
+        initialise: Called in the process first.
+        arguments: The arguments of `initialise`.
         pinned: Confine the process to one core, always the same, and its libraries to one thread.
     """
     environment = dict(os.environ)
@@ -77,7 +77,7 @@ def _start(pinned: bool, initialise: Callable[..., None] | None, arguments: Sequ
 
 
 def cpu_seconds(call: Callable[[], Any], calls: int) -> float:
-    """Processor time of one call, the mean of several: what other processes do meanwhile does not count."""
+    """Return the processor time of one call, as the mean of several. Other processes are not included."""
     started = time.process_time()
     for _ in range(calls):
         call()
@@ -85,15 +85,15 @@ def cpu_seconds(call: Callable[[], Any], calls: int) -> float:
 
 
 def calls_for(call: Callable[[], Any], seconds: float) -> int:
-    """How many calls take about so long."""
+    """Return the number of calls that take about this time."""
     call()
     return max(1, int(seconds / max(cpu_seconds(call, 1), 1e-7)))
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, rounds: int) -> list[list[float]]:
-    """The processor time of each of several calls in each round: they take turns of about so many seconds, in either order.
+    """Return the processor time per call for each function and round. The functions alternate, in changing order.
 
-    A call before each turn, which does not count, brings back into the caches what the turns of others took out of them.
+    A warm-up call before each turn is not counted. It restores the caches after the turns of other functions.
     """
     counts = [calls_for(call, seconds) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
@@ -106,10 +106,10 @@ def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, rounds: int) ->
 
 
 def median_ms(seconds: Sequence[float]) -> float:
-    """The median, in milliseconds."""
+    """Return the median, in milliseconds."""
     return statistics.median(seconds) * 1e3
 
 
 def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median over the rounds: what slows the machine down for a while slows both turns of a round."""
+    """Return the median ratio over the rounds. A temporary slowdown of the machine affects both turns of a round."""
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))

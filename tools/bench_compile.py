@@ -1,4 +1,4 @@
-"""Compiling MiniLM: RLX's own share beside IREE's, and what the cache on disk saves."""
+"""Compile time of MiniLM: the share of RLX compared with that of IREE, and the time saved by the disk cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def measure(model: Path) -> Iterator[Figure]:
     case = f"compile MiniLM, {_SHAPE[0]} x {_SHAPE[1]} tokens"
     for phase in ("graph", "key", "passes", "lower", "iree"):
         yield Figure(f"{case}: {phase}", seconds[phase], "s")
-    # IREE compiles in a process of its own, so the processor time of this one is what RLX adds.
+    # IREE compiles in a separate process, so the processor time of this process is the share of RLX.
     yield Figure(f"{case}: own share (processor time)", seconds["own"], "s", OWN_LIMIT_S)
     yield Figure(f"{case}: graph and compile, from the cache", seconds["warm"], "s", WARM_LIMIT_S)
     yield Figure(f"{case}: load, with packing of the weights", seconds["load"], "s")

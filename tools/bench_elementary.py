@@ -1,4 +1,4 @@
-"""Elementary functions of f32, RLX on IREE against JAX: each in a process on the same core, one thread, in turns."""
+"""Elementary functions of f32, RLX on IREE against JAX: each in a process on the same core, one thread, alternating."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rlx.targets.iree.memory import empty_aligned
 from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, median_ratio, worker
 
 PEERS = ("rlx", "jax")
-SIZES = (1 << 14, 1 << 20)  # 64 KiB, which the cache holds, and 4 MiB
+SIZES = (1 << 14, 1 << 20)  # 64 KiB, which fits in the cache, and 4 MiB
 LIMIT = 1.5
 _SECONDS_PER_TURN = 0.02
 _TOLERANCE = 2e-5
 
 _EVERY, _POSITIVE, _UNIT, _FROM_ONE = (-8.0, 8.0), (0.01, 50.0), (-0.999, 0.999), (1.001, 50.0)
 
-# kind -> JAX's function, as a path from `jax`, and the interval that its operands are from
+# kind -> JAX's function, as a path from `jax`, and the interval of its operands
 UNARY: dict[str, tuple[str, tuple[float, float]]] = {
     "gelu": ("nn.gelu", _EVERY),
     "gelu_approx": ("nn.gelu", _EVERY),
@@ -64,7 +64,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     """Yield milliseconds of each function and size for both, from NumPy array to NumPy array, and the ratio to JAX's.
 
     Raises:
-        ArithmeticError: The two do not compute the same.
+        ArithmeticError: The results differ.
     """
     with worker() as rlx, worker() as jax:
         for kind in (*UNARY, *BINARY):
@@ -93,7 +93,7 @@ _prepared: dict[str, Callable[[], Any]] = {}
 
 
 def _open(peer: str, kind: str, size: int) -> np.ndarray:
-    """Prepare a function; returns its first results."""
+    """Prepare a function and return its first results."""
     name, (low, high) = (UNARY | BINARY)[kind]
     random = np.random.default_rng(1)
     operands = [_aligned(random.uniform(low, high, size)) for _ in range(2 if kind in BINARY else 1)]
@@ -102,7 +102,10 @@ def _open(peer: str, kind: str, size: int) -> np.ndarray:
 
 
 def _aligned(values: np.ndarray) -> np.ndarray:
-    """The values as f32, where both peers take them without a copy, which NumPy's own arrays are by chance, one in four."""
+    """Return the values as f32, aligned so that both libraries use them without a copy.
+
+    NumPy's own arrays have this alignment by chance in one case of four.
+    """
     array = empty_aligned(values.shape, np.float32)
     array[...] = values
     return array

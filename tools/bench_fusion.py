@@ -1,12 +1,12 @@
-"""What each fusion is worth on a target: time with it over time without it.
+"""The effect of each fusion on a target: time with it over time without it.
 
     python -m tools.bench_fusion [--target=cpu] [--only=swiglu] [--rounds=9]
     python -m tools.bench_fusion --costs
 
-Prints a table as docs/performance.md has it. Both programs run in turns, in one process on one core; a ratio is the median
-over the rounds, of processor time. Results are compared first. Where a target gets the same program either way, nothing is
-timed. Beside it is what the cost model predicts for fusions that are weighed (`rlx/passes/fusion/cost.py`); `--costs` measures
-the numbers that it knows of a target.
+Prints a table in the format of docs/performance.md. Both programs alternate in one process on one core. A ratio is the
+median of processor times over the rounds. Results are compared first. If a target gets the same program in both cases,
+nothing is timed. For fusions with a cost model, the table also has its prediction (`rlx/passes/fusion/cost.py`);
+`--costs` measures its parameters for a target.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 from tools.bench_common import in_turns, median_ms, median_ratio, worker
 
-_SECONDS = 0.15  # of a turn
+_SECONDS = 0.15  # seconds of a turn
 CLEAN = "rlx-simplify,rlx-constant-fold,canonicalize,cse"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A graph that has something for one fusion.
+    """A graph with a pattern for one fusion.
 
     Attributes:
-        name: Of the pass, without `rlx-fuse-` or `rlx-`.
-        sizes: What readers are told of it.
-        build: Gives the outputs.
-        before: Passes that make what the fusion looks for; they run in both programs.
+        name: The pass, without `rlx-fuse-` or `rlx-`.
+        sizes: The sizes, for readers.
+        build: Returns the outputs.
+        before: Passes that create the pattern. They run in both programs.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Workload:
 
     @property
     def fusion(self) -> str:
-        """The pass."""
+        """The name of the pass."""
         return f"rlx-{self.name}" if self.name.startswith("recognize") else f"rlx-fuse-{self.name}"
 
 
@@ -187,7 +187,7 @@ WORKLOADS = (
 
 
 def compare(index: int, target: str, rounds: int) -> str:
-    """One row of the table."""
+    """Return one row of the table."""
     import numpy as np
 
     import rlx
@@ -199,7 +199,7 @@ def compare(index: int, target: str, rounds: int) -> str:
     if str(rlx.passes.run(g, passes[0])) == str(rlx.passes.run(g, passes[1])):
         raise AssertionError(f"{workload.name} finds nothing in its workload")
     row = f"| `{workload.name}` | {workload.sizes} |"
-    # Not at level 0, whose code is not what users get by default.
+    # Not at level 0, because its code differs from the default.
     options = [{"passes": text, "policy": "fusable", "opt": 1} for text in passes]
     lir = [str(rlx.Pipeline(target=target, **o).compile(g).lir) for o in options]
     if lir[0] == lir[1]:
@@ -219,7 +219,7 @@ def compare(index: int, target: str, rounds: int) -> str:
 
 
 def _predicted(workload: Workload, graph: Any, target: str) -> str:
-    """The ratio of times that the cost model predicts, of the ops that change; nothing for fusions that are not weighed."""
+    """Return the ratio of times that the cost model predicts for the changed ops; empty without a cost model."""
     import rlx
     from rlx.passes.fusion.base import matches
     from rlx.passes.fusion.fuse import FUSIONS
@@ -234,7 +234,7 @@ def _predicted(workload: Workload, graph: Any, target: str) -> str:
 
 
 def measured_costs(target: str, rounds: int) -> str:
-    """The numbers of a target: products of 128×768·768×768, a sum of 4 MiB each, and a chain of tiny products."""
+    """Return the parameters of a target: products of 128×768·768×768, a sum of 4 MiB each, and a chain of tiny products."""
     import numpy as np
 
     import rlx
@@ -270,8 +270,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", action="append", help="cpu or xla (default: both)")
     parser.add_argument("--only", action="append", help="a fusion; can be given several times")
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each program (default: %(default)s)")
-    parser.add_argument("--costs", action="store_true", help="measure what work costs on the targets, and nothing else")
+    parser.add_argument("--rounds", type=int, default=9, help="the number of turns per program (default: %(default)s)")
+    parser.add_argument(
+        "--costs", action="store_true", help="only measure the parameters of the cost model on the targets"
+    )
     arguments = parser.parse_args()
     for target in arguments.target or ("cpu", "xla"):
         with worker() as process:

@@ -1,4 +1,4 @@
-"""What an op costs in a large graph: to build, verify, canonicalise, print and parse."""
+"""The cost per op in a large graph: building, verifying, canonicalising, printing and parsing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from tools.bench_common import Figure, worker
 
 SIZES = (2500, 5000, 10000)
-# How much more an op may cost in a graph of four times the size: more would mean quadratic work somewhere.
+# The largest growth of the cost per op in a graph of four times the size. More indicates quadratic work.
 LINEAR_LIMIT = 1.5
 _REPEATS = 3
 
 
 def measure() -> Iterator[Figure]:
-    """Yield microseconds per op for each step and size, and the growth from the least size to the greatest."""
+    """Yield microseconds per op for each step and size, and the growth from the smallest to the largest size."""
     with worker() as process:
         process.submit(_steps, 200).result()  # imports, and caches of types and attributes
         runs = {size: [process.submit(_steps, size).result() for _ in range(_REPEATS)] for size in SIZES}
@@ -28,7 +28,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _steps(size: int) -> dict[str, float]:
-    """Processor seconds of each step for a graph of so many ops."""
+    """Return the processor seconds of each step for a graph with this number of ops."""
     import rlx
     from rlx.passes.runner import run_on_module
 

@@ -1,4 +1,4 @@
-"""BERT sentence encoders in JAX, as a user of JAX would write them, for XLA to compile."""
+"""BERT sentence encoders in JAX, written as by a user of JAX, and compiled by XLA."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MASKED = -1e9
 
 
 def jax_sentence_encoder(config: EncoderConfig, weights: Mapping[str, np.ndarray]) -> Callable[..., np.ndarray]:
-    """A function from `ids` and `mask`, `[B, S]` i32, to unit vectors `[B, E]` f32.
+    """Return a function from `ids` and `mask`, `[B, S]` i32, to unit vectors `[B, E]` f32.
 
-    It is compiled once for each shape; the weights are device arrays that are passed at each call.
+    It is compiled once for each shape. The weights are device arrays that are passed in each call.
     """
     import jax
 

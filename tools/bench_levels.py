@@ -1,10 +1,10 @@
-"""What the levels of optimisation are worth: the time of programs at levels 1 to 3 over that at level 0.
+"""The effect of the optimisation levels: the time of programs at levels 1 to 3 over that at level 0.
 
     python -m tools.bench_levels [--only=cnn] [--target=cpu] [--model=FOLDER] [--scale=16] [--flag=…]
 
-On one core, with one thread, in processor time; the programs of a row are measured in turns, a ratio is the median of those of
-15 rounds. With `--flag`, which may be given several times, level 2 as it is and with each of these flags (several are joined
-by commas) take the place of the levels.
+Times are processor times of one thread on one core. The programs of a row alternate, and a ratio is the median over 15
+rounds. With `--flag`, which can be given several times, level 2 is compared with and without each flag, instead of the
+levels. Several flags can be joined by commas.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rlx.targets.cache import DiskCache
 from tools.bench_common import ONE_THREAD, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, blocks, call_of, workloads
 
-_ROUNDS, _SECONDS = 15, 0.15  # of a turn
+_ROUNDS, _SECONDS = 15, 0.15  # the seconds are those of a turn
 Variant = tuple[int, tuple[str, ...]]  # a level, and flags
 LEVELS: tuple[Variant, ...] = ((0, ()), (1, ()), (2, ()), (3, ()))
 
 
 def ratios(workload: Workload, target: str, variants: Sequence[Variant], cache: str) -> tuple[float, list[float]]:
-    """The milliseconds of the first variant, and the time of each other one over it."""
+    """Return the milliseconds of the first variant, and the ratio of each other one to it."""
     calls: list[Any] = []
     for level, flags in variants:
         session = rlx.Session(target, threads=1, flags=flags)
@@ -41,10 +41,10 @@ def ratios(workload: Workload, target: str, variants: Sequence[Variant], cache: 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="NAME", default="", help="programs whose name begins so")
+    parser.add_argument("--only", metavar="NAME", default="", help="only programs whose name has this prefix")
     parser.add_argument("--target", default="cpu", help="cpu or xla (default: %(default)s)")
-    parser.add_argument("--model", type=Path, help="the folder of MiniLM, which is left out without it")
-    parser.add_argument("--scale", type=int, default=16, help="of the blocks (default: %(default)s)")
+    parser.add_argument("--model", type=Path, help="the folder of MiniLM; without it, MiniLM is skipped")
+    parser.add_argument("--scale", type=int, default=16, help="the size of the blocks (default: %(default)s)")
     parser.add_argument("--flag", action="append", default=[], help="compare level 2 with and without these flags")
     arguments = parser.parse_args()
     os.environ.update(ONE_THREAD)

@@ -1,4 +1,4 @@
-"""How near memory plans come to the lower bound, and what another order of the ops saves.
+"""The distance of memory plans from the lower bound, and the memory saved by reordering ops.
 
 `python -m tools.bench_memory` prints the tables of docs/memory.md.
 """
@@ -25,7 +25,7 @@ _BOUNDS = (0.0, 0.01, 0.05, 0.1)
 
 
 def random_plans(count: int) -> Iterator[MemoryPlan]:
-    """Plans of random graphs of the whole vocabulary as LIR, and of graphs with branches and loops."""
+    """Yield plans of random graphs of all ops as LIR, and of graphs with branches and loops."""
     for number in range(count):
         choose = seeded(number)
         yield plan_memory(rlx.passes.run(Grower(choose).grow(10 + choose(90)).graph, LOWER))
@@ -33,7 +33,7 @@ def random_plans(count: int) -> Iterator[MemoryPlan]:
 
 
 def models(scale: int) -> Iterator[tuple[str, Any]]:
-    """The blocks of models, forward and differentiated."""
+    """Yield the blocks of models, forward and differentiated."""
     for name in BLOCKS:
         yield name, model(name, scale)
         yield f"{name}, differentiated", model(name, scale, differentiated=True)
@@ -59,7 +59,7 @@ def _of_models(scale: int) -> list[str]:
 
 
 def chain_with_branches(ops: int) -> Any:
-    """A deep network of that many ops, in which early values are read again later."""
+    """Return a deep network with this number of ops, whose early values are read again later."""
     g, chance = rlx.Graph("deep"), np.random.default_rng(1)
     x, w, scale = g.input("x", (64, 128)), g.param("w", (128, 128)), g.param("scale", (128,))
     earlier = [x]
@@ -86,9 +86,9 @@ def _seconds(ops: int) -> Iterator[str]:
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--graphs", type=int, default=300, help="random graphs of each kind")
+    parser.add_argument("--graphs", type=int, default=300, help="the number of random graphs of each kind")
     parser.add_argument("--scale", type=int, default=8, help="the size of the models")
-    parser.add_argument("--ops", type=int, default=20_000, help="of the deep network")
+    parser.add_argument("--ops", type=int, default=20_000, help="the number of ops of the deep network")
     arguments = parser.parse_args()
     print("\n".join(_distribution([plan.gap for plan in random_plans(arguments.graphs)])), end="\n\n")
     print("\n".join(_of_models(arguments.scale)), end="\n\n")

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with RLX, ONNX Runtime and JAX: each in a process on the same core, one thread, f32, in turns."""
+"""all-MiniLM-L6-v2 with RLX, ONNX Runtime and JAX: each in a process on the same core, one thread, f32, alternating."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, median
 
 PEERS = ("rlx", "onnxruntime", "onnxruntime, fused ops", "jax")
 SHAPES = ((1, 16), (1, 64), (1, 128), (1, 256), (8, 32), (8, 128))
-LIMIT = 1.15  # times the faster peer
+LIMIT = 1.15  # times the time of the faster library
 _TOLERANCE = 1e-5
 _SECONDS_PER_TURN = 0.15
 
@@ -22,10 +22,10 @@ Encode = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def measure(model: Path, rounds: int) -> Iterator[Figure]:
-    """Yield, for each batch and length, the time of each peer and RLX's ratio to the fastest other.
+    """Yield, for each batch and length, the time of each library and RLX's ratio to the fastest other.
 
     Raises:
-        ArithmeticError: The peers do not compute the same vectors.
+        ArithmeticError: The vectors of the libraries differ.
     """
     with contextlib.ExitStack() as stack:
         workers = {peer: stack.enter_context(worker(_open, peer, model)) for peer in PEERS}
@@ -84,7 +84,7 @@ def _turn(shape: Shape, calls: int) -> float:
 
 
 def _batch(batch: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and mask: all rows but the first are a little shorter than `length`."""
+    """Return token ids and mask. All rows but the first are slightly shorter than `length`."""
     rng = np.random.default_rng(batch * 1000 + length)
     ids = rng.integers(1000, 30000, (batch, length), dtype=np.int32)
     mask = np.ones((batch, length), np.int32)
@@ -126,7 +126,7 @@ def _other(peer: str, model: Path) -> Callable[[int, int], Encode]:
 
 
 def onnx_session(model: bytes) -> Any:
-    """An `onnxruntime.InferenceSession` with all graph optimisations and one thread."""
+    """Return an `onnxruntime.InferenceSession` with all graph optimisations and one thread."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

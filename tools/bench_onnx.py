@@ -1,8 +1,8 @@
-"""BERT sentence encoders as ONNX models, written from the checkpoint's tensors, for ONNX Runtime to run.
+"""BERT sentence encoders as ONNX models, written from the checkpoint's tensors, for ONNX Runtime.
 
-There are two spellings of the same function. `"standard"` uses the operators of the ONNX standard, as an
-exporter would, and leaves all fusions to the runtime's own graph optimiser; `"fused"` uses the runtime's
-transformer operators (`com.microsoft`), into which its offline optimiser rewrites a BERT.
+There are two styles of the same function. `"standard"` uses the operators of the ONNX standard, like an exporter, and
+leaves all fusions to the runtime's graph optimiser. `"fused"` uses the runtime's transformer operators
+(`com.microsoft`), which its offline optimiser would produce for a BERT.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Model:
         return self.constant(name, self.weights[name])
 
     def dense_weight(self, name: str) -> str:
-        """A dense layer's weight as `[in, out]`; checkpoints store `[out, in]`."""
+        """Add a dense layer's weight as `[in, out]`. Checkpoints store `[out, in]`."""
         return self.constant(f"{name}.transposed", self.weights[f"{name}.weight"].T)
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
@@ -58,10 +58,10 @@ class _Model:
 
 
 def onnx_sentence_encoder(config: EncoderConfig, weights: Mapping[str, np.ndarray], style: Style) -> bytes:
-    """A model from `ids` and `mask`, `[B, S]` i32 with free sizes, to unit vectors `embedding`, `[B, E]` f32.
+    """Return a model from `ids` and `mask`, `[B, S]` i32 with free sizes, to unit vectors `embedding`, `[B, E]` f32.
 
     Args:
-        config: Sizes; the activation must be the exact GELU.
+        config: Sizes. The activation must be the exact GELU.
         weights: The checkpoint's tensors, by name.
         style: See the module's description.
     """
@@ -152,7 +152,7 @@ def _fused(m: _Model, kind: str, inputs: Sequence[str], outputs: int = 1, **attr
 
 
 def _pooled(m: _Model, tokens: str) -> str:
-    """Mean over the tokens, L2 normalisation."""
+    """Add the mean over the tokens and L2 normalisation."""
     last, axis1 = m.constant("last", [-1], np.int64), m.constant("axis1", [1], np.int64)
     keep = m.node("Unsqueeze", [m.node("Cast", ["mask"], to=1), last])
     total = m.node("ReduceSum", [m.node("Mul", [tokens, keep]), axis1], keepdims=0)

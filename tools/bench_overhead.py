@@ -1,4 +1,4 @@
-"""What a call costs besides the work: four numbers are added to four, from NumPy to NumPy."""
+"""The overhead of a call: the sum of four numbers and four numbers, from NumPy to NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure(rounds: int) -> Iterator[Figure]:
         for turn in range(rounds + 1):
             for peer, w in workers.items():
                 taken = w.submit(_turn).result()
-                if turn:  # the first is for warming up
+                if turn:  # the first turn is for warming up
                     seconds[peer].append(taken)
     for peer in PEERS:
         limit = LIMIT_US if peer == "rlx" else None

@@ -1,4 +1,4 @@
-"""Programs of the size that users have, to measure the compiler with."""
+"""Programs of realistic size, for measuring the compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Workload:
 
 
 def workloads(model: Path | None) -> Iterator[tuple[str, Callable[[], Workload]]]:
-    """What is measured, by name."""
+    """Yield the measured programs, by name."""
     if model is not None:
         for batch, length in ((1, 16), (8, 128)):
             yield f"minilm-{batch}x{length}", lambda b=batch, n=length: _minilm(model, b, n)
@@ -36,7 +36,7 @@ def workloads(model: Path | None) -> Iterator[tuple[str, Callable[[], Workload]]
 
 
 def blocks(scale: int) -> Iterator[tuple[str, Callable[[], Workload]]]:
-    """Blocks of real models, forward and differentiated, by name; `scale` says how wide they are."""
+    """Yield blocks of real models, forward and differentiated, by name. `scale` determines their width."""
     for name in BLOCKS:
         yield name, lambda name=name: _block(name, scale, differentiated=False)
         yield f"{name}-gradient", lambda name=name: _block(name, scale, differentiated=True)
@@ -74,7 +74,7 @@ def _cnn() -> Workload:
 
 
 def _resnet() -> Workload:
-    """ResNet-18 with its batch norms folded into the convolutions."""
+    """Return ResNet-18 with its batch norms folded into the convolutions."""
     g: Any = rlx.Graph("resnet")
 
     def conv(x: Any, width: int, size: int, stride: int = 1) -> Any:
@@ -104,7 +104,7 @@ def _training() -> Workload:
 
 
 def call_of(program: rlx.CompiledGraph, workload: Workload) -> Callable[[], Any]:
-    """A call of a compiled program with the values of its workload, or random ones."""
+    """Return a call of a compiled program with the values of its workload, or random ones."""
     random = np.random.default_rng(0)
     inputs = {a.name: workload.values.get(a.name) for a in program.inputs}
     for a in program.inputs:

@@ -1,9 +1,9 @@
-"""What quantisation and lower precision cost in accuracy, and gain in time, on all-MiniLM-L6-v2 and the digits CNN.
+"""The loss of accuracy and gain of time from quantisation and lower precision, on all-MiniLM-L6-v2 and the digits CNN.
 
     python -m tools.bench_quantisation [--only minilm|digits] [--model DIR] [--rounds N]
 
-Times are processor time of one thread, of programs that run in turns on one core; the ratio is the median over the rounds.
-The sentences are those of this repository's documentation: 32 to calibrate with, 32 others to compare.
+Times are processor times of one thread. The programs alternate on one core, and a ratio is the median over the rounds.
+The sentences are those of this repository's documentation: 32 for calibration, 32 others for comparison.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.bench_common import cpu_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH, LENGTH = 8, 128
-# The products that cost MiniLM most accuracy, the first three by far: what `quantization_sensitivity` says, with `dynamic`.
+# MiniLM's products with the largest loss, by `quantization_sensitivity` with `dynamic`. The first three dominate.
 KEPT = (
     *(f"encoder.layer.{i}.output.dense.weight" for i in range(4)),
     "encoder.layer.0.intermediate.dense.weight",
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def minilm(model: Path | None, rounds: int) -> Iterator[Row]:
-    """Cosines to f32 and the ratio of times, by scheme."""
+    """Yield cosines to f32 and the ratio of times, by scheme."""
     from rlx.models.embedder import SentenceEmbedder
     from rlx.models.sentence import sentence_encoder
     from tools.fetch_minilm import fetch
@@ -105,7 +105,7 @@ def minilm(model: Path | None, rounds: int) -> Iterator[Row]:
 
 
 def sentences(count: int) -> list[str]:
-    """Sentences of the documentation, in a random order that is always the same."""
+    """Return sentences of the documentation, in a fixed random order."""
     text = "\n".join(path.read_text() for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"))
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     parts = [part.strip().replace("\n", " ") for part in re.split(r"(?<=[.!?])\s+", text)]
@@ -115,7 +115,7 @@ def sentences(count: int) -> list[str]:
 
 
 def padded(ids: list[list[int]]) -> Arrays:
-    """Token ids and mask of a batch."""
+    """Return token ids and mask of a batch."""
     result = {name: np.zeros((BATCH, LENGTH), np.int32) for name in ("input_ids", "attention_mask")}
     for row, tokens in enumerate(ids):
         count = min(len(tokens), LENGTH)
@@ -124,13 +124,13 @@ def padded(ids: list[list[int]]) -> Arrays:
 
 
 def compiled(graph: rlx.Graph, params: Arrays, **options: Any) -> rlx.CompiledGraph:
-    """A program for one thread, with the weights that it takes."""
+    """Return a program for one thread, with its weights."""
     rest = {a.name: params[a.name] for a in graph.params if a.name not in graph.weights}
     return rlx.Session(threads=1).compile(graph, params=rest, **options)
 
 
 def compared(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> float:
-    """The median ratio of times, in turns."""
+    """Return the median ratio of times of alternating calls."""
     for warm_up in (ours, theirs):
         warm_up()
     return statistics.median(cpu_seconds(ours, 1) / cpu_seconds(theirs, 1) for _ in range(rounds))
@@ -140,7 +140,7 @@ def compared(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) ->
 
 
 def digits() -> Iterator[Row]:
-    """The accuracy on the test images, by scheme."""
+    """Yield the accuracy on the test images, by scheme."""
     import tempfile
 
     from examples import digits_cnn as example

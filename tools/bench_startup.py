@@ -1,4 +1,4 @@
-"""How long fresh processes take to start."""
+"""The start-up time of fresh processes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ COMMANDS: tuple[tuple[str, list[str], float | None], ...] = (
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Yield the processor time of each command, the interpreter's own start included."""
+    """Yield the processor time of each command, including the start of the interpreter."""
     seconds: dict[str, list[float]] = {name: [] for name, _, _ in COMMANDS}
     for turn in range(rounds + 1):
         for name, arguments, _ in COMMANDS:
             taken = _cpu_seconds(arguments)
-            if turn:  # the first fills the caches of files and of byte code
+            if turn:  # the first turn fills the caches of files and of byte code
                 seconds[name].append(taken)
     for name, _, limit in COMMANDS:
         yield Figure(name, statistics.median(seconds[name]), "s", limit)

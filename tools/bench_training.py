@@ -21,10 +21,10 @@ _OPS = (1250, 5000)
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Yield, for each model, how much a gradient costs more than the forward pass, and a step of AdamW beside JAX's.
+    """Yield, for each model, the ratio of a gradient to the forward pass, and of a step of AdamW to JAX's.
 
     Raises:
-        ArithmeticError: The peers do not compute the same losses.
+        ArithmeticError: The losses differ.
     """
     for index, model in enumerate(MODELS):
         yield from _measure(index, model, rounds)
@@ -67,7 +67,7 @@ def _measure(index: int, model: TrainingModel, rounds: int) -> Iterator[Figure]:
 
 
 def _differentiating() -> Iterator[Figure]:
-    """Seconds of processor time to differentiate long graphs, and whether they grow with the ops."""
+    """Yield the processor seconds of differentiating long graphs, and their growth with the number of ops."""
     with worker() as process:
         seconds = {count: min(process.submit(_differentiate, count).result() for _ in range(3)) for count in _OPS}
     yield Figure(f"differentiate {_OPS[1]} ops", seconds[_OPS[1]], "s", DIFFERENTIATE_LIMIT_S)
@@ -106,9 +106,9 @@ def _open(peer: str, index: int) -> None:
 
 
 def _losses() -> list[float]:
-    """The loss before training, by itself and as the first step gives it.
+    """Return the loss before training, from the loss alone and from the first step.
 
-    Later ones differ: of a gradient that is zero but for rounding, AdamW makes a step as long as any.
+    Later losses differ: AdamW makes a full step even for a gradient that is zero except for rounding.
     """
     return [float(_prepared["forward"]()), float(_prepared["step"]())]
 
@@ -133,7 +133,7 @@ def _rlx(model: TrainingModel, params: Any, inputs: Any, device: str) -> tuple[d
     step = rlx.train.TrainStep(graph, optimizer, device=device, threads=1, params=params)
     step(inputs)
     step.set_params(params)
-    # The allocator's own account: everything that the program of the step has on its device at once.
+    # The allocator's statistics: the peak memory of the step's program on its device.
     peak = _iree_peak() if device == "cpu" else 0
     forward = session.compile(graph, params=params)
     gradient = session.compile(rlx.grad_with_loss(graph, list(params)), params=params)

@@ -1,10 +1,10 @@
-"""What tuning finds: the time of a tuned program over that of the same program as given.
+"""The effect of tuning: the time of a tuned program over that of the same program as given.
 
     python -m tools.bench_tuning [--seconds=120] [--only=cnn] [--model=FOLDER]
 
-Prints the report of each, and a table as docs/performance.md has it: on one core, with one thread, in processor time, so that
-what else the machine does counts little. The two programs of a row are measured once more, in turns, after the search: the
-ratio is the median of the ratios of 15 rounds.
+Prints the report of each program, and a table in the format of docs/performance.md. Times are processor times of one
+thread on one core, so that other processes have little effect. The two programs of a row are measured once more after
+the search, alternating. The ratio is the median over 15 rounds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rlx.targets.cache import DiskCache
 from tools.bench_common import ONE_THREAD, cpu_seconds, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, call_of, workloads
 
-_ROUNDS, _SECONDS = 15, 0.3  # of a turn
+_ROUNDS, _SECONDS = 15, 0.3  # the seconds are those of a turn
 
 
 def row(workload: Workload, seconds: float, cache: str) -> str:
-    """Tune a program, measure it once more, and give its row of the table."""
+    """Tune a program, measure it once more, and return its row of the table."""
     session, disk = rlx.Session(threads=1), DiskCache(cache)
     options = {
         "bind": None,
@@ -55,9 +55,9 @@ def _processor_time(program: rlx.CompiledGraph, inputs: Mapping[str, Any], calls
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=120, help="for each program (default: %(default)s)")
-    parser.add_argument("--only", metavar="NAME", default="", help="programs whose name begins so")
-    parser.add_argument("--model", type=Path, help="the folder of MiniLM, which is left out without it")
+    parser.add_argument("--seconds", type=float, default=120, help="the time limit per program (default: %(default)s)")
+    parser.add_argument("--only", metavar="NAME", default="", help="only programs whose name has this prefix")
+    parser.add_argument("--model", type=Path, help="the folder of MiniLM; without it, MiniLM is skipped")
     arguments = parser.parse_args()
     os.environ.update(ONE_THREAD)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

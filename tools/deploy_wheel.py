@@ -1,9 +1,9 @@
-"""Builds the wheel of `rlx-deploy`: the files of RLX that running a compiled program takes, and no others.
+"""Build the wheel of `rlx-deploy`, which contains only the files that running a compiled program needs.
 
     python -m tools.deploy_wheel [-o DIR]
 
-The files are those that `rlx.deploy` imports, directly or not. What a function imports when it is called is not followed: it
-belongs to compiling, or is named in `LATER`. `tests/deploy/test_distribution.py` holds that to be so.
+These are the files that `rlx.deploy` imports, directly or indirectly. Imports inside functions are not followed: they
+belong to compilation, or are listed in `LATER`. `tests/deploy/test_distribution.py` checks this.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "python"
 PROJECT = ROOT / "packaging" / "deploy"
-# What is imported by name, or when it is needed.
+# Modules that are imported by name, or on demand.
 LATER = ("rlx.version", "rlx.targets.iree.targets", "rlx.targets.iree.program", "rlx.runtime.shown")
 
 
 def module_file(name: str) -> Path | None:
-    """The file of a module of RLX; None if there is none of that name."""
+    """Return the file of a module of RLX; None if there is none of that name."""
     base = SOURCE.joinpath(*name.split("."))
     return next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.exists()), None)
 
 
 def imported(file: Path, *, later: bool = False) -> set[str]:
-    """The modules of RLX that a file imports.
+    """Return the modules of RLX that a file imports.
 
     Args:
         file: The file.
-        later: Whether to take what functions import when they are called, instead of what importing the file does.
+        later: Return the imports inside functions, instead of those at import time.
     """
     return set(_found(ast.parse(file.read_text()), later, False))
 
@@ -55,7 +55,7 @@ def _found(node: ast.AST, later: bool, inside: bool) -> Iterator[str]:
 
 
 def modules() -> dict[str, Path]:
-    """The files of the distribution, by module."""
+    """Return the files of the distribution, by module."""
     found: dict[str, Path] = {}
     waiting = ["rlx.deploy", *LATER]
     while waiting:
@@ -69,7 +69,7 @@ def modules() -> dict[str, Path]:
 
 
 def build(folder: Path) -> Path:
-    """Build the wheel into a folder; returns its path. The build back end is that of this environment."""
+    """Build the wheel into a folder and return its path. The build back end is that of this environment."""
     with tempfile.TemporaryDirectory(prefix="rlx-deploy-") as temporary:
         stage = Path(temporary)
         for file in modules().values():

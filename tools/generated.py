@@ -1,4 +1,4 @@
-"""Files that are generated and committed: written where they are not current, or only checked."""
+"""Generated and committed files: written if they are out of date, or only checked."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def update(root: Path, files: Mapping[str, str], check: bool) -> list[str]:
-    """Write the files that are not current, and name them; with `check`, only name them.
+    """Write files that are out of date, and return their names. With `check`, only return the names.
 
     Args:
-        root: The folder that the paths are below.
+        root: The folder that the paths are relative to.
         files: Texts by path.
         check: Write nothing.
     """
@@ -30,9 +30,9 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def main(description: str | None, files: Mapping[str, str]) -> None:
-    """The command line of what `make docs` runs."""
+    """Run the command line of the generators in `make docs`."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
     check = parser.parse_args().check
     stale = update(ROOT, files, check)
     if check and stale:

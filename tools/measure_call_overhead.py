@@ -1,6 +1,6 @@
-"""Measure what a call of a compiled function costs beside its work: NumPy arrays in, NumPy arrays out.
+"""Measure the overhead of a call of a compiled function: NumPy arrays in, NumPy arrays out.
 
-Run ``python tools/measure_call_overhead.py``; every figure is the best of several rounds, in microseconds.
+Run ``python tools/measure_call_overhead.py``. Every figure is the best of several rounds, in microseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACCESSES: tuple[Access, ...] = ("copy", "borrow", "donate")
 
 
 def module_text() -> str:
-    """Functions with an argument of each size, with a result of each size, and with many arguments."""
+    """Return functions with an argument of each size, with a result of each size, and with many arguments."""
     text = ""
     for size in SIZES:
         text += f"""
@@ -51,7 +51,7 @@ func.func @wide_{size}(%x: tensor<1xf32>) -> tensor<{size}xf32> {{
 
 
 def microseconds(function: Callable[[], object], seconds: float = 0.02, rounds: int = 7) -> float:
-    """The best of several rounds of about ``seconds`` each."""
+    """Return the best of several rounds of about ``seconds`` each."""
     started = time.perf_counter()
     function()
     count = max(3, int(seconds / max(time.perf_counter() - started, 1e-7)))

@@ -1,6 +1,7 @@
-"""Write `tests/models/references`: what the transformers package computes with small models of each family, in f64.
+"""Write `tests/models/references`: the results of the transformers package for small models of each family, in f64.
 
-`python -m tools.model_references [NAME …]` needs PyTorch and transformers, which are in no extra (CONTRIBUTING.md, Tests).
+`python -m tools.model_references [NAME …]` needs PyTorch and transformers, which are not in an extra (CONTRIBUTING.md,
+Tests).
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ def _rope(rope_type: str, **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and what it is given.
+    """A model, and its inputs.
 
     Attributes:
         model: The class, without `Model` or the name of a head.
         config: Fields of the configuration that are not the defaults.
-        head: The end of the name of the class.
-        kinds: Whether tokens have kinds.
+        head: The suffix of the class name.
+        kinds: Whether the model has token types.
         masked: Whether the second row has padding.
-        padding: The token that fills it up.
+        padding: The padding token.
         length: The number of tokens.
     """
 
@@ -101,7 +102,7 @@ CASES = {
 
 
 def compute(case: Case) -> dict[str, Any]:
-    """The content of a reference file."""
+    """Return the content of a reference file."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     config = getattr(transformers, f"{case.model}Config")(**case.config)
     config._attn_implementation = "eager"
@@ -134,7 +135,7 @@ def compute(case: Case) -> dict[str, Any]:
 
 
 def _saved(model: Any) -> dict[str, list[int]]:
-    """Names and shapes as the package writes them: in memory some models have others."""
+    """Return names and shapes of the saved tensors. In memory, some models have others."""
     import tempfile
 
     from safetensors import safe_open
@@ -162,7 +163,7 @@ def _inputs(case: Case) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    """Write the files that are named, or all."""
+    """Write the named files, or all."""
     for name in sys.argv[1:] or CASES:
         (FOLDER / f"{name}.json").write_text(json.dumps(compute(CASES[name])) + "\n")
 

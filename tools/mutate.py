@@ -1,7 +1,7 @@
-"""Do the tests find bugs? Plant the bugs of `tools/mutations.py`, one at a time, in a copy of the package.
+"""Mutation testing: plant the bugs of `tools/mutations.py`, one at a time, in a copy of the package, and run the tests.
 
-`python -m tools.mutate` tries each with the tests that `make test` has, under two seeds, and prints which test found it.
-`--full` goes on with all tests for those that nothing found. The work tree is never changed.
+`python -m tools.mutate` runs the tests of `make test` for each bug, under two seeds, and prints the test that found it.
+`--full` then runs all tests for the bugs that were not found. The work tree is never changed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tools.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[1]
 _PACKAGE = Path("python/rlx")
-# The tests that judge what rules mean, on cases that are generated.
-# An editable install finds its package before PYTHONPATH does.
+# Without this, an editable install would find its package before PYTHONPATH.
 _COPY_FIRST = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirecting' not in type(f).__name__]"
+# The tests that check the semantics of rules on generated cases.
 _JUDGES = ("tests/conformance", "tests/transforms", "tests/passes", "tests/plan")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _BEGUN = re.compile(r"^(tests/\S+::.*)$", re.MULTILINE)
@@ -34,13 +34,13 @@ _SOME_FAILED = (1, 2)  # with several processes, the first failure is an interru
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one bug.
+    """The outcome of one bug.
 
     Attributes:
         mutation: The bug.
         test: The test that found it, if one did.
-        run: In which run, from 1 on.
-        seconds: How long it took.
+        run: The number of the run, from 1.
+        seconds: The time that it took.
     """
 
     mutation: Mutation
@@ -54,10 +54,10 @@ class Outcome:
 
 
 def place_of(mutation: Mutation, package: Path) -> Path:
-    """The one file in which a bug can be planted.
+    """Return the file that contains a bug's text.
 
     Raises:
-        LookupError: Its text stands nowhere, or more than once: the code has changed since.
+        LookupError: The text occurs nowhere, or more than once, because the code has changed.
     """
     files = [path for path in sorted(package.rglob("*.py")) if not path.name.endswith("_gen.py")]
     places = [path for path in files for _ in range(path.read_text().count(mutation.old))]
@@ -70,11 +70,11 @@ def place_of(mutation: Mutation, package: Path) -> Path:
 
 
 class Copy:
-    """A copy of the work tree, in which bugs are planted.
+    """A copy of the work tree to plant bugs in.
 
     Args:
         folder: An empty folder.
-        arguments: More words for pytest.
+        arguments: Additional arguments for pytest.
     """
 
     def __init__(self, folder: Path, arguments: Sequence[str] = ()):
@@ -92,7 +92,7 @@ class Copy:
             raise RuntimeError(f"the tests would import {where}, and not the copy in {folder}")
 
     def outcome(self, mutation: Mutation, seeds: Sequence[int], *, everything: bool, full: bool) -> Outcome:
-        """Plant a bug, run tests until one fails, and take the bug out again."""
+        """Plant a bug, run tests until one fails, and remove the bug."""
         file = place_of(mutation, self.folder / _PACKAGE)
         text, began = file.read_text(), time.monotonic()
         file.write_text(text.replace(mutation.old, mutation.new))
@@ -107,7 +107,7 @@ class Copy:
     def _runs(
         self, mutation: Mutation, seeds: Sequence[int], everything: bool, full: bool
     ) -> Iterator[tuple[str, list[str]]]:
-        """What the runs are called, and the words that say of each what is run."""
+        """Yield the name of each run and its arguments for pytest."""
         for number, seed in enumerate(seeds, 1):
             yield str(number), [f"--seed={seed}", "-k", mutation.likely]
             if everything:
@@ -118,7 +118,7 @@ class Copy:
                 yield "of all", ["--full", "-k", f"not ({mutation.likely})"]
 
     def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A run of Python that imports the copy."""
+        """Run a Python process that imports the copy."""
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "python"),
             "RLX_CACHE_DIR": str(self.folder / "build/test-cache"),
@@ -140,13 +140,19 @@ class Copy:
 
 
 def main() -> int:
-    """Plant the bugs; exit code 1 if one of ten or more was not found."""
-    parser = argparse.ArgumentParser(prog="python -m tools.mutate", description="Plant bugs and see what finds them.")
-    parser.add_argument("names", nargs="*", help="plant only bugs whose names hold one of these words")
-    parser.add_argument("--seeds", default="0,1", help="of the runs: the one of every day, and another (default: 0,1)")
-    parser.add_argument("--likely", action="store_true", help="run only the tests that ought to find a bug")
-    parser.add_argument("--full", action="store_true", help="run all tests in the end for what was not found")
-    parser.add_argument("--pytest", default="", help="more words for pytest, such as '-n 2'")
+    """Plant the bugs; the exit code is 1 if at least one bug in ten was not found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutate", description="Plant bugs and report the tests that find them."
+    )
+    parser.add_argument("names", nargs="*", help="plant only bugs whose names contain one of these words")
+    parser.add_argument(
+        "--seeds", default="0,1", help="the seeds of the runs: the default one, and another (default: 0,1)"
+    )
+    parser.add_argument("--likely", action="store_true", help="run only the tests that should find a bug")
+    parser.add_argument(
+        "--full", action="store_true", help="at the end, run all tests for the bugs that were not found"
+    )
+    parser.add_argument("--pytest", default="", help="additional arguments for pytest, such as '-n 2'")
     given = parser.parse_args()
     chosen = [m for m in MUTATIONS if not given.names or any(word in m.name for word in given.names)]
     for mutation in chosen:

@@ -1,4 +1,4 @@
-"""Bugs to plant: each of a kind that one makes when one writes a rule. They are found by their text, wherever that stands."""
+"""The bugs to plant: typical mistakes in rules. Each is located by its text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class Mutation:
     """One bug.
 
     Attributes:
-        name: What is wrong.
-        old: Text that stands in the package once.
-        new: What takes its place.
-        likely: The tests that ought to find it and are tried first, as pytest's `-k` has them.
+        name: The mistake.
+        old: Text that occurs once in the package.
+        new: The replacement.
+        likely: The tests that should find it and are run first, in the syntax of pytest's `-k`.
     """
 
     name: str

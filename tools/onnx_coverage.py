@@ -1,4 +1,4 @@
-"""What of ONNX is imported, as Markdown: its ops, ONNX Runtime's, and which of ONNX's own cases are refused, and why."""
+"""ONNX coverage as Markdown: ops of ONNX and ONNX Runtime, and the ONNX test cases that are refused, with reasons."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 PAGE = "docs/onnx-coverage.md"
 _STRINGS = "RLX has no strings"
-_MAPS = "takes or gives strings or maps"
+_MAPS = "its operands or results are strings or maps"
 _RANDOM = "its random numbers are not specified"
-# Why an op of ONNX's has no rule.
+# The reason why an ONNX op has no rule.
 REASONS = {
     **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch"), _STRINGS),
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"), _RANDOM),
     **dict.fromkeys(("Bernoulli",), _RANDOM),
     **{f"ai.onnx.ml.{name}": _MAPS for name in ("CastMap", "CategoryMapper", "DictVectorizer")},
-    "ImageDecoder": "decodes files of images",
+    "ImageDecoder": "it decodes image files",
     "MaxRoiPool": "its windows depend on the elements of an operand",
-    "ai.onnx.preview.training.Gradient": "`rlx.grad` gives gradients",
+    "ai.onnx.preview.training.Gradient": "`rlx.grad` computes gradients",
 }
 
 
 def refused() -> dict[str, str]:
-    """The cases that come with ONNX and are refused: the message of each, by name."""
+    """Return the ONNX test cases that are refused: the message of each, by name."""
     import rlx
     from tests.importers.onnx_nodes import cases, imported
 
@@ -37,7 +37,7 @@ def refused() -> dict[str, str]:
 
 
 def ops() -> dict[str, str]:
-    """How each op of ONNX's is imported: by a `rule`, by the `function` that defines it, or not, and then why."""
+    """Return how each ONNX op is imported: by a `rule`, by the `function` that defines it, or the reason why not."""
     import onnx
 
     from rlx.importers.onnx import imports
@@ -54,7 +54,7 @@ def ops() -> dict[str, str]:
 
 
 def _reason(message: str) -> str:
-    """The kind of a refusal, from its message."""
+    """Return the kind of a refusal, from its message."""
     if "is not one of the dtypes" in message or "has a type that cannot be imported" in message:
         return _STRINGS
     if found := re.search(r": (\S+), \d+ in all$", message):
@@ -69,11 +69,11 @@ def _reason(message: str) -> str:
 
 
 def page(cases: Mapping[str, str], total: int) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        cases: What `refused` gives.
-        total: How many cases there are.
+        cases: The result of `refused`.
+        total: The number of all cases.
     """
     import onnx
 
@@ -90,8 +90,8 @@ def page(cases: Mapping[str, str], total: int) -> str:
         "",
         "# ONNX coverage",
         "",
-        f"What [`rlx.from_onnx`](importers.md#onnx) imports, held against ONNX {onnx.__version__}. Of the {total:,} cases "
-        f"that come with it, one for each use of each op, {total - len(cases):,} are imported, all with the right numbers.",
+        f"The coverage of [`rlx.from_onnx`](importers.md#onnx), compared with ONNX {onnx.__version__}. ONNX has {total:,} test "
+        f"cases, one for each use of each op. {total - len(cases):,} of them are imported, all with correct results.",
         "",
         f"## Ops with a rule, {len(by_rule)}",
         "",
@@ -107,13 +107,13 @@ def page(cases: Mapping[str, str], total: int) -> str:
         "",
         "## Ops that are not imported",
         "",
-        "| op | why |",
+        "| op | reason |",
         "|---|---|",
         *(f"| `{n}` | {how} |" for n, how in found.items() if how not in ("rule", "function")),
         "",
         f"## Cases that are not imported, {len(cases)}",
         "",
-        "| why | number | cases |",
+        "| reason | number | cases |",
         "|---|---|---|",
     ]
     for reason, names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
@@ -122,7 +122,7 @@ def page(cases: Mapping[str, str], total: int) -> str:
 
 
 def current() -> str:
-    """The page for the importer as it is; takes half a minute."""
+    """Return the page for the current importer. This takes half a minute."""
     from tests.importers.onnx_nodes import cases
 
     return page(refused(), len(cases()))

@@ -1,4 +1,4 @@
-"""Models to differentiate and to train, each as a graph and as a function of JAX: an MLP, an encoder, a decoder block."""
+"""Models to differentiate and to train, each as a graph and as a JAX function: an MLP, an encoder, a decoder block."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TrainingModel:
     """One model.
 
     Attributes:
-        name: For figures.
-        graph: A function that gives the graph; its one output is the loss.
-        jax_loss: The same loss in JAX: of parameters and inputs, mappings of arrays.
+        name: The name in figures.
+        graph: A function that returns the graph, whose single output is the loss.
+        jax_loss: The same loss in JAX, as a function of parameters and inputs, mappings of arrays.
     """
 
     name: str
@@ -27,7 +27,7 @@ class TrainingModel:
     jax_loss: Callable[[Any, Any], Any]
 
     def arrays(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Random parameters and inputs."""
+        """Return random parameters and inputs."""
         rng = np.random.default_rng(0)
         params, inputs = {}, {}
         for a in self.graph().arguments:
@@ -78,7 +78,7 @@ def _jax_cross_entropy(logits: Any, labels: Any) -> Any:
 
 # --- encoder ----------------------------------------------------------------------------------------
 
-# As all-MiniLM-L6-v2: six layers of 384, twelve heads.
+# As in all-MiniLM-L6-v2: six layers of 384, twelve heads.
 _LAYERS, _WIDTH, _HEADS, _INNER = 6, 384, 12, 1536
 _ENCODER_INPUT = (4, 128, _WIDTH)
 _ENCODER_WEIGHTS = {

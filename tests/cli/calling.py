@@ -1,4 +1,4 @@
-"""Calling the command `rlx`, in this process or in one of its own."""
+"""Calls of the command `rlx`, in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ module attributes {rlx.stage = "mir"} {
   }
 }
 """
-X, W = "x=1x4xf32=1,2,3,4", "w=4x2xf32=1,0,0,1,1,0,0,1"  # whose product is 4, 6
+X, W = "x=1x4xf32=1,2,3,4", "w=4x2xf32=1,0,0,1,1,0,0,1"  # their product is 4, 6
 
 
 @dataclass
 class Call:
-    """What a call of the command gave."""
+    """The result of a call of the command."""
 
     code: int
     out: str
@@ -48,19 +48,19 @@ class Command:
         self.capsys.readouterr()
         try:
             code = main([str(word) for word in argv])
-        except SystemExit as stop:  # argparse
+        except SystemExit as stop:  # raised by argparse
             code = stop.code if isinstance(stop.code, int) else 1
         captured = self.capsys.readouterr()
         return Call(code, captured.out, captured.err)
 
     def output(self, *argv: str | Path) -> str:
-        """The standard output of a call that succeeds."""
+        """Return the standard output of a call that succeeds."""
         call = self(*argv)
         assert call.code == 0, call.err
         return call.out
 
     def error(self, *argv: str | Path) -> str:
-        """The message of a call that fails, which says nothing else."""
+        """Return the message of a call that fails, and check that nothing else is printed."""
         call = self(*argv)
         assert (call.code, call.out) == (1, "")
         assert call.err.startswith("rlx: error: ")
@@ -68,7 +68,7 @@ class Command:
 
 
 def start(*argv: str | Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start `rlx` in a process of its own."""
+    """Start `rlx` in a separate process."""
     path = os.pathsep.join([str(Path(rlx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", "rlx.cli.main", *map(str, argv)],

@@ -1,4 +1,4 @@
-"""What the tests of the command `rlx` share."""
+"""Shared fixtures of the tests of the command `rlx`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_cache(cache_directory: Path) -> Iterator[None]:
-    """Programs compiled here are not those in the user's cache."""
+    """Use a separate cache, so that programs compiled here do not go to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RLX_CACHE_DIR", str(cache_directory))
         yield
@@ -30,7 +30,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def hello(tmp_path: Path) -> Path:
-    """A file that holds a graph of one matmul."""
+    """Return a file with a graph of one matmul."""
     path = tmp_path / "hello.mlir"
     path.write_text(HELLO)
     return path
@@ -38,7 +38,7 @@ def hello(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def hello_artifact(cache_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same graph, compiled for the CPU."""
+    """Return the same graph, compiled for the CPU."""
     import rlx
 
     path = tmp_path_factory.mktemp("compiled") / "hello.rlxa"

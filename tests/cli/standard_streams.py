@@ -1,4 +1,4 @@
-"""Calling a program's main function in this process, with standard streams of its own."""
+"""Calls of a program's main function in this process, with separate standard streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Output:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     text: bytes
@@ -19,7 +19,7 @@ class Output:
 
 
 def called(function: Callable[[], int], given: bytes) -> Output:
-    """Call a program's main function here, with standard streams of its own."""
+    """Call a program's main function here, with separate standard streams."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")

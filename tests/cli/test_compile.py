@@ -217,7 +217,7 @@ def test_several_programs_and_weights_in_one_file(
     assert f"sha256: {digest}" in out
     assert "[[4. 6.]]" in command.output("run", path, f"--input={X}", f"--verify={digest}")
     assert "another file than expected" in command.error("run", path, f"--input={X}", f"--verify={'0' * 64}")
-    hello.write_text("")  # the hash is compared before it is seen that this is no graph
+    hello.write_text("")  # the hash is compared before the content is parsed
     assert "another file than expected" in command.error("run", hello, f"--verify={'0' * 64}")
 
 

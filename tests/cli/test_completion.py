@@ -1,4 +1,4 @@
-"""`rlx completion`: what shells themselves make of the scripts."""
+"""`rlx completion`: the scripts work in the shells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.cli.completion import SHELLS, script
 from rlx.cli.main import COMMANDS, main
 from rlx.passes import base, native
 
-# Words of a command line, of which the last one is to be completed, and some of what there is for it.
+# Words of a command line, the last of which is completed, and some expected completions.
 CASES = [
     (("rlx", "com"), {"compile", "completion"}),
     (("rlx", ""), set(COMMANDS)),
@@ -33,7 +33,7 @@ $(complete -p "$1" | sed 's/.*-F \\([^ ]*\\).*/\\1/'); printf '%s\\n' "${COMPREP
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """A folder with a model, and with the script for a program and a shell."""
+    """Return a folder with a model, and with the script for a program and a shell."""
     made: dict[tuple[str, str], Path] = {}
 
     def folder(program: str, shell: str) -> Path:

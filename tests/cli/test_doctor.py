@@ -1,4 +1,4 @@
-"""`rlx doctor`, and what the commands show."""
+"""`rlx doctor`, and the progress output of commands."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_program_that_computes_something_else_is_found_out(command: Command, m
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

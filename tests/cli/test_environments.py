@@ -1,4 +1,4 @@
-"""Commands in odd environments: streams that are closed or full, no home, no folder for temporary files, few descriptors."""
+"""Commands in unusual environments: closed or full streams, no home, no temporary folder, few descriptors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no sh")
 
 
 def shell(line: str, environment: Mapping[str, str | None] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a line that reads `TEXT`, with the module of a command in place of `{…}`; variables of None are not set."""
+    """Run a shell line that reads `TEXT`, with the module of a command for `{…}`. None unsets a variable."""
     line = re.sub(r"\{(.*?)\}", rf"'{sys.executable}' -m \1", line)
     variables = {name: value for name, value in {**os.environ, **(environment or {})}.items() if value is not None}
     return subprocess.run(
@@ -72,7 +72,7 @@ def test_standard_input_may_be_closed(call: str) -> None:
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- 2>&-", "2>/dev/full"])
 def test_nobody_reads_messages(streams: str, tmp_path: Path) -> None:
-    """What is written to standard error goes to no other file, though the files that are opened have its number."""
+    """Messages to standard error do not go to another file, although opened files get its descriptor."""
     path, output = tmp_path / "f.mlir", tmp_path / "f.rlx"
     path.write_text(TEXT)
     compiling = shell(f"{{rlx.cli.main compile {path} -o {output}}} {streams}")

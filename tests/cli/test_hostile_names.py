@@ -1,4 +1,4 @@
-"""What names in files hold never reaches a terminal: escape sequences, carriage returns, characters that turn the order."""
+"""Hostile names in files never reach a terminal: escape sequences, carriage returns, bidirectional controls."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_pages_and_drawings_hold_names_of_modules_as_escapes(command: Command, f
 
 
 def test_commands_print_text_by_one_function() -> None:
-    """`say` writes escapes; what else is written is for programs: files, JSON, scripts, progress."""
+    """`say` escapes text for terminals. All other output is for programs: files, JSON, scripts, progress."""
     package = Path(rlx.__file__).parent / "cli"
     for path in package.glob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
@@ -121,7 +121,7 @@ def test_commands_print_text_by_one_function() -> None:
                 and call.func.attr == "write"
                 and "stderr" in ast.unparse(call.func)
             ):
-                assert ast.unparse(call.args[0]) == "diagnostic.format(self.sources)", path.name  # which gives escapes
+                assert ast.unparse(call.args[0]) == "diagnostic.format(self.sources)", path.name  # which escapes
 
 
 def test_commands_print_names_of_onnx_models_and_of_entry_points_as_escapes(command: Command, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_parameters_may_have_any_name() -> None:
 
 
 def test_errors_are_harmless_in_python(folder: Path) -> None:
-    """And keep what they say in `message`."""
+    """The `message` of an error is unchanged."""
     weights = rlx.weights.open(folder / "w.safetensors")
     for name in weights:
         with pytest.raises(rlx.Error) as caught:

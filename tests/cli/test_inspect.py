@@ -131,7 +131,7 @@ def test_svg(command: Command, encoder_file: Path, tmp_path: Path) -> None:
 
 
 def test_memory(command: Command, encoder_file: Path, tmp_path: Path) -> None:
-    """Where values lie, of a graph and of a file that carries its plan, by the names of the listing."""
+    """The memory locations of a graph, and of a file with its plan, by the names of the listing."""
     out = command.output("inspect", encoder_file, "--stage=lir", "--memory", "--memory-svg", tmp_path / "memory.svg")
     listing, report = out.split("\nmemory of @")
     assert "most is in use:" in report and "what would lower it:" in report and "gap 0.0 %" in report
@@ -161,7 +161,7 @@ def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
 
 
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
-    """One page about the compilation, that asks for nothing from elsewhere."""
+    """The page about the compilation is a single file without external resources."""
     listing = command.output("inspect", hello, "--html", tmp_path / "hello.html")
     page = Page((tmp_path / "hello.html").read_text())
     page.check()

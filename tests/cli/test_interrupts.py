@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", [COMPILE, OPT], ids=["compile", "opt"])
 @pytest.mark.parametrize("seen", ["rlx.cli", "rlx.support.errors", "rlx.ir.shape", "rlx.ops.norm"])
 def test_an_interrupt_while_modules_are_imported(folder: Path, command: tuple[str, ...], seen: str) -> None:
-    """The interpreter says which module it has imported; then the interrupt comes."""
+    """The interpreter reports the module that it has imported; then the interrupt is sent."""
     (folder / "out").write_text("before")
     process = start(folder, *command, tell_imports=True)
     assert process.stderr is not None
@@ -74,7 +74,7 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize("command", [COMPILE, OPT], ids=["compile", "opt"])
 @pytest.mark.parametrize("name", ["datetime", "numpy._core._exceptions", "torch_mlir._mlir_libs._mlir"])
 def test_an_interrupt_in_the_c_code_of_a_module(folder: Path, command: tuple[str, ...], name: str) -> None:
-    """NumPy and others import Python modules from C, and crash if an exception comes out of these."""
+    """NumPy and others import Python modules from C, and crash if such an import raises an exception."""
     (folder / "sitecustomize.py").write_text(_INTERRUPTING)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "INTERRUPT_AT": name}
     done = subprocess.run(
@@ -91,7 +91,7 @@ def test_an_interrupt_while_the_compiler_works(folder: Path) -> None:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    # It may have been ready before the signal came.
+    # It may have finished before the signal was sent.
     if process.returncode == 0:
         Artifact.load(folder / "out")
     else:
@@ -121,7 +121,7 @@ SECONDS_UNTIL_IT_RUNS = 3.0  # of processor time
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="looks at /proc")
 @drawn("option", ["--device=cpu", "--device=xla", "--evaluate"], weights={"--evaluate": 0.1})
 def test_an_interrupt_while_a_program_runs(folder: Path, option: str) -> None:
-    """Compiled code knows nothing of Python's handlers: the signal itself ends the process."""
+    """Compiled code does not run Python's handlers: the signal itself ends the process."""
     (folder / "endless.mlir").write_text(ENDLESS)
     process = start(folder, "rlx.cli.main", "run", "endless.mlir", "--input=x=f32=1", "--save=y=y.npy", option)
     stat = Path(f"/proc/{process.pid}/stat")

@@ -1,4 +1,4 @@
-"""The command `rlx` itself: help, versions, errors and how it ends."""
+"""The command `rlx` itself: help, versions, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_reader_that_goes_away_is_no_error(hello: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much of a pipe has been read")
 def test_ctrl_c_ends_quietly() -> None:
-    # It waits for standard input, and has imported what it needs, once this much has been read.
+    # After reading this much, it has completed its imports and waits for standard input.
     process = start("run", "-")
     assert process.stdin is not None
     wait_until_it_reads(process)
@@ -127,7 +127,7 @@ def test_ctrl_c_ends_quietly() -> None:
 
 
 def wait_until_it_reads(process: subprocess.Popen[bytes]) -> None:
-    """Return once the process has taken the byte that is put into its standard input."""
+    """Return once the process has read the byte that is written to its standard input."""
     import fcntl
     import termios
 

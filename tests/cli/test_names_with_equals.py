@@ -1,4 +1,4 @@
-"""Names with `=` in `NAME=VALUE`: those of the graph say where a name ends."""
+"""Names with `=` in `NAME=VALUE`: the names of the graph determine where a name ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands take ONNX models, with their weights."""
+"""The commands accept ONNX models, with their weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ W = np.linspace(-2, 2, 12, dtype=np.float32).reshape(4, 3)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A model of one layer, whose batch is open, with its weights in a file of their own."""
+    """Return a model of one layer with an open batch size, and its weights in an external file."""
     save_array(str(tmp_path / "x.npy"), X)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
     tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", k]) for n, k in (("x", 4), ("y", 3))]

@@ -1,4 +1,4 @@
-"""`rlx-opt` as a program: exit codes, files, streams. What it does to text is tested in `tests/filecheck`."""
+"""`rlx-opt` as a program: exit codes, files, streams. `tests/filecheck` tests its effect on text."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_split_inputs_come_out_split(capsys: pytest.CaptureFixture[str], file: P
 
 
 def test_verification_can_be_left_out(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    # Binding n to 0 leaves a gather from an empty table behind, which the verifier refuses.
+    # Binding n to 0 leaves a gather from an empty table, which the verifier refuses.
     text = """\
 func.func @main(%t: tensor<?x4xf32, #rlx.dims<["n"]>>, %i: tensor<2xi32>) {
   %0 = rlx.gather(%t, %i) {axis = 0} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<2xi32>) -> tensor<2x4xf32>
@@ -224,7 +224,7 @@ def test_check_numerics_names_the_pass(
 
     code, _, err = call(capsys, [str(file), "--check-numerics=7", "--rlx-simplify", "--cse"])
     assert (code, err) == (0, "")
-    # An evaluator that drifts is as good as a pass that is wrong.
+    # A drifting evaluator has the same effect as a wrong pass.
     calls = iter(range(100))
     monkeypatch.setitem(ACTIVATIONS, "relu", lambda x: x + next(calls))
     code, _, err = call(capsys, [str(file), "--check-numerics=7", "--rlx-simplify", "--cse"])

@@ -1,4 +1,4 @@
-"""Nothing that a command writes is lost: an input that cannot be read gives an error, and a call that fails changes no file."""
+"""Output is never lost: an unreadable input is an error, and a failing call does not change a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 GOOD = HELLO
-SILENT = "func.func @f() {\n  rlx.yield = 3\n  return\n}\n"  # MLIR's parser fails without a word
+SILENT = "func.func @f() {\n  rlx.yield = 3\n  return\n}\n"  # MLIR's parser fails without a message
 UNREADABLE = {
     "an rlx op where none stands": SILENT,
     "an rlx op in brackets": "func.func @f() attributes {a = [rlx.matmul]} {\n  return\n}\n",
@@ -46,7 +46,7 @@ def _encoded(text: str) -> bytes:
 def test_what_cannot_be_read_is_an_error(
     text: str, flags: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1 and a place, never an empty output; and the input, named as the output, is still there."""
+    """The call gives exit code 1 and a location, never an empty output. An input that is also the output is unchanged."""
     for data in (
         (_encoded(text), b"// a comment\n" + _encoded(text)) if not text.startswith("ML") else (_encoded(text),)
     ):
@@ -106,7 +106,7 @@ def test_text_without_ops_is_an_empty_module_only_if_it_is_blank(
 
 
 def test_several_ops_keep_their_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Functions without a module around them, whatever stands in front, have the file's name in their locations."""
+    """Functions without a module have the file's name in their locations, whatever text precedes them."""
     for start in ("", "// a\n", "!a = i32\n", "\n\n"):
         file = tmp_path / "model.mlir"
         file.write_text(start + "func.func private @f()\nfunc.func private @g()\n")
@@ -165,7 +165,7 @@ def _checkpoint(file: Path, out: Path) -> int:
 
 
 class Full(io.FileIO):
-    """A file on a disk that has no more space after some bytes."""
+    """A file on a disk that is full after some bytes."""
 
     def __init__(self, path: str):
         super().__init__(path, "wb")
@@ -183,7 +183,7 @@ WRITERS = [_opt, _opt_bytecode, _compile, _lower, _svg, _save, _artifact, _check
 def test_a_write_that_fails_leaves_the_file_as_it_was(
     write: Callable[[Path, Path], int], disk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever fails while a file is written: the old one is there byte for byte, and nothing else."""
+    """If writing a file fails, the old file is unchanged, and no other file remains."""
     file = tmp_path / "model.mlir"
     file.write_text(GOOD)
     folder = tmp_path / "out"
@@ -266,7 +266,7 @@ def test_places_in_files_of_any_name(name: str, tmp_path: Path, capsys: pytest.C
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     arguments: tuple[str, ...], tmp_path: Path, command: Command
 ) -> None:
-    """Before the input is even read, which is not there."""
+    """The error is raised before the input, which does not exist, is read."""
     (tmp_path / "file").write_text("")
     wrong = {"no folder/out": "No such file or directory", "file/out": "Not a directory", ".": "Is a directory"}
     for name, reason in wrong.items():

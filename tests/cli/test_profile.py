@@ -14,7 +14,7 @@ from tests.cli.calling import Command
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No second is spent on measuring this machine."""
+    """Skip the measurement of this machine, which takes a second."""
     monkeypatch.setattr(profiling, "this_machine", lambda threads: MachineLimits(1e9, 1e9))
 
 

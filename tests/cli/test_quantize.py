@@ -1,4 +1,4 @@
-"""`rlx quantize`, from a file to files that run."""
+"""`rlx quantize`, from a file to runnable files."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_arrays_from_files(command: Command, hello_artifact: Path, tmp_path: Pat
         f"--params={tmp_path / 'w.safetensors'}",
     ]
     assert command.output(*call) == Y
-    # A parameter of its own wins over the file's.
+    # A separate parameter overrides that of the file.
     assert "[[10.  0.]]" in command.output(*call, "--param=w=4x2xf32=1,0,1,0,1,0,1,0")
 
 
@@ -98,7 +98,7 @@ def test_outputs_are_saved(command: Command, hello_artifact: Path, tmp_path: Pat
 def test_no_output_is_written_over_another(
     options: list[str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However its file is named; one output may go to several files, and to one file twice."""
+    """Two outputs never share a file, whatever its name. One output may go to several files, and to one file twice."""
     g: Any = rlx.Graph("three")
     x = g.input("x", (2,))
     g.set_outputs({"a/b": x, "a_b": x + 1.0, "c": x + 2.0})
@@ -115,7 +115,7 @@ def test_no_output_is_written_over_another(
 
 
 def test_no_output_is_written_where_one_has_too_long_a_name(command: Command, tmp_path: Path) -> None:
-    """It is said before the program runs, with the option that gives another name."""
+    """The error is raised before the program runs, with the option that sets another name."""
     g: Any = rlx.Graph("two")
     x = g.input("x", (2,))
     g.set_outputs({"a": x, "n" * 300: x + 1.0})
@@ -141,7 +141,7 @@ def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hell
     message = command.error("run", hello)
     flags = re.findall(r"(input|param) '\w' \(f32\[\d, \d\]\) is missing: add (\S+)", message)
     assert flags == [("input", "--input=x=1x4xf32=0"), ("param", "--param=w=4x2xf32=0")]
-    # The flags that the message gives work as they are.
+    # The flags in the message work unchanged.
     assert command.output("run", hello, "--evaluate", *(flag for _, flag in flags)) == "y: f32[1, 2]\n[[0. 0.]]\n"
 
 
@@ -261,7 +261,7 @@ def test_inputs_parameters_and_outputs_of_every_dtype_are_files(command: Command
 
 @pytest.mark.parametrize("kind", DTYPES, ids=str)
 def test_every_dtype_survives_a_file(kind: rlx.DType, tmp_path: Path) -> None:
-    """With the dtype of the argument where the file has none; NumPy reads the file."""
+    """A file without a dtype gets the dtype of the argument, and NumPy can read the file."""
     argument = rlx.Graph("g").input("x", (3,), kind).builder.arguments[0]
     for array in (np.ones((2, 3)).astype(kind.numpy), np.ones((), kind.numpy), np.ones((0, 2)).astype(kind.numpy)):
         path = str(tmp_path / "x.npy")

@@ -1,4 +1,4 @@
-"""The commands take StableHLO where they take rlx ops."""
+"""The commands accept StableHLO instead of rlx ops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ func.func public @main(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 
 
 def test_functions_of_chlo_are_read_as_from_stablehlo_reads_them(command: Command, tmp_path: Path) -> None:
-    """And `main` is the entry, behind functions that compare elements."""
+    """`main` is the entry, although comparator functions come first."""
     path, x = tmp_path / "m.mlir", np.random.default_rng(1).normal(size=(2, 4)).astype(np.float32)
     path.write_text(FUNCTIONS_OF_CHLO)
     save_array(str(tmp_path / "x.npy"), x)

@@ -1,4 +1,4 @@
-"""Options of the command line that only some targets have: any other target says whose they are, before it compiles."""
+"""Options for only some targets: the error for other targets names the owners, before compilation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VALUES = {
 
 
 def owners(option: str) -> set[str]:
-    """The targets that take an option."""
+    """Return the targets that accept an option."""
     if option == "--stablehlo-version":
         return {"stablehlo"}
     return {"fpga", "fpga-sim"}

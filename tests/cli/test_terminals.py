@@ -1,4 +1,4 @@
-"""Terminals without Unicode, readers that go, and packages that are not there."""
+"""Terminals without Unicode, readers that close their pipe, and missing packages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ascii(environment: dict[str, str], tmp_path: Path) -> None:
     done = call(loop, json.dumps(calls), **environment)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "Traceback" not in done.stderr and done.stdout.isascii()
-    assert "\\xe9" in done.stderr  # the input that is missing
+    assert "\\xe9" in done.stderr  # the missing input
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`rlx tune`: what it prints, writes and refuses. What it finds is tested in `tests/runtime/test_tuning.py`."""
+"""`rlx tune`: its output, files and errors. `tests/runtime/test_tuning.py` tests the search."""
 
 from __future__ import annotations
 

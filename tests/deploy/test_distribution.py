@@ -1,4 +1,4 @@
-"""`rlx-deploy`: its wheel has what running a program takes, and runs one where nothing else of RLX is."""
+"""`rlx-deploy`: its wheel contains the files that running a program needs, and runs one without the rest of RLX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ import rlx
 from rlx.version import __version__
 from tools.deploy_wheel import PROJECT, ROOT, build, imported, module_file, modules
 
-# What functions of the distribution import that it does not have, and why none of these is called to run a program.
+# Modules outside of the distribution that its functions import, and why these functions are not called to run a
+# program.
 LATER_ALONE = {
     ("rlx.targets.iree.targets", "rlx.targets.stages"): "the pipeline of a target",
     ("rlx.targets.iree.targets", "rlx.passes.check_lir"): "the pipeline of a target",
@@ -29,7 +30,7 @@ LATER_ALONE = {
     ("rlx.runtime.compiled", "rlx.runtime.profiling"): "a program that was compiled here",
     ("rlx.runtime.shown", "rlx.report.html"): "it is looked for first",
 }
-# Nothing of these may be imported: MLIR's bindings, compilers, and libraries that only compiling or importing takes.
+# Packages that must not be imported: MLIR's bindings, compilers, and libraries for compiling or importing.
 BLOCKED = (
     "torch_mlir",
     "mlir",
@@ -71,7 +72,7 @@ print(json.dumps([first["y"].tolist(), second[1].tolist(), refused, imported]))
 
 
 def saved(path: Path) -> Path:
-    """A program with a parameter, a symbol and a state."""
+    """Write a program with a parameter, a symbol and a state."""
     g = rlx.Graph("scaled")
     x, w, count = g.input("x", ("n", 4)), g.param("w", (4, 2)), g.state("count", (4,), "i32", init=7)
     g.update(count, count + 1)
@@ -124,7 +125,7 @@ def test_the_requirements_are_those_of_the_whole_package() -> None:
 
 
 def test_the_wheel_runs_a_program_in_an_environment_of_its_own(tmp_path: Path) -> None:
-    """It has the wheel, and NumPy, ml_dtypes and IREE's runtime of this environment, by links."""
+    """The environment has the wheel, and links to this environment's NumPy, ml_dtypes and IREE runtime."""
     wheel = build(tmp_path / "dist")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

@@ -1,4 +1,4 @@
-"""Files with several entry points: they come back whole, and what is not what was written is refused."""
+"""Files with several entry points: they are read back completely, and modified files are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with several programs and with parameters: the right program is chosen, and what is not what was written is refused."""
+"""Files with several programs and with parameters: the right program is chosen, and modified files are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ W, X = np.arange(8, dtype=np.float32).reshape(4, 2), np.arange(4, dtype=np.float
 
 @pytest.fixture(scope="module")
 def programs() -> dict[str, rlx.CompiledGraph]:
-    """One graph for several targets."""
+    """Return one graph compiled for several targets."""
     made = {arch: rlx.Session(arch=arch).compile(product()) for arch in ("x86-64-v2", "x86-64", "aarch64")}
     made |= {name: rlx.Session(name).compile(product()) for name in ("cuda", "vmvx")}
     made["x86-64-v2"].set_params({"w": W})
@@ -55,7 +55,7 @@ def same(program: rlx.CompiledGraph, w: np.ndarray = W) -> None:
 
 @pytest.mark.parametrize("place", ["inside", "beside"])
 def test_values_of_every_dtype_come_back(place: str, tmp_path: Path) -> None:
-    """Against the evaluator, bit by bit: NaN, infinities, the ends of integers, no elements and rank 0 among them."""
+    """Values equal those of the evaluator to the bit, including NaN, infinities, integer limits, no elements and rank 0."""
     g: Any = rlx.Graph("all")
     rng = np.random.default_rng(3)
     inputs, values, outputs = {}, {}, {}
@@ -124,7 +124,7 @@ def test_parameters_that_are_given_come_before_those_of_the_file(
         same(rlx.load(tmp_path / "p.rlxa", params=given), 3 * W)
 
 
-# --- choosing -------------------------------------------------------------------------------------
+# --- choice of the program ------------------------------------------------------------------------
 
 CHOICES = [
     ("", None, "cpu (x86-64-v2)"),
@@ -143,7 +143,7 @@ def test_the_program_for_a_machine(
     level: str, target: str | None, expected: str, programs: dict[str, rlx.CompiledGraph], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """The baseline stands before the tuned one, and a device that is not here before both."""
+    """In the file, the baseline comes before the tuned program, and an unavailable device before both."""
     if level == "" and not (cpu.host_cpu() or frozenset()) >= cpu._features_of("x86-64-v2"):
         pytest.skip("this machine's CPU is of the first level")
     monkeypatch.setenv("RLX_CPU_LEVEL", level)
@@ -242,7 +242,7 @@ def test_any_bit_of_any_member(part: int, whole: bytes, seed: int) -> None:
         damaged = bytearray(whole)
         for _ in range(rng.randrange(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        with contextlib.suppress(rlx.Error):  # or it was a date, or padding
+        with contextlib.suppress(rlx.Error):  # no error if only a date or padding is damaged
             assert Archive.from_bytes(bytes(damaged)).to_bytes() == whole
         with pytest.raises(rlx.Error):
             Archive.from_bytes(whole[: rng.randrange(len(whole))])
@@ -288,7 +288,7 @@ def test_members_that_the_manifest_does_not_have(whole: bytes) -> None:
 
 
 def test_many_load_and_run_while_one_writes(programs: dict[str, rlx.CompiledGraph], tmp_path: Path) -> None:
-    """Whoever reads has a whole file: the old one or the new one."""
+    """A reader always sees a complete file: the old one or the new one."""
     path, program = tmp_path / "p.rlxa", programs["x86-64-v2"]
     program.save(path, params=True)
     problems: list[BaseException] = []

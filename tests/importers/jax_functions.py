@@ -1,4 +1,4 @@
-"""Functions of JAX with arguments, by name: all kinds of primitives that RLX has a meaning for."""
+"""JAX functions with arguments, by name: all kinds of primitives that RLX supports."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ _five_times.defvjp(lambda x: (x * 2, x), lambda x, c: (c * 5 * x,))
 
 
 def _with_arrays_of_its_own(decorator: Any) -> Any:
-    """A function under a decorator that closes over arrays: JAX passes these to it as arguments."""
+    """Return a function under a decorator that closes over arrays. JAX passes these to it as arguments."""
 
     def function(x: Any) -> Any:
         @decorator
@@ -286,7 +286,7 @@ def _positive_of(a: Any) -> Any:
     return a @ a.T + jnp.eye(len(a))
 
 
-# Signs of eigenvectors and of singular vectors are free: what they span is not.
+# Signs of eigenvectors and singular vectors are arbitrary. Compare the spanned spaces.
 case("eigh", lambda a: (jnp.linalg.eigvalsh(a), jnp.abs(jnp.linalg.eigh(a)[1])), square)
 case("svd", lambda a: [jnp.abs(t) for t in jnp.linalg.svd(a, full_matrices=False)], f(2, 3, 5))
 case("svd_full", lambda a: [jnp.abs(t)[..., :3] for t in jnp.linalg.svd(a)], tall)

@@ -1,4 +1,4 @@
-"""Functions of rows by name, beside those of `jax_slopes`: softmax with masks, losses, norms, reductions, scans and orders."""
+"""Functions of rows by name, in addition to `jax_slopes`: softmax with masks, losses, norms, reductions, scans, orders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TARGET = np.array([0.0, 1.0, 0.0, 0.0])
 
 
 def _attention(fill: float, x: Any) -> Any:
-    """Attention of four queries and keys, which the rows of `x` are scores' and values' alike."""
+    """Attention of four queries and keys. The rows of `x` are both scores and values."""
     mask = jnp.tril(jnp.ones((4, 4), bool))
     scores = jnp.where(mask, x[:, :, None] * x[:, None, :] * 0.5, fill)
     return jnp.einsum("rqk,rk->rq", nn.softmax(scores, axis=-1), x)
@@ -69,7 +69,7 @@ def _layer_norm(x: Any) -> Any:
 
 
 def _online_softmax(x: Any) -> Any:
-    """Softmax by running maxima, as a scan."""
+    """Softmax with running maxima, as a scan."""
 
     def step(carry: Any, column: Any) -> Any:
         most, total = carry

@@ -1,4 +1,4 @@
-"""Functions of JAX by name, and the points at which their derivatives are compared: extremes, poles, integers and zeros."""
+"""JAX functions by name, and the points at which their derivatives are compared: extremes, poles, integers and zeros."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Case:
     Attributes:
         function: The function, of arrays, with one array as its result.
         args: Its arguments.
-        is_smooth: Whether it has second derivatives to compare.
+        is_smooth: Whether second derivatives are compared.
     """
 
     function: Callable[..., Any]
@@ -100,7 +100,7 @@ def _unary(*, is_smooth: Any = True, **functions: Any) -> None:
 
 
 _unary(
-    # What has an op of StableHLO or CHLO.
+    # Functions with an op in StableHLO or CHLO.
     **{
         name: getattr(lax, name)
         for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "square", "reciprocal")

@@ -1,4 +1,4 @@
-"""Nodes of ONNX Runtime's own ops, with inputs: cases for the importer, which ONNX Runtime judges."""
+"""Nodes of ONNX Runtime's own ops, with inputs: importer test cases with ONNX Runtime as the reference."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MICROSOFT = "com.microsoft"
 
 
 class Node(NamedTuple):
-    """A node: its op, operands (None for one that is left out), attributes, results, which operands are constants.
+    """A node: its op, operands (None for an omitted one), attributes, results, and constant operands.
 
-    `atol` is how far a float may be from another: farther where each step rounds to integers what the one before gave.
+    `atol` is the tolerance of floats. It is larger if each step rounds the result of the previous one to integers.
     """
 
     op: str
@@ -29,7 +29,7 @@ class Node(NamedTuple):
     atol: float = 2e-5
 
     def model(self, opset: int = 20) -> bytes:
-        """The bytes of its model: inputs are `x0`, `x1`, …, results `y0`, `y1`, …."""
+        """Return the bytes of its model. Inputs are `x0`, `x1`, …, results `y0`, `y1`, …."""
         names = ["" if o is None else f"x{i}" for i, o in enumerate(self.operands)]
         results = ["" if i in self.skipped else f"y{i}" for i in range(self.results)]
         node = helper.make_node(self.op, names, results, domain=self.domain, **self.attributes)
@@ -49,7 +49,7 @@ class Node(NamedTuple):
 
     @property
     def inputs(self) -> dict[str, np.ndarray]:
-        """The values of its inputs."""
+        """Return the values of its inputs."""
         given = {f"x{i}": o for i, o in enumerate(self.operands) if i not in self.constants}
         return {n: a for n, a in given.items() if a is not None}
 
@@ -68,7 +68,7 @@ def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
 
 
 def nodes() -> Iterator[Node]:
-    """All cases."""
+    """Yield all cases."""
     yield from _products()
     yield from _norms()
     yield from _attention()

@@ -1,4 +1,4 @@
-"""ONNX's numbers of RLX's dtypes."""
+"""ONNX's type numbers of RLX's dtypes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rlx.ir.dtype import DTYPES, DType
 
 
 def number_of(kind: DType) -> int | None:
-    """ONNX's number of a dtype; None if ONNX lacks it."""
+    """Return ONNX's number of a dtype; None if ONNX lacks it."""
     try:
         return int(helper.np_dtype_to_tensor_dtype(kind.numpy))
     except (KeyError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Small models as exporters write them, for tests of quantised models, of gradients and of open sizes."""
+"""Small models in the form of exporters, for tests of quantised models, gradients and open sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def model(
     weights: Mapping[str, Any],
     opset: int = 17,
 ) -> bytes:
-    """The bytes of a model; inputs are f32, but those of names that begin with `ids` are i64."""
+    """Return the bytes of a model. Inputs are f32, except i64 for names that start with `ids`."""
     read = [
         helper.make_tensor_value_info(n, TensorProto.INT64 if n.startswith("ids") else TensorProto.FLOAT, dims)
         for n, dims in inputs.items()
@@ -38,7 +38,7 @@ def _weights(seed: int, **shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def cnn(batch: Any = 2, size: Any = 8) -> bytes:
-    """Two convolutions, pools, and a product: `[batch, 3, size, size]` to `[batch, 5]`."""
+    """Return a model of two convolutions, pools, and a product: `[batch, 3, size, size]` to `[batch, 5]`."""
     nodes = [
         node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1, 1, 1, 1]),
         node("Relu", ["c0"], ["r0"]),
@@ -54,7 +54,7 @@ def cnn(batch: Any = 2, size: Any = 8) -> bytes:
 
 
 def transformer(batch: Any = 2, length: Any = 5, width: int = 8, heads: int = 2) -> bytes:
-    """A layer as PyTorch exports it: shapes are computed from `Shape`, positions by `Range`, and a causal mask by `Where`."""
+    """Return a layer in PyTorch's export form: shapes from `Shape`, positions from `Range`, a causal mask from `Where`."""
     size = width // heads
     weights: dict[str, Any] = _weights(
         1, table=(11, width), places=(16, width), wq=(width, 3 * width), wo=(width, width)

@@ -1,4 +1,4 @@
-"""The test cases that come with ONNX, one for each use of each op: models with inputs and what they give."""
+"""ONNX's own test cases, one for each use of each op: models with inputs and expected results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW = 64
 
 
 class Case(NamedTuple):
-    """A model of a node, its inputs by name, what it gives, and how far from that a result may be."""
+    """A model of a node, its inputs by name, the expected results, and the tolerances."""
 
     name: str
     model: bytes
@@ -27,16 +27,16 @@ class Case(NamedTuple):
 
     @property
     def needs_all(self) -> bool:
-        """Whether the number of the results' elements depends on all of the inputs' elements."""
+        """Whether the number of result elements depends on the values of all inputs."""
         return any(word in self.name for word in ("nonmaxsuppression", "unique", "nonzero"))
 
 
 @cache
 def cases() -> list[Case]:
-    """All cases, in ONNX's order."""
+    """Return all cases, in ONNX's order."""
     found: list[Case] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's, of the values that ONNX makes
+        warnings.simplefilter("ignore")  # NumPy's warnings about the values that ONNX generates
         collect: Any = collect_testcases
         tests: list[Any] = collect(None)
     for test in tests:
@@ -48,7 +48,7 @@ def cases() -> list[Case]:
 
 
 def _array(value: Any) -> Any:
-    """A value of ONNX's as an array if it is a tensor, and as a list of them if it is a sequence."""
+    """Return a tensor of ONNX as an array, and a sequence as a list of arrays."""
     if isinstance(value, onnx.SequenceProto):
         return [_array(v) for v in onnx.numpy_helper.to_list(value)]
     if isinstance(value, onnx.OptionalProto):
@@ -59,10 +59,10 @@ def _array(value: Any) -> Any:
 
 
 def imported(case: Case) -> rlx.Graph:
-    """The graph of a case; inputs that have to be known (shapes, axes, sequences) are constants.
+    """Return the graph of a case. Inputs that must be known (shapes, axes, sequences) are constants.
 
     Raises:
-        Error: It is not imported.
+        Error: It cannot be imported.
     """
     given = {n: v if v is None or isinstance(v, list) else np.asarray(v) for n, v in case.inputs.items()}
     fixed = {n: v for n, v in given.items() if not isinstance(v, np.ndarray)}
@@ -75,9 +75,9 @@ def imported(case: Case) -> rlx.Graph:
 
 
 def check(case: Case, got: Any) -> None:
-    """Hold results to those of the case: dtypes, shapes, integers exactly, floats within ONNX's tolerance.
+    """Compare results with those of the case: dtypes, shapes, integers exactly, floats within ONNX's tolerance.
 
-    bf16 and f16 may differ by two units: ONNX's expansions of ops round at every step.
+    bf16 and f16 may differ by two units, because ONNX's expansions of ops round at every step.
     """
     expected = [part for value in case.expected for part in (value if isinstance(value, list) else [value])]
     for mine, theirs in zip(got, expected, strict=True):

@@ -1,4 +1,4 @@
-"""`rlx.from_jax`: functions of all kinds of primitives against JAX, their derivatives, names and what is refused."""
+"""`rlx.from_jax`: functions of all kinds of primitives compared with JAX, derivatives, names and errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_compiled_function_is_what_jax_computes(name: str) -> None:
     _assert_close(rlx.Session("cpu").compile(g).run(_inputs(g, arguments)), wanted)
 
 
-# Those whose results are smooth in their first argument, which is f32.
+# Functions that are smooth in their first argument, which is f32.
 SMOOTH = [
     *("gather_index", "gather_2", "take_along", "at_set", "at_add", "at_mul", "dyn_slice", "dyn_upd", "sort", "cumsum"),
     *("while", "fori", "scan", "scan_rev", "cond", "switch", "map", "assoc", "conv_same", "conv_dil", "conv_group"),
@@ -82,14 +82,14 @@ SMOOTH = [
 
 @drawn("name", SMOOTH, of_each=5)
 def test_gradients_are_jaxs(name: str) -> None:
-    """Of the sum of squares of all real results, by the first argument; loops of a known number of steps are among them."""
+    """The gradient of the sum of squares of all real results equals JAX's, including loops of a known number of steps."""
     function, arguments = CASES[name]
 
     def loss(*given: Any) -> Any:
         results = [r for r in jax.tree.leaves(function(*given)) if jnp.issubdtype(r.dtype, jnp.floating)]
         return sum(jnp.sum(r**2) for r in results)
 
-    # JAX has no derivative of `while` in reverse mode.
+    # JAX has no reverse-mode derivative of `while`.
     wanted = (jax.jacfwd if name == "while" else jax.grad)(loss)(*arguments)
     g = rlx.from_jax(loss, *arguments)
     gradient = rlx.grad(g, wrt=[g.inputs[0].name])
@@ -157,7 +157,7 @@ def test_a_loop_with_a_known_number_of_steps_is_a_scan() -> None:
 
 
 def _shown(**options: Any) -> Any:
-    """A function that shows what it computes, in a loop, a branch and a derivative."""
+    """Return a function that prints values in a loop, a branch and a derivative."""
 
     def shown(x: Any) -> Any:
         jax.debug.print("{x}", x=x, **options)
@@ -179,7 +179,7 @@ def test_what_only_shows_a_value_is_left_out() -> None:
 
 
 def symbolic(name: str, *sizes: int) -> Any:
-    """An argument whose first size is a symbol of JAX's."""
+    """Return an argument whose first size is a JAX symbol."""
     return jax.ShapeDtypeStruct((*jax.export.symbolic_shape(name), *sizes), jnp.float32)
 
 
@@ -241,7 +241,7 @@ def test_what_is_refused(call: Any, message: str) -> None:
 
 def test_parameters_are_arguments_that_the_caller_names_with_their_values() -> None:
     params = {"w": f(64, 32), "key": jax.random.key(3), "open": jax.ShapeDtypeStruct((32,), jnp.float32)}
-    table = f(64, 32)  # large, but no parameter of the user's
+    table = f(64, 32)  # large, but not a parameter of the user
 
     def function(scale: Any, p: Any, x: Any) -> Any:
         return (x @ (p["w"] + table) * scale + p["open"]) * jax.random.uniform(p["key"], (32,))
@@ -257,7 +257,7 @@ def test_parameters_are_arguments_that_the_caller_names_with_their_values() -> N
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint64])
 def test_unsigned_integers_may_be_parameters(dtype: Any) -> None:
-    """Given ones and those that a function closes over."""
+    """Both passed parameters and closed-over arrays may be unsigned."""
     with jax.enable_x64(dtype == np.uint64):
         whole = np.arange(2**16 - 200 * 200, 2**16).reshape(200, 200).astype(dtype) * np.iinfo(dtype).max
         table, x = jnp.asarray(whole), f(200, 200)

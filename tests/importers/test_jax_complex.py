@@ -1,4 +1,4 @@
-"""`rlx.from_jax` of functions of complex numbers over extremes in each part: JAX's numbers, or limits where it has none."""
+"""`rlx.from_jax` of complex functions at extremes in each part: compared with JAX, or with limits if JAX is undefined."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wide_numbers() -> Iterator[None]:
 
 
 def grid(kind: str) -> np.ndarray:
-    """Every extreme of both signs as a real part beside every one as an imaginary part."""
+    """Return all combinations of extremes of both signs as real and imaginary part."""
     part = rlx.dtype(kind).part
     tiny = float(np.finfo(part.numpy).tiny)
     sizes = [0.0, tiny, tiny**0.5, 0.3, 1.0, 3.0, 88.0, 800.0, part.max**0.5 * 1.5, part.max, np.inf]
@@ -40,7 +40,7 @@ def imported(function: Any, *arrays: np.ndarray) -> np.ndarray:
 
 
 def assert_close(found: np.ndarray, wanted: np.ndarray, z: np.ndarray) -> None:
-    """Relative to the size; a part that is tiny beside the other may be 0."""
+    """Compare relative to the absolute value. A part that is tiny compared with the other may be 0."""
     assert found.dtype == wanted.dtype
     limits = np.finfo(np.real(found).dtype)
     size = np.where(np.isfinite(wanted), np.abs(wanted), 0)
@@ -51,13 +51,13 @@ def assert_close(found: np.ndarray, wanted: np.ndarray, z: np.ndarray) -> None:
 
 
 def exact(function: Any, z: np.ndarray) -> np.ndarray:
-    with mpmath.workprec(3000):  # 1 + exp(-z) keeps both
+    with mpmath.workprec(3000):  # 1 + exp(-z) keeps both terms
         return np.array([complex(function(mpmath.mpc(v.real, v.imag))) for v in z.tolist()], z.dtype)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_logistic_function(kind: str) -> None:
-    """JAX's is NaN where exp(-z) overflows to infinities in both parts."""
+    """JAX's result is NaN where exp(-z) overflows to infinity in both parts."""
     z = grid(kind)
     found = imported(lax.logistic, z)
     finite = np.isfinite(z) & ((np.abs(np.real(z)) < 1e3) & (np.abs(np.imag(z)) < 1e3))
@@ -77,7 +77,7 @@ def test_negative_powers_vanish_at_infinities(exponent: float, kind: str) -> Non
     function: Any = lax.rsqrt if exponent == -0.5 else lambda x: lax.integer_pow(x, int(exponent))
     found = imported(function, z)
     assert (found == 0).all()
-    wanted = np.asarray(jax.jit(function)(z))  # NaN where a product on the way is in both parts
+    wanted = np.asarray(jax.jit(function)(z))  # NaN if an intermediate product is NaN in both parts
     assert (wanted[~np.isnan(wanted)] == 0).all() and (~np.isnan(wanted)).sum() > len(z) / 2
 
 
@@ -98,7 +98,7 @@ def test_whole_powers_are_those_of_jax(exponent: int, kind: str) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 @drawn("shape", [(3,), (3, 5), (16,), (2, 33)])
 def test_running_logarithms_of_sums(shape: tuple[int, ...], reverse: bool, kind: str) -> None:
-    """A window with several paddings was NaN: the function that joins two elements is, of minus infinity twice."""
+    """A window with several padding elements is not NaN, although the join of two minus infinities is."""
     rng = np.random.default_rng(0)
     z = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(rlx.dtype(kind).numpy)
     last = len(shape) - 1
@@ -106,13 +106,13 @@ def test_running_logarithms_of_sums(shape: tuple[int, ...], reverse: bool, kind:
     wide = np.flip(z, last) if reverse else z
     wanted = np.log(np.cumsum(np.exp(wide.astype(np.complex128)), last))
     wanted = np.flip(wanted, last) if reverse else wanted
-    # Logarithms are the same up to a turn.
+    # Logarithms are equal up to multiples of 2πi.
     np.testing.assert_allclose(np.exp(found), np.exp(wanted), rtol=3e-6 if kind == "c64" else 1e-14)
     np.testing.assert_allclose(found, np.asarray(lax.cumlogsumexp(jnp.asarray(z), last, reverse=reverse)), rtol=3e-6)
 
 
 def test_windows_of_any_function_with_paddings_and_holes() -> None:
-    """A product of complex numbers, computed from the parts, so that no importer knows it as an op."""
+    """The join is a complex product computed from its parts, so that no importer recognises it as an op."""
 
     def product(a: Any, b: Any) -> Any:
         x, y, u, v = lax.real(a), lax.imag(a), lax.real(b), lax.imag(b)
@@ -128,10 +128,10 @@ def test_windows_of_any_function_with_paddings_and_holes() -> None:
     np.testing.assert_allclose(imported(windows, z), np.asarray(jax.jit(windows)(z)), rtol=1e-5)
 
 
-# On the axes, on the diagonals, where a part is tiny: there JAX chooses between cases when it exports a function.
+# On the axes, on the diagonals, and with a tiny part. At these points JAX's export chooses between cases.
 POINTS = [2, -2, 0.5, 0.5j, -3j, 1 + 1j, -1 + 1j, 1 - 1j, 1e-5 + 1e-5j, 1e-20j, 3 + 0.1j]
-# On branch cuts the sign of a zero says on which side a number lies, and JAX does not heed it. Left of the imaginary axis its
-# derivative of `acosh` has the other sign.
+# On branch cuts the sign of a zero determines the side of the cut, and JAX ignores it. Left of the imaginary axis, its
+# derivative of `acosh` has the opposite sign.
 ON_CUTS: dict[str, Callable[[complex], bool]] = {
     **dict.fromkeys(("asin", "acos", "atanh"), lambda z: z.imag == 0 and abs(z.real) > 1),
     **dict.fromkeys(("atan", "asinh"), lambda z: z.real == 0 and abs(z.imag) > 1),
@@ -143,7 +143,7 @@ ON_CUTS: dict[str, Callable[[complex], bool]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives_of_complex_functions_are_those_of_the_function(kind: str) -> None:
-    """And not those of the case that JAX's export chooses at a point."""
+    """The derivatives are not those of the case that JAX's export chooses at a point."""
     dtype = rlx.dtype(kind).numpy
     for name in sorted(OF_COMPLEX):
         function = getattr(lax, name)
@@ -152,7 +152,7 @@ def test_derivatives_of_complex_functions_are_those_of_the_function(kind: str) -
         for cotangent in (1, 1j):
             given = np.full(z.shape, cotangent, dtype)
             found = rlx.evaluate(graph, dict(zip((i.name for i in graph.inputs), (z, given), strict=True)))[-1]
-            wide, ones = z.astype(np.complex128), given.astype(np.complex128)  # JAX's own loses digits of c64
+            wide, ones = z.astype(np.complex128), given.astype(np.complex128)  # JAX's own c64 result loses digits
             wanted = np.conj(jax.vjp(function, wide)[1](np.conj(ones))[0])
             np.testing.assert_allclose(found, wanted, rtol=2e-4 if kind == "c64" else 1e-9, err_msg=name)
 

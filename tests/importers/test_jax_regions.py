@@ -1,4 +1,4 @@
-"""Derivatives of functions that JAX calls in regions of scalars: those of reductions and of windows."""
+"""Derivatives of functions in regions of scalars, in reductions and in windows."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _last_maximum.defvjp(
     lambda is_first, ct: (jnp.where(is_first, ct, 0.0), jnp.where(is_first, 0.0, ct)),
 )
 
-# Joins of two numbers, and the numbers that leave another one, and its derivative, as they are.
+# Joins of two numbers, and the neutral element of each join and of its derivative.
 _JOINS: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
     "logaddexp": (jnp.logaddexp, -np.inf),
     "first_maximum": (_first_maximum, -np.inf),
     "last_maximum": (_last_maximum, -np.inf),
 }
-# Joins that are not associative: of two elements. At a bound their derivative is 0.
+# Joins that are not associative, applied to two elements. At a bound their derivative is 0.
 _JOINS_OF_TWO: dict[str, tuple[Callable[[Any, Any], Any], float]] = {
     "clip": (lambda a, b: jnp.clip(a + b, -1.0, 1.0), 0.0),
     "relu": (lambda a, b: nn.relu(a + b), 0.0),

@@ -1,4 +1,4 @@
-"""`rlx.from_jax` of functions under `custom_jvp` and `custom_vjp`: operands without derivatives, and rules that fail."""
+"""`rlx.from_jax` of functions under `custom_jvp` and `custom_vjp`: operands without derivatives, and failing rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _value(n: Any, mask: Any, key: Any, x: Any) -> Any:
 
 
 def _slope(n: Any, mask: Any, key: Any, x: Any) -> Any:
-    """No derivative of the value, so that its rules are told from one."""
+    """Return a value that is not the derivative, so that use of the custom rule is visible."""
     return jnp.where(mask, 7 * n, 3 * x) + jax.random.uniform(key, x.shape)
 
 
@@ -87,7 +87,7 @@ def _closing_over(decorator: Any) -> Callable[[Any], Any]:
     ],
 )
 def test_where_a_rule_fails_the_derivative_is_refused_and_no_other(function: Any, message: str) -> None:
-    """JAX has the value of each of them, and neither derivative."""
+    """JAX computes the value of each function, but neither derivative."""
     g = rlx.from_jax(lambda x, y: function(x) + jnp.sum(y**2), X, X)
     np.testing.assert_allclose(rlx.evaluate(g, {"arg0": X, "arg1": X}), [function(X) + np.sum(X**2)], rtol=1e-5)
     with pytest.raises(Exception, match=r"float0|unexpected tracer|PyTreeDef"):
@@ -99,7 +99,7 @@ def test_where_a_rule_fails_the_derivative_is_refused_and_no_other(function: Any
 
 
 def test_a_rule_that_fails_for_what_is_constant_is_not_asked() -> None:
-    """The density of Gumbel's distribution takes `xlogy` of an integer, which has no derivative, and of its scale."""
+    """The density of Gumbel's distribution uses `xlogy` of an integer, which has no derivative, and of its scale."""
 
     def loss(x: Any) -> Any:
         return jnp.sum(jax.scipy.stats.gumbel_r.logpdf(x) + jax.scipy.stats.gumbel_l.logcdf(x))

@@ -1,6 +1,7 @@
-"""Values and derivatives of 250 functions of JAX at extremes, poles, integers, zeros and infinities, by all three routes.
+"""Values and derivatives of 250 JAX functions at extremes, poles, integers, zeros and infinities, by all three routes.
 
-A derivative is right where it is JAX's in f32, or that of f64, which is more exact. Where JAX has NaN, RLX may have a limit.
+A derivative is correct if it equals JAX's in f32, or that in f64, which is more exact. Where JAX returns NaN, RLX may
+return a limit.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.importers.jax_slopes import Case  # noqa: E402
 
 ROUTES = ("from_jax", "artifact", "text")
 _SHARES = 32
-# What every run has.
+# The functions of every run.
 _CORE = (
     *(
         "sigmoid",
@@ -44,21 +45,21 @@ _CORE = (
     ),
     *("rint", "logit", "xlogy", "logaddexp", "maximum", "softmax_masked", "cross_entropy_masked", "attention_infinite"),
 )
-# Loops of unknown length in modules, which have no reverse mode.
+# In modules, these are loops of unknown length, which have no reverse mode.
 _LOOPS = ("gammainc_2", "gammaincc_2", "betainc_23")
 _NOT_CORE = sorted(set(CASES) - {*_CORE, *_LOOPS})
 
 
 @dataclass(frozen=True)
 class Corner:
-    """Where RLX has another number than JAX, and why.
+    """A known difference between RLX and JAX.
 
     Attributes:
         names: The functions.
-        reason: Why.
-        routes: The routes by which it is so.
-        kinds: Of what: `value`, `vjp`, `jvp` and `hvp`.
-        where: At which arguments; None for all.
+        reason: The reason of the difference.
+        routes: The routes with the difference.
+        kinds: The affected results: `value`, `vjp`, `jvp` and `hvp`.
+        where: The affected arguments; None for all.
     """
 
     names: Sequence[str]
@@ -89,7 +90,7 @@ def _at_poles(*args: np.ndarray) -> np.ndarray:
     return np.logical_or.reduce([np.isinf(a) | ((a <= 0) & (a == np.round(a))) for a in args])
 
 
-# A module does not say what a primitive of JAX was, and computes it in a way that has another derivative there.
+# A module does not preserve JAX's primitives. The ops that replace them have another derivative here.
 _corner("stop_gradient", "a module does not say what JAX stops", routes=_BY_PIECES)
 _corner("frexp", "a module computes it by bits", routes=_BY_PIECES)
 _corner(
@@ -123,7 +124,7 @@ _corner("prod cumprod scan_of_products", "a product overflows", where=lambda x: 
 _corner("logaddexp2 logaddexp2_0", "the shares of the two are those of their sizes", routes=_BY_PIECES)
 _corner("sinc", "the second derivative at 0 is that of a constant", routes=_BY_PIECES, kinds=("hvp",), where=_at_zero)
 _corner("silu", "compiled it is one op, which has the limit", kinds=("value",), where=np.isneginf)
-# Where JAX has an arbitrary number.
+# JAX's result is arbitrary here.
 _corner("spence log1mexp", "they are defined above 0", where=lambda x: x < 0)
 _corner("i0_of_numpy", "it is a function of |x|", where=_at_zero)
 _corner("poch_2", "digits cancel", kinds=("hvp",))
@@ -133,7 +134,7 @@ _corner("boxcox", "what is 0 to XLA", where=lambda x, y: np.abs(x) <= _TINY)
 
 
 def _function_of(cases: Sequence[Case]) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """All functions as one, and their arguments in a row."""
+    """Return all functions as one, and their arguments in a list."""
 
     def together(*args: Any) -> list[Any]:
         given = iter(args)
@@ -150,7 +151,7 @@ def _imported(function: Callable[..., Any], args: Sequence[np.ndarray], route: s
 
 
 def _derivatives(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, ...]:
-    """The values, their cotangents and tangents for ones, and the tangents of these cotangents."""
+    """Return the values, their cotangents and tangents for ones, and the tangents of these cotangents."""
 
     def pulled(*args: Any) -> Any:
         results, pull = jax.vjp(function, *args)
@@ -162,7 +163,7 @@ def _derivatives(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any
 
 
 def _by_name(names: Sequence[str], found: Sequence[Sequence[Any]]) -> dict[str, dict[str, list[np.ndarray]]]:
-    """For each function and kind its arrays: one of the function and its tangents, one for each argument of the others."""
+    """Return the arrays of each function and kind: one for value and tangent, one per argument for the others."""
     ends = np.cumsum([0, *(len(CASES[n].args) for n in names)])
     values, vjp, jvp, hvp = ([np.asarray(a, np.float64) for a in arrays] for arrays in found)
     return {
@@ -200,18 +201,18 @@ def _is_right(kind: str, found: np.ndarray, narrow: np.ndarray, wide: np.ndarray
         rounded = wide.astype(np.float32).astype(np.float64)
         right = _is_close(found, narrow) | _is_close(found, rounded)
         right |= np.abs(found - wide) <= 4 * np.abs(narrow - wide)  # JAX's own rounding
-    # What overflows on the way is NaN in JAX.
+    # JAX returns NaN if an intermediate result overflows.
     return right | (np.isnan(narrow) & (np.isfinite(wide) | (kind != "value")))
 
 
 def _excused(name: str, route: str, kind: str, args: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Where numbers are not compared: derivatives at NaN, numbers below the normal ones, which are 0 to XLA, and corners."""
+    """Where values are not compared: derivatives at NaN, subnormal numbers, which XLA flushes to 0, and corners."""
     excused = np.zeros(shape, bool)
     if shape == args[0].shape:
         for a in args:
             excused |= (np.isnan(a) & (kind != "value")) | ((a != 0) & (np.abs(a) < _TINY))
             excused |= (kind == "hvp") & ((np.abs(a) > _LARGE) | ((a != 0) & (np.abs(a) < 1 / _LARGE)))
-    if args[0].ndim == 2 and kind != "value":  # rows with NaN, and products of what is large
+    if args[0].ndim == 2 and kind != "value":  # rows with NaN, and products of large values
         is_odd: Any = np.isnan(args[0]) | np.isinf(args[0]) | (np.abs(args[0]) > (_LARGE if kind == "hvp" else np.inf))
         excused |= np.isnan(args[0]).any() if shape[:1] != args[0].shape[:1] else _along(is_odd.any(1), shape)
     for corner in CORNERS:
@@ -239,7 +240,7 @@ def _problems(name: str, route: str, found: Any, narrow: Any, wide: Any) -> list
 
 
 def _check(names: Sequence[str], routes: Sequence[str] = ROUTES) -> None:
-    """Check functions; what is not the same as compiled by JAX is compared with what it computes step by step, and in f64."""
+    """Check functions. A result that differs from compiled JAX is compared with JAX step by step, and with f64."""
     function, args = _function_of([CASES[n] for n in names])
     given = [a.astype(np.float32) for a in args]
     results = {
@@ -291,7 +292,7 @@ def test_compiled_derivatives_are_those_of_jax(device: str) -> None:
 @drawn("is_compared", [False, True], of_each=1, weights={True: 1e-6})
 @pytest.mark.parametrize("name", _LOOPS)
 def test_loops_have_forward_mode(name: str, is_compared: bool) -> None:
-    """A module has loops of unknown length where JAX has primitives, of which `rlx.from_jax` knows the derivatives."""
+    """In a module, loops of unknown length replace the primitives whose derivatives `rlx.from_jax` knows."""
     if is_compared:
         _check([name], ["from_jax"])
     g = _imported(CASES[name].function, [a.astype(np.float32) for a in CASES[name].args], "text")

@@ -1,4 +1,4 @@
-"""Derivatives of functions of JAX in f16 and bf16, which modules of StableHLO compute in f32 in part."""
+"""Derivatives of JAX functions in f16 and bf16, which StableHLO modules compute partly in f32."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _NAMES = [
     "expm1",
 ]
 _FINITE = POINTS[(np.abs(POINTS) <= 100) & (np.abs(POINTS) >= 1e-4)]
-X = _FINITE[(_FINITE > 0) | (np.abs(_FINITE - np.round(_FINITE)) > 0.01)]  # not poles, or what is rounded to one
+X = _FINITE[
+    (_FINITE > 0) | (np.abs(_FINITE - np.round(_FINITE)) > 0.01)
+]  # excludes poles, and values that round to a pole
 
 
 def _together(*xs: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`rlx.from_jax` of functions of storage dtypes at every bit pattern: JAX's numbers, or those of JAX in f32, rounded once."""
+"""`rlx.from_jax` of storage-dtype functions at every bit pattern: equal to JAX, or to JAX in f32, rounded once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 4
 
 
 def patterns(kind: DType) -> tuple[np.ndarray, np.ndarray]:
-    """Every bit pattern, and the same in another order, in rows. The least f8e8m0fnu is one that XLA flushes to 0."""
+    """Return every bit pattern, and a permutation of them, in rows. The smallest f8e8m0fnu is one that XLA flushes to 0."""
     codes = np.arange(1 << kind.bits, dtype=np.uint8)
     codes = codes if kind.name != "f8e8m0fnu" else np.append(codes[2:], codes[126:128])
     rng = np.random.default_rng(4)
@@ -42,7 +42,7 @@ def one(x: Any) -> Any:
     return jnp.ones((), x.dtype)
 
 
-# Results that are operands, truth values, or exact: of these nothing is rounded twice.
+# Results that are operands, booleans, or exact: none is rounded twice.
 EXACT: Functions = {
     "sign": of(lax.sign),
     "where": lambda x, y: lax.select(x < y, x, y),
@@ -81,7 +81,7 @@ OF_INTEGERS: Functions = {
     "division": lambda x, y: [lax.div(x, y | 1), lax.rem(x, y | 1)],
     "arithmetic": lambda x, y: [x + y, x - y, x * y, -x],
 }
-# Rounded, by JAX in f16 or step by step: the judge is JAX in f32, rounded once.
+# Rounded results. JAX computes them in f16 or step by step. The reference is JAX in f32, rounded once.
 ROUNDED: Functions = {
     name: of(getattr(lax, name))
     for name in (
@@ -107,7 +107,7 @@ ROUNDED: Functions = {
 
 
 def numbers(x: np.ndarray) -> np.ndarray:
-    """Values as f64, as NumPy does not know that NaN of all dtypes is NaN."""
+    """Return values as f64, because NumPy does not recognise NaN in all dtypes."""
     with np.errstate(invalid="ignore"):
         return x.astype(np.float64)
 
@@ -121,7 +121,7 @@ def by_jax(functions: Functions, *arrays: np.ndarray) -> dict[str, list[np.ndarr
     return {name: [np.asarray(r) for r in jax.tree.leaves(results[name])] for name in sorted(functions)}
 
 
-# What XLA's CPU client does not compile for integers of 2 bits, or aborts the process at.
+# Functions that XLA's CPU client cannot compile for 2-bit integers, or that abort the process.
 NOT_OF_TWO_BITS = ("pad", "scatter", "loop", "windows", "running", "clamp", "reductions")
 
 
@@ -148,15 +148,15 @@ def test_what_is_rounded_is_computed_in_f32(kind: DType) -> None:
     for name, (wide,) in by_jax(ROUNDED, *(a.astype(np.float32) for a in arrays)).items():
         got = next(found)
         assert got.dtype == kind.numpy, name
-        # Of numbers that are halfway but for their last digits, either neighbour is right.
+        # For values halfway between two numbers except for the last digit, either neighbour is correct.
         with np.errstate(all="ignore"):
             near = [wide * np.float32(1 + step) for step in (0, -4e-6, 4e-6)]
             allowed = [numbers(n.astype(kind.numpy)) for n in near]
         value = numbers(got)
         right = np.logical_or.reduce([(value == w) | (np.isnan(value) & np.isnan(w)) for w in allowed])
-        if kind.name == "f4e2m1fn":  # it has no NaN
+        if kind.name == "f4e2m1fn":  # the dtype has no NaN
             right |= np.isnan(wide)
-        if kind.name == "f8e8m0fnu":  # XLA flushes f32 numbers that are not normal
+        if kind.name == "f8e8m0fnu":  # XLA flushes subnormal f32 numbers
             right |= np.abs(wide) < 2.0**-126
         at = np.flatnonzero(~right)[:4]
         assert right.all(), (name, [(*(a.flat[i] for a in arrays), got.flat[i], wide.flat[i]) for i in at])
@@ -177,7 +177,7 @@ def test_compiled_functions_are_those_of_the_evaluator(kind: DType, level: str) 
 
 @pytest.mark.parametrize("name", [kind.name for kind in FLOATS if kind.bits == 8])
 def test_reduced_precision_is_jaxs(name: str) -> None:
-    """Small numbers too, which the format that JAX computes in may have."""
+    """The test includes small numbers, which the format that JAX computes in may represent."""
     x = np.arange(256, dtype=np.uint8).view(rlx.dtype(name).numpy)
     formats = ((5, 2), (4, 3), (8, 7), (5, 1), (4, 2), (3, 1), (5, 10), (2, 1), (3, 4))
 

@@ -1,4 +1,4 @@
-"""Large constants of StableHLO modules and JAX functions: they stay out of MLIR, and are what they are without that."""
+"""Large constants of StableHLO modules and JAX functions: they stay outside of MLIR, and their values are unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rlx.ir.text import bytecode
 from tools.fuzz.mutators import damaged_bytes
 
 RANDOM = np.random.default_rng(5)
-# The name of an element type in StableHLO, and the dtype of its bytes there and of what holds them here.
+# The name of an element type in StableHLO, the dtype of its bytes there, and the dtype that represents it here.
 KINDS: dict[str, tuple[Any, Any]] = {
     "f16": (np.float16, np.float16),
     "bf16": (ml_dtypes.bfloat16, ml_dtypes.bfloat16),
@@ -44,7 +44,7 @@ COUNT = 48  # elements of a constant
 
 
 def random_elements(kind: str) -> np.ndarray:
-    """Any bits of a dtype."""
+    """Return random bits of a dtype."""
     dtype = np.dtype(KINDS[kind][0])
     if dtype == np.bool_:
         return RANDOM.integers(0, 2, COUNT).astype(np.bool_)
@@ -52,7 +52,7 @@ def random_elements(kind: str) -> np.ndarray:
 
 
 def written(kind: str, value: Any) -> str:
-    """One element as MLIR writes it."""
+    """Return one element in MLIR's syntax."""
     if kind == "i1":
         return str(bool(value)).lower()
     if kind.startswith("complex"):
@@ -61,7 +61,7 @@ def written(kind: str, value: Any) -> str:
 
 
 def module(constants: list[tuple[str, np.ndarray]], note: str = "") -> str:
-    """The text of a module that gives constants."""
+    """Return the text of a module that returns constants."""
     types = [f"tensor<{a.size}x{kind}>" for kind, a in constants]
     lines = [
         f'  %{n} = stablehlo.constant dense<"0x{a.tobytes().hex().upper()}"> : {type_}'
@@ -104,7 +104,7 @@ def check(found: list[np.ndarray], constants: list[tuple[str, np.ndarray]]) -> N
 
 @pytest.fixture
 def from_64_bytes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constants of 40 bytes and more are large."""
+    """Treat constants of 40 bytes and more as large."""
     least = 40
     digits = rf'dense<"0x([0-9A-Fa-f]{{{2 * least},}})">'
     monkeypatch.setattr(bytecode, "LEAST", least)
@@ -124,7 +124,7 @@ FORMS: dict[str, Callable[[str], Any]] = {
 @pytest.mark.usefixtures("from_64_bytes_on")
 @pytest.mark.parametrize("form", FORMS)
 def test_constants_keep_every_bit(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every dtype several, and beside them constants whose elements are all one number, as marks are."""
+    """Several constants of every dtype keep their bits, next to uniform constants that look like markers."""
     constants = [(kind, random_elements(kind)) for kind in KINDS for _ in range(3)]
     for number in range(3):
         constants += [(kind, np.full(COUNT, number, KINDS[kind][0])) for kind in ("i8", "i32", "f32", "ui16", "ui64")]
@@ -133,14 +133,14 @@ def test_constants_keep_every_bit(form: str, tmp_path: Path, monkeypatch: pytest
     path = tmp_path / "m"
     path.write_bytes(source.encode() if isinstance(source, str) else source)
     check(outputs(path), constants)
-    monkeypatch.undo()  # and they are the same where none is large
+    monkeypatch.undo()  # the values are the same if no constant is large
     check(outputs(source), constants)
 
 
 @pytest.mark.usefixtures("from_64_bytes_on")
 @pytest.mark.parametrize("number", range(4))
 def test_what_is_one_number_is_not_taken_for_a_mark(number: int) -> None:
-    """Of the dtypes of each width one alone has constants that are one number everywhere."""
+    """A uniform constant is not confused with a marker. Only one dtype of each width has uniform constants."""
     constants = [(kind, random_elements(kind)) for kind in KINDS]
     for width in (1, 2, 4, 8):
         kinds = [kind for kind, (dtype, _) in KINDS.items() if np.dtype(dtype).itemsize == width]
@@ -185,7 +185,7 @@ def test_what_is_taken_out_and_put_back_is_the_same() -> None:
 
 @pytest.mark.usefixtures("from_64_bytes_on")
 def test_damaged_bytecode_is_never_an_exception(seed: int) -> None:
-    """Any bytes are split or stay as they are; and numbers are read as they are written."""
+    """Arbitrary bytes are split or stay unchanged, and integers are read as they were written."""
     data = artifact(module([(kind, random_elements(kind)) for kind in ("f32", "i8", "bf16")]))
     rng = random.Random(seed)
     for _ in range(2000):
@@ -197,7 +197,7 @@ def test_damaged_bytecode_is_never_an_exception(seed: int) -> None:
             assert bytecode._Bytes(memoryview(bytecode._number(value))).number() == value
 
 
-SIZE = 32 << 20  # bytes of a constant: much more than what else an import takes
+SIZE = 32 << 20  # bytes of a constant: much more than the memory for the rest of an import
 MEASURE = """
 import resource, sys
 from pathlib import Path
@@ -235,7 +235,7 @@ measure(lambda: rlx.from_jax(lambda x: x * weights, weights))
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux says what a process has used at most")
 def test_an_import_takes_at_most_twice_the_file(tmp_path: Path) -> None:
-    """The process and those that it starts, together. What they take for any file, however small, does not count."""
+    """The limit applies to the process and its children together, apart from the memory needed for a file of any size."""
     constant = ("f32", RANDOM.standard_normal(SIZE // 4).astype(np.float32))
     text = module([constant])
     (tmp_path / "small").write_bytes(artifact(module([("f32", random_elements("f32"))])))

@@ -1,4 +1,4 @@
-"""`rlx.from_onnx`: ONNX's own test cases on the evaluator and compiled, and what it says of models that it does not take."""
+"""`rlx.from_onnx`: ONNX's own test cases on the evaluator and compiled, and the errors for unsupported models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.importers.onnx_nodes import cases, check, imported
 from tools import onnx_coverage
 from tools.generated import ROOT
 
-# How many of ONNX's cases are imported, all of them with the right numbers. More is better: raise it.
+# The number of ONNX's cases that are imported, all with correct results. Raise it if it grows.
 IMPORTED = 1839
 SHARES, COMPILED = 24, 6
 
 
 def test_what_is_imported_is_right_and_all_else_is_refused() -> None:
-    """No raw error, no wrong number, in any of ONNX's cases."""
+    """No ONNX case gives a raw exception or a wrong number."""
     count, refused = 0, dict[str, str]()
     for case in cases():
         try:
@@ -40,13 +40,13 @@ def test_what_is_imported_is_right_and_all_else_is_refused() -> None:
         count += 1
     assert count >= IMPORTED
     stored = (ROOT / onnx_coverage.PAGE).read_text()
-    if f"held against ONNX {onnx.__version__}." in stored:  # other versions have other cases
+    if f"compared with ONNX {onnx.__version__}." in stored:  # other versions of ONNX have other cases
         assert stored == onnx_coverage.page(refused, len(cases())), "run `make docs`"
 
 
 @drawn("share", range(SHARES))
 def test_compiled(share: int) -> None:
-    """The first models of a share that are imported, compiled for the CPU."""
+    """The first imported models of a share, compiled for the CPU."""
     chosen: list[tuple[Any, Any]] = []
     for case in cases()[share::SHARES]:
         try:
@@ -60,7 +60,7 @@ def test_compiled(share: int) -> None:
 
 
 def model(nodes: Any, inputs: Any, outputs: Any, initialisers: Any = (), opset: int = 21) -> bytes:
-    """The bytes of a model of f32 tensors."""
+    """Return the bytes of a model of f32 tensors."""
     read, given = (
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n, dims in named.items()]
         for named in (inputs, outputs)
@@ -177,7 +177,7 @@ def test_an_axis_without_elements_is_not_resized_to_some() -> None:
 
 
 def test_damaged_files_give_errors() -> None:
-    """Cut anywhere, or with a byte changed, a model is imported or refused, and nothing else happens."""
+    """A model that is truncated or has a changed byte is imported or refused with an error."""
     data = model(LAYER, {"x": [2, 4]}, {"y": [2, 3]}, {"w": W})
     random = np.random.default_rng(3)
     broken = [data[:n] for n in range(len(data))]
@@ -234,12 +234,12 @@ HUGE = np.array([10**12], np.int64)
     ],
 )
 def test_no_size_takes_memory_while_a_model_is_imported(node: Any, initialisers: Any) -> None:
-    """It is refused, or what it stands for is made when the graph runs."""
+    """The node is refused, or its result is computed at run time."""
     data = model([node], {"x": [1, 1, 4, 4]}, {"y": None}, initialisers)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with contextlib.suppress(rlx.Error):
         rlx.from_onnx(data)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # in kilobytes
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float32, np.bool_])
@@ -251,7 +251,7 @@ def test_constants_that_double_are_computed_up_to_a_size(kind: Any) -> None:
 
 
 def test_an_output_that_is_listed_twice_is_given_twice() -> None:
-    """As ONNX Runtime gives it; each output has a name of its own."""
+    """The results equal those of ONNX Runtime, and each output has its own name."""
     nodes = [helper.make_node("Neg", ["x"], ["y"])]
     data = model(nodes, {"x": [2]}, {"y": [2]})
     message = onnx.load_from_string(data)

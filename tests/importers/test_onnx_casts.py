@@ -1,4 +1,4 @@
-"""Casts and quantisation of `rlx.from_onnx`, over all pairs of dtypes, against rounding by the values of a dtype."""
+"""Casts and quantisation of `rlx.from_onnx`, for all pairs of dtypes, compared with rounding by a dtype's values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPSET = 25
 
 SOURCES = [d for d in NUMBERS if d.is_float or d.is_integer]
 NARROW = [d for d in NUMBERS if d.is_float and d.bits <= 16 and d.name != "f8e8m0fnu"]
-SATURATING = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")  # the f8 that ONNX has
+SATURATING = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz")  # the f8 dtypes of ONNX
 MODES = ("up", "down", "nearest")
 
 
@@ -33,7 +33,7 @@ def model(nodes: Any, inputs: dict[str, tuple[DType, Any]], outputs: dict[str, D
 
 
 def codes_of(kind: DType) -> np.ndarray:
-    """Every value of a dtype of at most 16 bits; of a wider one those next to the values of narrow dtypes, and extremes."""
+    """Return all values of a dtype of at most 16 bits; for wider ones, neighbours of narrow values, and extremes."""
     if kind.bits <= 16:
         width = np.uint16 if kind.bits == 16 else np.uint8
         return np.arange(1 << kind.bits, dtype=width).view(kind.numpy)
@@ -54,18 +54,18 @@ def codes_of(kind: DType) -> np.ndarray:
 
 
 def widened(x: np.ndarray) -> np.ndarray:
-    """Values as f64; NumPy warns of some NaN."""
+    """Return values as f64. NumPy warns about some NaN."""
     with np.errstate(invalid="ignore"):
         return x.astype(np.float64)
 
 
 def exact(x: np.ndarray) -> list[Any]:
-    """Values as integers or floats of Python's, which hold each of them exactly."""
+    """Return values as Python integers or floats, which represent each of them exactly."""
     return [int(v) for v in x.tolist()] if x.dtype.kind in "iu" else widened(x).tolist()
 
 
 def wide_of(x: np.ndarray, kind: DType) -> np.ndarray:
-    """Values as f64, exactly or with the lowest bit set where a 64-bit integer has more digits (as rounding then goes)."""
+    """Return values as f64, exact or with a sticky lowest bit for longer 64-bit integers, which preserves rounding."""
     if not kind.is_integer:
         return widened(x)
     values = [int(v) for v in x.astype(object)] if kind.bits >= 8 else x.astype(np.int64).tolist()
@@ -77,13 +77,13 @@ def wide_of(x: np.ndarray, kind: DType) -> np.ndarray:
 
 
 def rounded(x: np.ndarray, kind: DType, saturate: bool) -> np.ndarray:
-    """f64 rounded once to a float of at most 16 bits, ties to the even code, by a search among all its values."""
+    """Round f64 once to a float of at most 16 bits, ties to the even code, by a search among all its values."""
     codes = np.arange(1 << kind.bits, dtype=np.uint16 if kind.bits == 16 else np.uint8)
     values = widened(codes.view(kind.numpy))
     sign = 1 << (kind.bits - 1)
     ascending = np.flatnonzero(np.isfinite(values) & (codes < sign))
     steps = values[ascending]
-    beyond = 2 * steps[-1] - steps[-2]  # what would be the next value
+    beyond = 2 * steps[-1] - steps[-2]  # the next value beyond the range
     limits = np.append(steps, beyond)
     middles = (limits[1:] + limits[:-1]) / 2
     size = np.abs(x)
@@ -99,7 +99,7 @@ def rounded(x: np.ndarray, kind: DType, saturate: bool) -> np.ndarray:
 
 
 def same(mine: np.ndarray, wanted: np.ndarray, source: np.ndarray, what: str) -> None:
-    """Equal values, signs of zero among them; any NaN is as good as another."""
+    """Compare values, including signs of zero. All NaN are equal."""
     assert mine.dtype == wanted.dtype, what
     a, b = widened(mine), widened(wanted)
     differs = ~((a == b) & (np.signbit(a) == np.signbit(b)) | (np.isnan(a) & np.isnan(b)))
@@ -120,19 +120,19 @@ def test_floats_are_rounded_once(source: DType) -> None:
     for (name, kind), mine in zip(outputs.items(), results, strict=True):
         saturates = (name.endswith("1") and kind.name in SATURATING) or kind.name == "f4e2m1fn"
         wanted = rounded(wide_of(x, source), kind, saturates)
-        if kind.name == "f4e2m1fn":  # it has no NaN
+        if kind.name == "f4e2m1fn":  # the dtype has no NaN
             is_number = ~np.isnan(widened(x))
             mine, wanted = mine[is_number], wanted[is_number]
         same(mine, wanted, x, f"{source} to {name}")
 
 
 INTEGERS = [d for d in NUMBERS if d.is_integer]
-OF_ONNXRUNTIME = ("f32", "f64", "f16")  # which takes no arrays of other floats, and casts them to no packed integers
+OF_ONNXRUNTIME = ("f32", "f64", "f16")  # other floats are not supported, nor cast to packed integers
 
 
 @pytest.mark.parametrize("source", [d for d in NUMBERS if d.is_float], ids=str)
 def test_floats_are_truncated(source: DType) -> None:
-    """To every integer, of numbers that it holds: the cast of others is not defined. All numbers but 0 are true, and NaN is."""
+    """Casts to integers are compared for representable values; others are undefined. All but 0, also NaN, are true."""
     x = codes_of(source)
     kinds = [*INTEGERS, rlx.dtype("bool")]
 
@@ -140,7 +140,7 @@ def test_floats_are_truncated(source: DType) -> None:
         nodes = [helper.make_node("Cast", ["x"], [k.name], to=NUMBERS[k]) for k in to]
         return model(nodes, {"x": (source, x.shape)}, {k.name: k for k in to})
 
-    # ml_dtypes, and so the reference, has no cast from f8e8m0fnu to packed integers.
+    # ml_dtypes, and therefore the reference, cannot cast f8e8m0fnu to packed integers.
     known = [k for k in kinds if not k.packed or source.name != "f8e8m0fnu"]
     evaluator: Any = onnx.reference.ReferenceEvaluator(onnx.load_from_string(casts(known)))
     with np.errstate(invalid="ignore"):
@@ -164,7 +164,7 @@ def test_floats_are_truncated(source: DType) -> None:
 
 
 def power(value: Any, saturate: bool, mode: str) -> float:
-    """A number as a power of two, by the table of the specification."""
+    """Return a number as a power of two, by the table of the specification."""
     if math.isnan(value):
         return math.nan
     size, exponent = abs(value), -(10**6)
@@ -227,13 +227,13 @@ def test_the_division_has_its_precision(name: str, precision: int | None) -> Non
             limits = rlx.dtype(zero)
             wanted = np.clip(np.rint(quotient.astype(np.float64)) + 3, limits.min, limits.max).astype(limits.numpy)
             np.testing.assert_array_equal(rlx.evaluate(rlx.from_onnx(data), feeds)[0], wanted)
-            if name == "f16" and zero == "i8" and precision in (None, TensorProto.FLOAT):  # the rest it lacks
+            if name == "f16" and zero == "i8" and precision in (None, TensorProto.FLOAT):  # it lacks the other cases
                 np.testing.assert_array_equal(run_by_onnxruntime(data, feeds)[0], wanted)
 
 
 @pytest.mark.parametrize("kind", [d for d in NUMBERS if (d.storage or d.bits <= 16) and d.name != "f8e8m0fnu"], ids=str)
 def test_output_dtype_of_quantize(kind: DType) -> None:
-    """Without a zero point, `output_dtype` decides."""
+    """Without a zero point, `output_dtype` determines the dtype."""
     x = np.random.default_rng(0).normal(0, 40, 512).astype(np.float32)
     data, feeds = quantised(x, np.array(0.37, np.float32), None, OPSET, output_dtype=NUMBERS[kind])
     if not kind.is_integer and not kind.storage:
@@ -278,7 +278,7 @@ def test_what_quantize_refuses(given: dict[str, int], message: str) -> None:
 
 
 def test_compiled() -> None:
-    """The bits of f64 by which powers are rounded, and a division in f16, on a CPU."""
+    """The f64 bits for rounding to powers of two, and a division in f16, compiled for the CPU."""
     x = np.random.default_rng(0).normal(0, 40, 256).astype(np.float16)
     scale, kind = np.array(0.37, np.float16), rlx.dtype("f8e8m0fnu")
     nodes = [helper.make_node("Cast", ["x"], [mode], to=NUMBERS[kind], round_mode=mode) for mode in MODES]

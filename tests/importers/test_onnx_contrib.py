@@ -1,4 +1,4 @@
-"""Ops of ONNX Runtime's own, judged by it: on the evaluator, and compiled."""
+"""ONNX Runtime's own ops, with it as the reference: on the evaluator, and compiled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SHARES = 10
 
 
 def run_by_onnxruntime(model: bytes | str, inputs: dict[str, Any]) -> list[Any]:
-    """What ONNX Runtime gives for a model on the CPU."""
+    """Return ONNX Runtime's results for a model on the CPU."""
     onnxruntime: Any = pytest.importorskip("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, inputs)
 
 
 def check(got: Any, wanted: Any, atol: float = 2e-5) -> None:
-    """Integers may differ by 1, where a float lies between two."""
+    """Integers may differ by 1, if a float is between two."""
     for mine, theirs in zip(got, wanted, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
         tolerance: Any = {"rtol": 0, "atol": 1} if theirs.dtype.kind in "iu" else {"rtol": 1e-5, "atol": atol}
@@ -48,7 +48,7 @@ def test_evaluated() -> None:
 @pytest.mark.parametrize("rotated", [0, 1])
 @pytest.mark.parametrize("room", [0, 8])
 def test_prompts_with_padding_behind_them(room: int, rotated: int) -> None:
-    """Of a sequence that is shorter than the rows, those that belong to it are right; the others are numbers."""
+    """For a sequence that is shorter than the rows, its own rows are correct, and the others are finite."""
     tables = [floats(16, 8), floats(16, 8)] if rotated else []
     operands = [floats(3, 4, 64), floats(3, 4, 32), floats(3, 4, 32), floats(3, 2, room, 16), floats(3, 2, room, 16)]
     lengths = np.array([4, 2, 1], np.int32)
@@ -74,7 +74,7 @@ def test_a_norm_without_a_mean_gives_none() -> None:
 
 
 def test_an_order_of_blocks_keeps_their_zero_points() -> None:
-    """ONNX Runtime takes none where there is an order: one that changes nothing gives what none gives."""
+    """ONNX Runtime does not accept zero points with an order. An identity order gives the same result as no order."""
     cases = [n for n in nodes() if n.op == "MatMulNBits" and len(n.operands) == 4]
     for node in cases:
         order = (np.arange(node.attributes["K"]) // node.attributes["block_size"]).astype(np.int32)

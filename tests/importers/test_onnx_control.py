@@ -1,4 +1,4 @@
-"""Loops, judged by ONNX Runtime: conditions that are known or not, in graphs within graphs, and loops of no steps."""
+"""Loops, with ONNX Runtime as the reference: known and unknown conditions, nested graphs, and loops without steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSTANTS: dict[str, Any] = {
 
 
 def graph(nodes: list[Any], results: Mapping[str, Any], inputs: Mapping[str, Any] | None = None) -> Any:
-    """A graph in a node; its floats are of any shape, all else are scalars."""
+    """Return a graph in a node. Its floats have any shape, all other values are scalars."""
     read, given = (
         [helper.make_tensor_value_info(n, t, None if t == TensorProto.FLOAT else ()) for n, t in d.items()]
         for d in (inputs or {}, results)
@@ -33,14 +33,14 @@ def graph(nodes: list[Any], results: Mapping[str, Any], inputs: Mapping[str, Any
 
 
 def body(nodes: list[Any], *stacked: str) -> Any:
-    """The body of a loop that carries `v`, and whose condition is `again`."""
+    """Return the body of a loop that carries `v`, and whose condition is `again`."""
     inputs = {"i": TensorProto.INT64, "c": TensorProto.BOOL, "v": TensorProto.FLOAT}
     results = {"again": TensorProto.BOOL, "w": TensorProto.FLOAT, **dict.fromkeys(stacked, TensorProto.FLOAT)}
     return graph([node("Add", ["v", "one"], ["w"]), *nodes], results, inputs)
 
 
 def below(depth: int, name: str) -> Any:
-    """Whether the largest element is below a limit, told by a graph within as many graphs."""
+    """Whether the largest element is below a limit, computed in nested graphs of this depth."""
     if not depth:
         return node("Less", ["top", "four"], [name])
     inner = {kind: f"{name}_{kind}" for kind in ("then", "else")}
@@ -79,7 +79,7 @@ def test_a_loop_goes_on_as_long_as_its_condition_holds(condition: str) -> None:
 
 
 def test_loops_within_loops_are_not_built_ever_more_often() -> None:
-    """Their condition is found to be open in the first step: only then is there more than the loop."""
+    """Their condition turns out to be unknown in the first step. After that, they must not be unrolled again."""
 
     def of(depth: int) -> Any:
         again, w, v = (f"{n}_{depth}" for n in ("again", "w", "v"))
@@ -113,7 +113,7 @@ def test_a_loop_of_no_steps_stacks_no_rows(most: str, condition: str) -> None:
         loop = node("Loop", [*operands, "x"], results, body=body(nodes, "sums", "turned", "rows"))
         return model([loop], {"x": [rows, 3]}, results, constants)
 
-    # ONNX Runtime says 0 for sizes that it has not inferred: the shapes of one step are the judge.
+    # ONNX Runtime returns 0 for sizes that it has not inferred. Compare with the shapes of one step.
     _, *stacked = run_by_onnxruntime(of("once", "yes"), {"x": x})
     for rows in (2, "n"):
         carried, *got = rlx.evaluate(rlx.from_onnx(of(most, condition, rows=rows)), {"x": x})

@@ -1,4 +1,4 @@
-"""Ops of `rlx.from_onnx` that compare, select or move elements, of every dtype that ONNX's schemas allow for them."""
+"""ONNX ops that compare, select or move elements, for every dtype that ONNX's schemas allow for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPS: dict[str, tuple[tuple[str, ...], tuple[np.ndarray, ...], dict[str, Any]]] =
 
 
 def kind_of(name: str) -> DType | None:
-    """The dtype of a type of a schema; None for strings, floats of 6 bits and others that RLX lacks."""
+    """Return the dtype of a schema type; None for strings, 6-bit floats and others that RLX lacks."""
     number = getattr(TensorProto, name.upper(), None)
     if number is None or name == "string":
         return None
@@ -42,7 +42,7 @@ def kind_of(name: str) -> DType | None:
 
 
 def elements(kind: DType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    """Any codes of narrow dtypes, small numbers of others."""
+    """Return random codes of narrow dtypes, small numbers of others."""
     if kind.storage:
         return random.integers(0, 1 << kind.bits, shape).astype(np.uint8).view(kind.numpy)
     return random.integers(0, 2 if kind.is_bool else 9, shape).astype(kind.numpy)
@@ -82,7 +82,7 @@ def test_every_dtype_that_onnx_allows(op: str) -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_padding_of_powers_of_two(mode: str) -> None:
-    """Padding with a given number, or with elements of the tensor, needs no zero."""
+    """Padding with a given number, or with elements of the tensor, does not need a zero."""
     kind = rlx.dtype("f8e8m0fnu")
     x = np.arange(120, 136, dtype=np.uint8).view(kind.numpy).reshape(4, 4)
     constants = [onnx.numpy_helper.from_array(np.array([1, 0, 2, 1], np.int64), "pads")]

@@ -1,4 +1,4 @@
-"""Initialisers in files beside the model: read from its folder alone, lazily, and checked against the file."""
+"""External initialisers: read only from the model's folder, lazily, and checked against the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ W = np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)
 
 
 def written(folder: Path, **entries: Any) -> Path:
-    """A model of a product, whose weights are 16 bytes from the start of `weights.bin`, and what its file says otherwise."""
+    """Write a model of a product whose weights are 16 bytes at the start of `weights.bin`, unless `entries` differ."""
     folder.mkdir(exist_ok=True)
     (folder / "weights.bin").write_bytes(bytes(16) + W.tobytes() + b"more")
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=W.shape, data_location=TensorProto.EXTERNAL)
@@ -88,7 +88,7 @@ def test_bytes_have_no_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("d", [d for d in DTYPES if d.packed], ids=str)
 def test_packed_elements_are_read(d: DType, tmp_path: Path) -> None:
-    """An odd number of elements, in the model and in a file beside it."""
+    """An odd number of packed elements is read, from the model and from an external file."""
     codes = np.arange(15, dtype=np.uint8) % (1 << d.bits)
     values = codes.view(d.numpy).reshape(5, 3)
     inside, outside = (onnx.numpy_helper.from_array(values, name) for name in ("inside", "outside"))

@@ -1,4 +1,4 @@
-"""Trees, linear classifiers and support vector machines of `ai.onnx.ml`, judged by ONNX Runtime: evaluated and compiled."""
+"""Trees, linear classifiers and support vector machines of `ai.onnx.ml`, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.importers.test_onnx_contrib import run_by_onnxruntime
 
 RANDOM = np.random.default_rng(8)
 FEATURES, ROWS, SHARES = 4, 9, 16
-# Values that trees compare with are among them, and what is missing.
+# Includes the values that trees compare with, and missing values.
 X = RANDOM.choice(np.array([-1.5, -0.5, 0.0, 0.5, 1.0, np.nan], np.float32), (ROWS, FEATURES))
 DENSE = RANDOM.normal(size=(ROWS, FEATURES)).astype(np.float32)
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
 def model(op: str, x: np.ndarray, results: int, attributes: dict[str, Any], version: int = 3) -> bytes:
-    """The bytes of a model of one node."""
+    """Return the bytes of a model of one node."""
     outputs = [onnx.ValueInfoProto(name=f"y{i}") for i in range(results)]
     node = helper.make_node(op, ["x"], [o.name for o in outputs], domain="ai.onnx.ml", **attributes)
     read = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), ["rows", *x.shape[1:]])
@@ -34,7 +34,7 @@ def model(op: str, x: np.ndarray, results: int, attributes: dict[str, Any], vers
 
 
 def forest(trees: int, targets: int, kinds: Any, missing: bool, positive: bool, prefix: str) -> dict[str, Any]:
-    """Attributes of random trees: nodes in any order but for the root, leaves that give all targets."""
+    """Return attributes of random trees: nodes in any order after the root, leaves with weights for all targets."""
     columns: dict[str, list[Any]] = {n: [] for n in ("tree", "id", "feature", "value", "mode", "yes", "no", "nan")}
     gives: dict[str, list[Any]] = {n: [] for n in ("tree", "id", "to", "weight")}
 
@@ -173,7 +173,7 @@ def test_compiled(share: int) -> None:
 
 
 def test_trees_of_the_newest_version() -> None:
-    """Against a walk by hand: members of sets, and a tree that is a leaf."""
+    """Set membership, and a tree that is a leaf, give the result of an evaluation in Python."""
     x = np.array([[1.0], [2.0], [3.0], [np.nan], [7.0]], np.float64)
     attributes = {
         "n_targets": 2,

@@ -230,7 +230,7 @@ def test_quantised_by_onnxruntime(form: str, tmp_path: Path) -> None:
         g = rlx.from_onnx(path)
         step = np.ptp(wanted) / 255
         (got,) = rlx.evaluate(g, inputs)
-        assert np.abs(got - wanted).max() <= 2 * step  # a sum that lies between two integers
+        assert np.abs(got - wanted).max() <= 2 * step  # a sum between two integers
         if form == "QOperator" and name == "cnn":
             np.testing.assert_allclose(rlx.Session("cpu").compile(g).run(inputs)[0], got, atol=2 * step)
 

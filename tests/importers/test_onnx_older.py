@@ -1,4 +1,4 @@
-"""What files of older versions of ONNX, and of exporters that write it loosely, have: `rlx.from_onnx` against NumPy."""
+"""Models of older ONNX versions, and of exporters that violate the standard: `rlx.from_onnx` compared with NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.random.default_rng(2).normal(size=(2, 3, 4)).astype(np.float32)
 
 
 def model(nodes: Any, inputs: dict[str, np.ndarray], outputs: Any, opset: int, weights: Any = ()) -> bytes:
-    """The bytes of a model of arrays."""
+    """Return the bytes of a model of arrays."""
     kinds = {n: helper.np_dtype_to_tensor_dtype(a.dtype) for n, a in inputs.items()}
     read = [helper.make_tensor_value_info(n, kinds[n], a.shape) for n, a in inputs.items()]
     tensors = [onnx.numpy_helper.from_array(a, n) for n, a in dict(weights).items()]

@@ -1,4 +1,4 @@
-"""Models that come in packages, against ONNX Runtime; each is skipped where its package is not installed."""
+"""Models from packages, compared with ONNX Runtime. Each is skipped if its package is not installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.importers.test_onnx_contrib import run_by_onnxruntime
 OCR, DYNAMIC = "p2o.DynamicDimension", "DynamicDimension"
 BLOCKS = {f"{OCR}.1": "32*rows", f"{OCR}.2": "32*columns"}
 RATE = {"sr": np.array(16000)}
-# File, sizes for the importer, constants, and the shape of each input (of integers one below 10 is drawn).
+# File, sizes for the importer, constants, and the shape of each input. Integers are drawn below 10.
 MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, tuple[int, ...]]]] = {
     "magika": ("magika/models/standard_v3_3/model.onnx", {}, {}, {"bytes": (2, 2048)}),
     "detector": ("rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", BLOCKS, {}, {"x": (1, 3, 64, 96)}),
@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, tuple[int
 
 
 def path_of(file: str) -> Path:
-    """The file of a model in a package, which is not imported."""
+    """Return the file of a model in a package, without importing the package."""
     package, _, rest = file.partition("/")
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
@@ -51,7 +51,7 @@ def path_of(file: str) -> Path:
 
 
 def prepared(name: str) -> tuple[rlx.Graph, dict[str, np.ndarray], list[Any]]:
-    """A model, inputs, and what ONNX Runtime gives for them."""
+    """Return a model, inputs, and ONNX Runtime's results for them."""
     file, sizes, constants, shapes = MODELS[name]
     path = path_of(file)
     g = rlx.from_onnx(path, sizes=sizes, constants=constants)

@@ -1,4 +1,4 @@
-"""How `rlx.from_onnx` reads the elements of tensors: bytes or numbers, of every dtype, and of a wrong length."""
+"""Reading of ONNX tensors: as bytes or numbers, of every dtype, and of wrong lengths."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rlx.ir.dtype import DType
 from rlx.ir.packing import packed
 from tests.importers.onnx_dtypes import NUMBERS
 
-COUNT = 5  # packed elements of 2 and of 4 bits leave bits of the last byte over
+COUNT = 5  # packed elements of 2 and of 4 bits leave unused bits in the last byte
 
 
 VALUES = np.array([1, 0, 1, 1, 0])
 
 
 def numbers_of(array: np.ndarray, kind: DType) -> list[Any]:
-    """Elements as the field of their type holds them, by the comments in onnx.proto."""
+    """Return elements in the form of their type's field, by the comments in onnx.proto."""
     if kind.packed:
         return packed(array).tolist()
     if kind.is_complex:
@@ -32,7 +32,7 @@ def numbers_of(array: np.ndarray, kind: DType) -> list[Any]:
 
 
 def tensors(kind: DType) -> dict[str, TensorProto]:
-    """A tensor in both forms."""
+    """Return a tensor in both forms."""
     array = np.where(VALUES == 1, 1, 2 if kind.name == "f8e8m0fnu" else 0).astype(kind.numpy)
     field = helper.tensor_dtype_to_field(NUMBERS[kind])
     made = {name: TensorProto(name="w", data_type=NUMBERS[kind], dims=[COUNT]) for name in ("raw_data", field)}
@@ -42,7 +42,7 @@ def tensors(kind: DType) -> dict[str, TensorProto]:
 
 
 def models(tensor: TensorProto) -> list[bytes]:
-    """A model that has the tensor as an initialiser, and one of a constant."""
+    """Return a model with the tensor as an initialiser, and one with a constant."""
     output = [helper.make_tensor_value_info("y", tensor.data_type, list(tensor.dims))]
     nodes = helper.make_node("Identity", ["w"], ["y"]), helper.make_node("Constant", [], ["y"], value=tensor)
     graphs = [helper.make_graph([n], "g", [], output, t) for n, t in zip(nodes, ([tensor], []), strict=True)]

@@ -1,4 +1,4 @@
-"""Errors of imports name both places: that in the model, and the user's line that imports it."""
+"""Import errors have both locations: the one in the model, and the user's line that imports it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.fuzz.kinds import onnx
 
 
 def check(source: Any, call: Callable[[Any], Any], place: str) -> bool:
-    """Whether a model is refused; then the error names a place in the model, and the line here."""
+    """Return whether a model is refused. Check that the error has a location in the model, and the line here."""
     line = inspect.getsourcelines(call)[1]
     try:
         call(source)
@@ -53,7 +53,7 @@ func.func private @inner(%x: tensor<3x2xi32>) -> tensor<3x2xi32> {
 }
 """,
 )
-# What may stand for another word of a text: types, attributes and ops that do not fit.
+# Words that replace another word of a text: wrong types, attributes and ops.
 WORDS = (
     "i64",
     "f64",
@@ -73,7 +73,7 @@ WORDS = (
 
 
 def damaged(text: str, rng: random.Random) -> str:
-    """A text in which one or two words are others."""
+    """Return a text with one or two words replaced."""
     for _ in range(rng.randint(1, 2)):
         word = rng.choice(list(re.finditer(r"[\w.@]+", text)))
         text = text[: word.start()] + rng.choice(WORDS) + text[word.end() :]
@@ -97,7 +97,7 @@ def test_of_damaged_onnx_models(seed: int) -> None:
 
 
 def test_of_text_whose_ops_rlx_refuses() -> None:
-    """The op is in the file, the shapes are what the builder says of it."""
+    """The op's location is in the file, and the message about shapes comes from the builder."""
     text = """func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = stablehlo.custom_call @chlo.erf(%x) {foo = 1 : i32} : (tensor<2x3xf32>) -> tensor<2x3xf32> loc("layer.py":7:3)
   return %0 : tensor<2x3xf32>
@@ -131,7 +131,7 @@ def test_of_modules_of_torch() -> None:
 
 @pytest.mark.parametrize("importer", [rlx.from_stablehlo, rlx.from_onnx])
 def test_what_is_no_file_is_refused_at_once(importer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the path of a socket is short
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     os.mkfifo("pipe")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")

@@ -1,4 +1,4 @@
-"""Every op, in every dtype of its samples, as StableHLO and back: the same dtypes and numbers as before."""
+"""Every op, in every dtype of its samples, converted to StableHLO and back: dtypes and numbers are preserved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.judge import judge
 from tests.conformance.values import value_sets
 from tests.drawing import of_which
 
-# Those that are lowered as they are; all others become these before.
+# Ops that are lowered directly. All other ops are decomposed into these first.
 LOWERED = {op for op in op_names() if not registry.card(op).composite or op in claimed_ops()}
 
 
@@ -35,7 +35,7 @@ def test_there_and_back(op: str, share: int) -> None:
         failures.expect(case, [next(shapes) for _ in wanted] == wanted, "has other dtypes or sizes")
     sets = [list(value_sets(case, s)) for case, s in zip(cases, sizes, strict=True)]
     for turn in range(max(map(len, sets))):
-        # Whoever has no more values is evaluated on its last ones again, which nobody looks at.
+        # A graph without further values is evaluated on its last ones again, and the result is ignored.
         values = [own[min(turn, len(own) - 1)] for own in sets]
         arrays = [array for v in values for array in v.arrays]
         given = {a.name: array for a, array in zip(back.inputs, arrays, strict=True)}

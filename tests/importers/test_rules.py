@@ -1,4 +1,4 @@
-"""A wrong rule of an importer is named, with the op and its place; ops say where in the model they come from."""
+"""Errors of wrong importer rules name the rule, the op and its location. Ops have locations in the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.ir.location import describe, location_at
 
 
 def call(rule: Any, place: str | None = "model.toy:7") -> rlx.Graph:
-    """A graph of one op, `twice`, of a format `Toy`."""
+    """Return a graph of one op, `twice`, of a format `Toy`."""
     imports = ImportTable("Toy")
     imports("twice")(rule)
     g = rlx.Graph()

@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo`: what the lowering writes, what JAX writes, and texts that cannot be imported."""
+"""`rlx.from_stablehlo`: output of the lowering, output of JAX, and texts that cannot be imported."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RANDOM = np.random.default_rng(3)
 
 
 def exported(graph: rlx.Graph) -> Any:
-    """A graph as a StableHLO module."""
+    """Return a graph as a StableHLO module."""
     return lower_module(Compilation(graph, target_of("stablehlo")).lir.module)
 
 
-# --- what the lowering writes -----------------------------------------------------------------------
+# --- output of the lowering -------------------------------------------------------------------------
 
-# Of each, that the lowering writes as one op of StableHLO, so that the values are the same to the bit.
+# Ops that the lowering writes as one StableHLO op, so that the values are equal to the bit.
 UNARY = ("abs", "exp", "neg", "sin", "cos", "tanh", "tan", "round", "relu", "sqrt", "log", "floor", "ceil")
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "fmod")
 OF_INTEGERS = (
@@ -50,7 +50,7 @@ OF_INTEGERS = (
 
 
 def step(g: Any, a: Any, b: Any, rng: random.Random) -> Any:
-    """One more tensor, or None where a and b do not fit."""
+    """Return one more tensor, or None if a and b do not fit."""
     kind = rng.randrange(13)
     same = a.shape == b.shape
     if kind < 2 and a.dtype.is_float:
@@ -101,7 +101,7 @@ def test_random_graphs_come_back(seed: int) -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6, strict=True)
 
 
-# --- what JAX writes --------------------------------------------------------------------------------
+# --- output of JAX ----------------------------------------------------------------------------------
 
 
 def _mlp(jax: Any, x: Any, w: Any) -> Any:
@@ -176,7 +176,7 @@ def test_functions_of_jax(function: Any) -> None:
 
 
 def test_a_function_with_large_constants_carries_them(tmp_path: Path) -> None:
-    """They are parameters with values: for the evaluator and for a compiled program, in copies and transforms as well."""
+    """Large constants are parameters with values: in the evaluator, compiled programs, copies and transforms."""
     jax = pytest.importorskip("jax")
     w = RANDOM.standard_normal((40, 50)).astype(np.float32)
     assert w.size > LARGEST_LITERAL
@@ -194,7 +194,7 @@ def test_a_function_with_large_constants_carries_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["i8", "i16", "i32", "i64", "u8", "u32"])
 def test_integers_are_divided_toward_zero(name: str) -> None:
-    """All that fit, by exact arithmetic; and by 0, and the least by -1, as XLA does."""
+    """All pairs are compared with exact arithmetic. Division by 0, and of the minimum by -1, is as in XLA."""
     kind = rlx.dtype(name)
     edges = [
         *range(-9, 10),
@@ -235,7 +235,7 @@ def test_ops_are_where_the_file_says() -> None:
     ]
 
 
-# --- what cannot be imported ------------------------------------------------------------------------
+# --- refused modules --------------------------------------------------------------------------------
 
 
 def test_all_ops_that_have_no_rule_are_listed() -> None:
@@ -318,7 +318,7 @@ def test_what_is_refused(text: Any, message: str) -> None:
 
 
 def test_no_module_is_looked_up_for_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bindings look for Python classes of an op's dialect; a search that fails they would repeat for each op."""
+    """The bindings search Python classes for an op's dialect. A failing search would be repeated for each op."""
     asked: list[str] = []
 
     class Finder:
@@ -336,7 +336,7 @@ def test_no_module_is_looked_up_for_an_op(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def tree(width: int, depth: int, call: str, leaf: str = "") -> str:
-    """Functions of so many calls each and so deep; the last one has no calls."""
+    """Return functions of `width` calls each, nested `depth` deep. The last one has no calls."""
     calls = "".join(f"%{i + 1} = {call}\n" for i in range(width))
     texts = []
     for level in range(depth + 1):
@@ -428,5 +428,5 @@ def test_the_page_lists_all_rules() -> None:
         re.MULTILINE,
     )
     listed = {name for row in rows for name in re.findall(r"`([\w.]+)`", row.partition(" by ")[0])}
-    listed -= {"func.call", "stablehlo.composite"}  # they are what they call
+    listed -= {"func.call", "stablehlo.composite"}  # they are replaced by their callee
     assert listed == {name for name in imports.rules if " of " not in name}

@@ -1,4 +1,4 @@
-"""`stablehlo.bitcast_convert` between all element types, and ops of complex numbers, against bits and formulas of NumPy."""
+"""`stablehlo.bitcast_convert` between all element types, and complex ops, compared with bits and formulas of NumPy."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def width(kind: DType) -> int:
 
 
 def of_bits(bits: np.ndarray, kind: DType) -> np.ndarray:
-    """One element for each row of the last axis, which holds its bits, the lowest first."""
+    """Return one element for each row of the last axis, which holds its bits, lowest first."""
     if kind.bits > 8:
         return np.packbits(bits, axis=-1, bitorder="little").view(kind.numpy)[..., 0]
-    return np.packbits(bits, axis=-1, bitorder="little")[..., 0].view(kind.numpy)  # with zeros above
+    return np.packbits(bits, axis=-1, bitorder="little")[..., 0].view(kind.numpy)  # zero-extended
 
 
 def codes(array: np.ndarray) -> bytes:
-    """The bits of the elements; what is above them in the byte of a packed one is of no meaning."""
+    """Return the bits of the elements. The upper bits in the byte of a packed element are masked."""
     kind = rlx.dtype(array.dtype)
     return bytes(b & ((1 << kind.bits) - 1) for b in array.tobytes()) if kind.packed else array.tobytes()
 
 
 def test_bits_are_kept_between_all_dtypes() -> None:
-    """Of 1 bit for a bool to 128, in both directions, NaN and denormals among them."""
+    """Bits are preserved from 1 bit (bool) to 128 bits, in both directions, including NaN and denormals."""
     bits = np.unpackbits(BYTES, bitorder="little")
     arguments, lines, results, given, wanted = [], [], [], {}, []
     for a in DTYPES:
@@ -95,7 +95,7 @@ def test_complex_bits_are_kept_when_compiled() -> None:
 
 @pytest.mark.parametrize("kind", COMPLEXES)
 def test_functions_of_complex_numbers(kind: DType) -> None:
-    """Those that RLX has for real numbers only, and the cast to bool, which reads the real part alone."""
+    """Functions that RLX has only for real numbers are composed. The cast to bool reads only the real part."""
     ops = {
         "cbrt": lambda z: np.where(z == 0, 0, z ** (1 / 3)),
         "logistic": lambda z: 1 / (1 + np.exp(-z)),
@@ -116,7 +116,7 @@ def test_functions_of_complex_numbers(kind: DType) -> None:
     x, y = NUMBERS.astype(kind.numpy), np.full(25, 2 - 1j, kind.numpy)
     with np.errstate(all="ignore"):
         wanted = [f(x.astype(np.complex128)) for f in ops.values()]
-    # atan2(x, y) is the arc tangent of x/y where the real part of y is positive and the quotient is small.
+    # atan2(x, y) is the arc tangent of x/y if the real part of y is positive and the quotient is small.
     wanted.append(np.array([cmath.atan(complex(a) / complex(b)) for a, b in zip(x, y, strict=True)]))
     close = np.abs(x / y) < 0.9
     for found in (values(graph, x, y), compile_graphs([graph])[0].run([x, y])):
@@ -128,7 +128,7 @@ def test_functions_of_complex_numbers(kind: DType) -> None:
 
 @pytest.mark.parametrize("kind", COMPLEXES)
 def test_primitives_of_complex_numbers_are_jaxs(kind: DType) -> None:
-    """Powers and the logistic function, with derivatives, which `rlx.from_jax` builds of primitives of its own."""
+    """Powers and the logistic function, which `rlx.from_jax` builds from primitives, have JAX's values and derivatives."""
     x = (NUMBERS + 0.5 + 0.3j).astype(kind.numpy)
     functions: dict[str, Any] = {f"power {n}": lambda z, n=n: lax.integer_pow(z, n) for n in (-3, -1, 0, 1, 2, 4)}
     functions["logistic"] = lax.logistic
@@ -137,7 +137,7 @@ def test_primitives_of_complex_numbers_are_jaxs(kind: DType) -> None:
         return [jnp.sum(jnp.abs(f(z)) ** 2) for f in functions.values()]
 
     def every(z: Any) -> Any:
-        # JAX's gradient is the conjugate of RLX's, which is that of real and imaginary parts.
+        # JAX's gradient is the conjugate of RLX's, which consists of the derivatives by real and imaginary part.
         gradients = [jax.grad(lambda z, f=f: jnp.sum(jnp.abs(f(z)) ** 2))(z) for f in functions.values()]
         return [f(z) for f in functions.values()] + [jnp.conj(g) for g in gradients]
 

@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of sorts, top-k and total order, and sorts of RLX, over all bit patterns of storage dtypes."""
+"""`rlx.from_stablehlo` of sorts, top-k and total order, and RLX's sorts, for all bit patterns of storage dtypes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shuffled(kind: DType) -> np.ndarray:
 
 
 def numbers(x: np.ndarray) -> np.ndarray:
-    """Values as f64, as NumPy does not know that NaN of all dtypes is NaN."""
+    """Return values as f64, because NumPy does not recognise NaN in all dtypes."""
     with np.errstate(invalid="ignore"):
         return x.astype(np.float64)
 
@@ -50,7 +50,7 @@ def imported(function: Any, x: np.ndarray) -> rlx.Graph:
 
 
 def of_equal_rank(kind: DType, x: np.ndarray) -> np.ndarray:
-    """The values without all but one NaN of each sign: XLA widens most floats to sort them, which makes NaN of a sign equal."""
+    """Keep only one NaN of each sign: XLA widens most floats to sort them, which makes NaN of one sign equal."""
     if not kind.is_float or not np.isnan(numbers(x)).any():
         return x
     is_nan = np.isnan(numbers(x))
@@ -60,11 +60,11 @@ def of_equal_rank(kind: DType, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", [d for d in FLOATS if d.float_format and d.float_format.special != "fnuz"], ids=str)
 def test_imported_order_is_that_of_jax(kind: DType) -> None:
-    """A format without a sign bit is ordered by its codes: reading one reversed the upper half."""
+    """A format without a sign bit is ordered by its codes; a signed order would reverse the upper half."""
     x = of_equal_rank(kind, shuffled(kind))
     for name, function in (ORDERS | TOTAL).items():
         if kind.packed and name.startswith("top_k"):
-            continue  # XLA's CPU client does not compile it
+            continue  # XLA's CPU client cannot compile it
         (found,) = values(imported(function, x), x)
         wanted = np.asarray(jax.jit(function)(x))
         assert found.dtype == wanted.dtype
@@ -73,7 +73,7 @@ def test_imported_order_is_that_of_jax(kind: DType) -> None:
 
 @pytest.mark.parametrize("kind", [d for d in FLOATS if d.float_format and d.float_format.special == "fnuz"], ids=str)
 def test_imported_order_ends_with_a_nan_that_has_no_sign(kind: DType) -> None:
-    """XLA widens the code of NaN to -NaN and puts it first, against JAX's documentation: NumPy is the judge here."""
+    """XLA widens the NaN code to -NaN and sorts it first, which contradicts JAX's documentation. The reference is NumPy."""
     x = shuffled(kind)
     ascending = np.argsort(numbers(x), kind="stable")
     wanted = {
@@ -91,7 +91,7 @@ def test_imported_order_ends_with_a_nan_that_has_no_sign(kind: DType) -> None:
 
 
 def imported_and_own(kind: DType) -> list[rlx.Graph]:
-    """Graphs of all orders of one array: imported, and built."""
+    """Return graphs of all orders of one array: imported, and built."""
     x = shuffled(kind)
     functions = ORDERS if kind.is_float else {}
     graphs = [imported(function, x) for function in (functions | (TOTAL if kind.is_float else {})).values()]
@@ -104,7 +104,7 @@ def imported_and_own(kind: DType) -> list[rlx.Graph]:
 
 @pytest.mark.parametrize("kind", STORED, ids=str)
 def test_own_order_is_that_of_numpy(kind: DType) -> None:
-    """NaN of any sign counts as the largest, and both zeros are one."""
+    """NaN of any sign is the largest, and both zeros are equal."""
     x = shuffled(kind)
     key = numbers(x) + 0.0
     ascending = np.argsort(key, kind="stable")

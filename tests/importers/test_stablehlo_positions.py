@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of windows that are scattered partly outside, and of sorts by long functions of their elements."""
+"""`rlx.from_stablehlo` of windows scattered partly out of bounds, and of sorts by long functions of their elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.importers.modules import values
 JOINS: dict[str, Any] = {
     "add": lambda a, b: a + b,
     "maximum": np.maximum,
-    "subtract": lambda a, b: a - b,  # of no kind of its own: one update after the other
+    "subtract": lambda a, b: a - b,  # not a known kind: one update after the other
 }
 
 
@@ -35,7 +35,7 @@ def scattering(join: str, window: tuple[int, int], count: int) -> str:
 @pytest.mark.parametrize("join", JOINS)
 @pytest.mark.parametrize("window", [(1, 1), (1, 3), (2, 2), (4, 5)])
 def test_a_window_that_is_not_inside_is_dropped_as_a_whole(join: str, window: tuple[int, int]) -> None:
-    """As by XLA: at all places, before and behind both axes, and at the ends of what an index holds."""
+    """A window is dropped as in XLA at all positions: before and after both axes, and at the limits of the index type."""
     places = [*itertools.product(range(-2, 7), range(-2, 6)), (2**63 - 1, 0), (0, -(2**63)), (2**63 - 2, 2**63 - 1)]
     rng = np.random.default_rng(0)
     x, u = rng.integers(-9, 9, (4, 5)), rng.integers(-9, 9, (len(places), *window))
@@ -66,7 +66,7 @@ def test_xla_drops_the_same_windows() -> None:
 
 
 def sorting(first: str, second: str, size: int = 4, more: str = "") -> str:
-    """A sort by `first` of %a and `second` of %b, each of which defines %left or %right."""
+    """Return a sort by `first` of %a and `second` of %b. These define %left and %right."""
     type_ = f"tensor<{size}xf32>"
     return f"""func.func @f(%x: {type_}, %y: tensor<f32>, %z: tensor<f32>) -> {type_} {{
       {more}
@@ -86,7 +86,7 @@ def doubled(argument: str, times: int, last: str) -> str:
 
 
 def test_a_long_comparison_of_shared_operands_takes_no_longer() -> None:
-    """As many lines as depths that no recursion reaches, and paths that nobody could count."""
+    """The region has more lines than any recursion depth, and an exponential number of paths."""
     start = time.monotonic()
     graph = rlx.from_stablehlo(sorting(doubled("%a", 60, "%left"), doubled("%b", 60, "%right"), 600))
     assert time.monotonic() - start < 20
@@ -106,7 +106,7 @@ def test_a_long_comparison_of_shared_operands_takes_no_longer() -> None:
     ],
 )
 def test_sides_that_only_look_alike_are_no_key(first: str, second: str, order: Any) -> None:
-    """Values from outside of the region are compared themselves; what is not one key is an order of all pairs."""
+    """Values from outside of the region are compared by identity. If the sides are not one key, all pairs are compared."""
 
     def line(name: str, code: str) -> str:
         return f"{name} = {code} : tensor<f32>"

@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of reductions: what their region returns, and the dtype in which it computes."""
+"""`rlx.from_stablehlo` of reductions: the result of their region, and the dtype of the computation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reduction(x: str, start: str, result: str, body: str, start_type: str, x_typ
 
 @pytest.mark.parametrize("op", JOINS)
 def test_a_reduction_is_what_its_region_says(op: str) -> None:
-    """By any ops of its arguments, of constants and of values from outside; the order is that of the elements."""
+    """The region uses any ops of its arguments, constants and outside values. Elements are reduced in order."""
     join, start = JOINS[op], np.float32(2.5)
     sources = {"%x": 0, "%y": 1, "%i": start, "%k": np.float32(1)}
     for a, b in itertools.product(sources, repeat=2):
@@ -50,7 +50,7 @@ def promoting(to: str) -> list[str]:
 
 @pytest.mark.parametrize("to", [n for n in ELEMENTS if n != "bool"])
 def test_reductions_compute_in_the_dtype_of_their_result(to: str) -> None:
-    """Sums and products that the dtypes of the operands do not hold; with starts that are arguments, and that are neutral."""
+    """Sums and products overflow the operands' dtypes. Start values are arguments, or neutral constants."""
     kinds = {n: k for n, k in JOINS.items() if to != "c64" or n in ("add", "multiply")}
     numbers: Any = {"bool": [1, 1, 0], "integer": [100, 3, 125], "float": [6e4, 6e4, 3], "complex": [1 + 2j, 3, 1j]}
     expected, arrays, arguments, body, outputs = [], [], [], "", []

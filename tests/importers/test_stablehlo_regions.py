@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of windows, scatters and sorts whose order or regions are unusual, of tuples and of CHLO's functions."""
+"""`rlx.from_stablehlo` of windows, scatters and sorts with unusual orders or regions, of tuples and CHLO functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(5)
 JOINS: dict[str, Any] = {
     "add": lambda a, b: a + b,
     "maximum": np.maximum,
-    "subtract": lambda a, b: a - b,  # of neither argument's order
+    "subtract": lambda a, b: a - b,  # it keeps neither argument
 }
 
 
@@ -44,7 +44,7 @@ def selecting(direction: str, join: str, source: tuple[int, ...], window: tuple[
 @pytest.mark.parametrize("direction", ["GE", "GT", "LE"])
 @pytest.mark.parametrize("join", JOINS)
 def test_windows_select_the_first_of_equal_elements(direction: str, join: str) -> None:
-    """In the order in which elements lie, over all axes; and any region joins what is scattered to one place."""
+    """Elements are ordered over all axes. Any region combines the values scattered to one position."""
     window, source = (2, 3, 2), (2, 2, 4)
     x, y = RANDOM.integers(0, 3, (3, 4, 5)), RANDOM.integers(-9, 9, source)
     compare = {"GE": np.greater_equal, "GT": np.greater, "LE": np.less_equal}[direction]
@@ -60,7 +60,7 @@ def test_windows_select_the_first_of_equal_elements(direction: str, join: str) -
 
 
 def test_a_window_joins_its_elements_in_their_order() -> None:
-    """By a region that is associative, and gives another result in another order: 2·2 matrices as four tensors."""
+    """The region is associative but not commutative: 2·2 matrices as four tensors."""
     pairs = [(f"%a{r}{k}", f"%b{k}{c}") for r in "01" for c in "01" for k in "01"]
     products = "".join(f"%p{i} = stablehlo.multiply {a}, {b} : tensor<i64>\n" for i, (a, b) in enumerate(pairs))
     sums = "".join(f"%s{i} = stablehlo.add %p{2 * i}, %p{2 * i + 1} : tensor<i64>\n" for i in range(4))
@@ -98,7 +98,7 @@ def test_regions_may_compute_in_a_wider_dtype() -> None:
 
 
 def test_the_largest_elements_stand_in_the_total_order() -> None:
-    """NaN above all numbers, -NaN below; of equal ones the first; and truth above falsehood."""
+    """NaN is above all numbers, -NaN below. The first of equal elements is selected, and true is above false."""
     text = "func.func @f(%x: tensor<6xTYPE>) -> (tensor<4xTYPE>, tensor<4xi32>) {\n %v, %i = chlo.top_k(%x, k = 4)"
     text += " : tensor<6xTYPE> -> (tensor<4xTYPE>, tensor<4xi32>)\n return %v, %i : tensor<4xTYPE>, tensor<4xi32> }"
     x = f32([1, np.inf, -np.nan, np.nan, 1, -np.inf])
@@ -148,7 +148,7 @@ def test_a_bessel_function(dtype: str, tolerance: float) -> None:
 
 
 def test_a_reduced_precision_keeps_derivatives() -> None:
-    """They lose as many bits, as JAX's do; NaN has no place where no bits of a fraction are left."""
+    """Derivatives lose the same number of bits, as in JAX. NaN is not representable without fraction bits."""
     graph = unary("stablehlo.reduce_precision %x, format = e5m4", "f32", 3)
     (found,) = rlx.evaluate(
         rlx.vjp(graph, ["arg0"]), {"arg0": np.ones(3, "f4"), "cotangent_out0": f32([1, 1.01, 1e-9])}
@@ -161,7 +161,7 @@ def test_a_reduced_precision_keeps_derivatives() -> None:
 
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u32", "u64", "i4", "u4", "i2", "u2"])
 def test_the_upper_half_of_a_product(dtype: str) -> None:
-    """Of all ends, of numbers around halves of words, and of any others."""
+    """Extremes, values around halves of words, and random values."""
     kind = rlx.dtype(dtype)
     half = 2 ** (kind.bits // 2)
     low, high = int(kind.min), int(kind.max)
@@ -193,7 +193,7 @@ COUNTERS = [
 def test_counters_that_wrap_around_go_on(
     direction: str, kind: str, order: str, first: int, last: int, step: int
 ) -> None:
-    """Only a counter that reaches its limit within its type decides how many steps there are."""
+    """The number of steps is known only if the counter reaches its limit within its type."""
     graph = rlx.from_stablehlo(f"""func.func @f() -> (tensor<{kind}>, tensor<i32>) {{
       %f = stablehlo.constant dense<{first}> : tensor<{kind}>
       %z = stablehlo.constant dense<0> : tensor<i32>
@@ -222,7 +222,10 @@ def test_counters_that_wrap_around_go_on(
 
 
 def test_an_artifact_of_a_newer_version_says_so() -> None:
-    """Where something in it is not known; the version alone refuses nothing, and of damaged data it says nothing."""
+    """The error mentions the version if the artifact contains unknown parts.
+
+    The version alone is not an error, and errors about damaged data do not mention it.
+    """
     library = rlx.mlir.stablehlo()
     newest = library.get_current_version()
     text = "func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.tanh %x : tensor<2xf32>\n"

@@ -1,4 +1,4 @@
-"""What `jax.export` writes under a mesh, and its serialised functions: imported for one device, else refused by name."""
+"""Output of `jax.export` under a mesh, and serialised functions: imported for one device, else refused by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def exported() -> Any:
 
 def test_shardings_for_one_device_are_dropped(exported: Any) -> None:
     text = exported.mlir_module()
-    assert text.count("sdy.sharding_constraint") == 2 and text.count("#sdy.sharding<") == 3  # else this tests nothing
+    assert text.count("sdy.sharding_constraint") == 2 and text.count("#sdy.sharding<") == 3  # else vacuous
     graph = rlx.from_stablehlo(text)
     assert "sdy" not in without_shardings(text, "<text>").split("#loc")[0]
     (result,) = rlx.evaluate(graph, dict(zip([a.name for a in graph.arguments], (_X, _X), strict=True)))

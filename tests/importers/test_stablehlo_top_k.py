@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of the custom call that JAX's `approx_max_k` and `approx_min_k` become."""
+"""`rlx.from_stablehlo` of the custom call of JAX's `approx_max_k` and `approx_min_k`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ func.func public @main(%x: tensor<12xT>) -> tensor<3xT> {
 @pytest.mark.parametrize("way", ["GT", "LT", "EQ"])
 @pytest.mark.parametrize("kind", [d.name for d in DTYPES if d.is_float and d.bits >= 8])
 def test_approximate_top_k_goes_by_its_comparison(kind: str, way: str) -> None:
-    """Not by the number that it starts from: an infinity that a format lacks is NaN, which is not less than 0."""
+    """The start value must not decide: an infinity that a format lacks is NaN, which is not less than 0."""
     own = rlx.dtype(kind)
     start = np.array(-np.inf if way == "GT" else np.inf).astype(own.numpy)
     text = APPROXIMATE.replace("START", f"0x{start[None].view(f'u{own.itemsize}')[0]:0{own.bits // 4}X}")

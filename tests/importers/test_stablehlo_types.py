@@ -1,4 +1,4 @@
-"""`rlx.from_stablehlo` of unsigned integers, 8-bit floats, packed integers and quantised numbers, and of XLA's random bits."""
+"""`rlx.from_stablehlo` of unsigned integers, 8-bit floats, packed integers, quantised numbers, and XLA's random bits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def f32(numbers: Any) -> np.ndarray:
 
 
 def samples(kind: str, size: int) -> np.ndarray:
-    """Numbers of a type: small ones, large ones, and the ends."""
+    """Return values of a type: small ones, large ones, and the limits."""
     bits = int(kind[2:])
     ends = [0, 1, 2, 3, 7, 2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) + 1, 2**bits - 2, 2**bits - 1]
     drawn = [int(RANDOM.integers(2**62)) * 4 % 2**bits >> int(RANDOM.integers(bits)) for _ in range(size)]
@@ -56,7 +56,7 @@ def graph_of(function: Any, *arrays: Any) -> rlx.Graph:
 
 
 def check_together(functions: dict[str, Any], arrays: list[np.ndarray]) -> None:
-    """The same on the evaluator, with all functions in one module: JAX compiles once."""
+    """Check on the evaluator, with all functions in one module, so that JAX compiles once."""
 
     def every(*xs: Any) -> Any:
         return {name: f(*xs) for name, f in functions.items()}
@@ -67,13 +67,13 @@ def check_together(functions: dict[str, Any], arrays: list[np.ndarray]) -> None:
         for b in map(np.asarray, jax.tree.leaves(wanted[name])):
             a = next(found)
             assert a.dtype == b.dtype, name
-            if not rlx.dtype(a.dtype).is_numpys_own:  # NumPy does not know that NaN of these is NaN
+            if not rlx.dtype(a.dtype).is_numpys_own:  # NumPy does not recognise NaN in these dtypes
                 a, b = a.astype(np.float32), b.astype(np.float32)
             np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 def check(functions: dict[str, Any], arrays: list[np.ndarray], *, compiled: bool) -> None:
-    """Functions of JAX, imported, give JAX's numbers: on the evaluator, and on the CPU."""
+    """Imported JAX functions give JAX's results: on the evaluator, and on the CPU."""
     graphs = {name: graph_of(f, *arrays) for name, f in functions.items()}
     programs = compile_graphs(list(graphs.values())) if compiled else []
     runs = {n: p.run for n, p in zip(graphs, programs, strict=False)}
@@ -88,7 +88,7 @@ def check(functions: dict[str, Any], arrays: list[np.ndarray], *, compiled: bool
 
 @drawn("kind", UNSIGNED)
 def test_unsigned_integers_of_other_widths(kind: str) -> None:
-    """Every op for which signs or the width matter: arithmetic, order, casts, reductions, scatters, sorts, products."""
+    """Ops that depend on sign or width are JAX's: arithmetic, order, casts, reductions, scatters, sorts, products."""
     a, b = samples(kind, 120), samples(kind, 120)
     functions: dict[str, Any] = {**BINARY}
     functions |= {name: lambda x, y, f=f: f(x) for name, f in UNARY.items()}
@@ -128,7 +128,7 @@ def test_storage_dtypes_are_computed_as_in_jax(kind: str) -> None:
     own = rlx.dtype(kind)
     a = np.arange(1 << own.bits, dtype=np.uint8).view(own.numpy)
     if kind == "f8e8m0fnu":
-        a = np.append(a[64:192], a[255])  # XLA flushes the f32 of the smallest result, which is not normal
+        a = np.append(a[64:192], a[255])  # XLA flushes the f32 of the smallest result, which is subnormal
     a, b = np.resize(a, 256), np.random.default_rng(12).permutation(np.resize(a, 256))
     with np.errstate(all="ignore"):
         unlike = (a.astype(np.float32) != b.astype(np.float32)) & (b.astype(np.float32) != 0)
@@ -150,14 +150,14 @@ def test_storage_dtypes_are_computed_as_in_jax(kind: str) -> None:
             x[::-1],
             x.reshape(12, 20).T,
             jnp.where(x.astype(jnp.float32) > 1, x, y),
-            # Through f32, as XLA's own cast of the greatest f4 to an integer gives 2147483647.
+            # Through f32, because XLA's own cast of the greatest f4 to an integer gives 2147483647.
             jnp.take(x, y.astype(jnp.float32).astype(jnp.int32) % 240, axis=0),
         ],
         "order": lambda x, y: [x < y, x == y, jnp.maximum(x, y)],
         "arithmetic": lambda x, y: [x + y, x * y, x - y],
     }
-    if own.bits == 8:  # XLA's CPU client does not compile products of packed dtypes
-        # A sum of two products, which are exact, is rounded once, in any order.
+    if own.bits == 8:  # XLA's CPU client cannot compile products of packed dtypes
+        # A sum of two exact products is rounded once, in any order.
         functions["wide product"] = lambda x, y: lax.dot(
             x.reshape(120, 2), y.reshape(2, 120), preferred_element_type=jnp.float32
         )
@@ -189,7 +189,7 @@ NUMBER_TYPES = {
 
 
 def test_quantised_numbers() -> None:
-    """What is stored is the nearest, even at a tie, within the limits of the type; regions compute in the type as well."""
+    """The nearest value is stored, ties to even, within the limits of the type. Regions compute in the type too."""
     graph = rlx.from_stablehlo(re.sub(r"(?<=[x<])[QUWP](?=>)", lambda m: NUMBER_TYPES[m[0]], QUANTISED))
     x = f32(RANDOM.uniform(-15, 15, (3, 4)).round(1))
     w, u = RANDOM.integers(-127, 128, (4, 2)).astype(np.int8), RANDOM.integers(-128, 128, (3, 4)).astype(np.int8)
@@ -213,7 +213,7 @@ def test_quantised_numbers() -> None:
 
 @drawn("algorithm", ["RNG_PHILOX", "RNG_THREE_FRY"])
 def test_random_bits_are_those_of_xla(algorithm: str) -> None:
-    """Of every width and any shape, from a counter whose lower half overflows, and the state that follows."""
+    """Bits of every width and shape, and the next state, are XLA's. The lower half of the counter overflows."""
     key = np.array([2**32 - 1, 3, 2**32 - 3, 2**32 - 1], np.uint32)
     dtypes = {
         (): np.uint16,
@@ -272,7 +272,7 @@ def test_powers_of_unsigned_integers(kind: str) -> None:
 
 
 def test_error_functions_of_storage_dtypes() -> None:
-    """JAX cannot export them, and computes `erf` alone: they are those of f32, rounded once."""
+    """JAX cannot export these functions, and computes only `erf`. They equal those of f32, rounded once."""
     kinds = [d for d in DTYPES if d.storage and d.is_float]
     arrays = [np.arange(1 << d.bits, dtype=np.uint8).view(d.numpy) for d in kinds]
     graph = rlx.from_jax(lambda *xs: [[lax.erf(x), lax.erfc(x)] for x in xs], *arrays)
@@ -285,7 +285,7 @@ def test_error_functions_of_storage_dtypes() -> None:
 
 @pytest.mark.parametrize("kind", [d for d in DTYPES if d.packed and d.is_integer])
 def test_bits_of_packed_integers(kind: DType) -> None:
-    """Every pair: also where the width, or a number of bits, is not a number of the dtype."""
+    """All pairs of values are correct, even if the width, or a number of bits, is not representable in the dtype."""
     every, mask = np.arange(kind.min, kind.max + 1), (1 << kind.bits) - 1
     x, y = (v.ravel().astype(kind.numpy) for v in np.meshgrid(every, every))
     functions = (
@@ -303,7 +303,7 @@ def test_bits_of_packed_integers(kind: DType) -> None:
 
 
 def test_windows_of_powers_of_two() -> None:
-    """What is around a tensor of f8e8m0fnu, which has no zero, is the value that the window starts with."""
+    """f8e8m0fnu has no zero. The padding of a tensor is the start value of the window."""
     kind = rlx.f8e8m0fnu.numpy
     x = np.exp2(np.random.default_rng(4).integers(-4, 5, (6, 3))).astype(kind)
     joins = ((lax.max, np.maximum, 0.25), (lax.min, np.minimum, 0.5), (lax.mul, np.multiply, 2.0))

@@ -12,7 +12,7 @@ from rlx.importers.table import ImportTable, constant
 
 
 def call(rule: Any, operands: int = 1, **attributes: Any) -> Any:
-    """What a table makes of an op, `f`, that stands in line 3."""
+    """Build an op, `f`, at line 3, with a table."""
     table = ImportTable("Test")
     table("f")(rule)
     g = rlx.Graph()

@@ -1,4 +1,4 @@
-"""`rlx.from_torch`: names, weights, states, symbolic sizes, control flow, derivatives, and what it says of other modules."""
+"""`rlx.from_torch`: names, weights, states, symbolic sizes, control flow, derivatives, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ nn = torch.nn
 
 
 def module(forward: Any, **attributes: Any) -> Any:
-    """A module of a function of itself and tensors; tensors among its attributes are buffers."""
+    """Return a module with the function `forward` of itself and tensors. Tensors among its attributes are buffers."""
 
     class Made(nn.Module):
         def __init__(self) -> None:
@@ -42,7 +42,7 @@ def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def same(got: Any, expected: Any, rtol: float = 1e-5) -> None:
-    """Results are those of PyTorch, of the same shapes and dtypes."""
+    """Check that results are those of PyTorch, with the same shapes and dtypes."""
     leaves = [t for t in torch.utils._pytree.tree_leaves(expected) if isinstance(t, torch.Tensor)]
     assert len(got) == len(leaves)
     for result, leaf in zip(got, leaves, strict=True):
@@ -52,7 +52,7 @@ def same(got: Any, expected: Any, rtol: float = 1e-5) -> None:
 
 
 def agrees(m: Any, **inputs: Any) -> rlx.Graph:
-    """The graph of a module, after a comparison of the evaluator with PyTorch."""
+    """Return the graph of a module, after comparing the evaluator with PyTorch."""
     g = rlx.from_torch(m, (), inputs)
     same(rlx.evaluate(g, arrays(inputs)), m(**inputs))
     return g
@@ -98,7 +98,7 @@ def test_constants_of_a_module_are_literals_or_parameters() -> None:
         return x * torch.tensor([1.0, 2.0]) + self.table[:2].sum(1)
 
     m = module(forward)
-    m.table = torch.arange(5000.0).reshape(2, 2500)  # no buffer
+    m.table = torch.arange(5000.0).reshape(2, 2500)  # not a buffer
     g = agrees(m, x=torch.ones(2))
     assert [p.name for p in g.params] == ["constant0"]
 
@@ -338,7 +338,7 @@ def test_an_imported_module_trains_as_in_pytorch() -> None:
         np.testing.assert_allclose(trained[name], value.numpy(), rtol=1e-3, atol=1e-5)
 
 
-# --- places and refusals ----------------------------------------------------------------------------
+# --- locations and refusals -------------------------------------------------------------------------
 
 
 class _Sinh(nn.Module):

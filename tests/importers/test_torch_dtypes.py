@@ -1,4 +1,4 @@
-"""Tensors of every dtype of PyTorch in modules: those that RLX has as they are, all others refused by name."""
+"""Tensors of every PyTorch dtype in modules. Those that RLX has are imported, all others are refused by name."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ QUANTIZED = [name for name in REFUSED if name.startswith("q")]
 
 
 def tensor(array: np.ndarray) -> Any:
-    """The same bits in a tensor of PyTorch."""
+    """Return a PyTorch tensor with the same bits."""
     kind = rlx.dtype(array.dtype)
     return torch.from_numpy(array.view(np.uint8).copy()).view(TAKEN[kind]).reshape(array.shape)
 
 
 class Stored(torch.nn.Module):
-    """A buffer of each dtype."""
+    """A module with a buffer of each dtype."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_quantized_tensors_are_refused_by_name() -> None:
     for name in QUANTIZED:
         try:
             value = torch.quantize_per_tensor(torch.ones(4), 0.5, 0, NAMES[name])
-        except RuntimeError:  # PyTorch makes no tensor of this dtype in this way
+        except RuntimeError:  # PyTorch cannot create a tensor of this dtype in this way
             continue
         made += 1
         with pytest.raises(rlx.Error, match=rf"input 'x' is a quantized tensor, torch\.{name}(.|\n)*dequantize"):

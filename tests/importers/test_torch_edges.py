@@ -1,4 +1,4 @@
-"""`rlx.from_torch` at the edges: NaN, zeros, narrow floats, masks, steps of open axes, derivatives where formulas have none."""
+"""Edge cases of `rlx.from_torch`: NaN, zeros, narrow floats, masks, steps of open axes, singular derivatives."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _plain(results: Any) -> Any:
     return torch.utils._pytree.tree_map(lambda t: t.resolve_conj(), results)
 
 
-# Of numbers whose squares are beyond f16, and whose sums are.
+# Values whose squares exceed f16, or whose sums do.
 NARROW: dict[str, Callable[[Any], Any]] = {
     **{f"norm of order {p}": lambda x, p=p: linalg.vector_norm(x, p) for p in (0, 0.5, 1, 2, 3, _INF)},
     "var": lambda x: torch.var(x),
@@ -80,7 +80,7 @@ def test_narrow_floats_are_rounded_once(name: str, kind: Any) -> None:
     function, x = NARROW[name], _f32(300, -299, 101, 7.5)
     g = rlx.from_torch(module(lambda self, x: function(x)), x.to(kind))
     bits = x.to(kind).view(torch.int16).numpy().view(rlx.dtype(str(kind).removeprefix("torch.")).numpy)
-    # PyTorch adds in another order, and takes some means in the narrow float itself.
+    # PyTorch adds in another order, and computes some means in the narrow float itself.
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}[kind]
     expected = torch.utils._pytree.tree_leaves(function(x.to(kind)))
     for result, leaf in zip(rlx.evaluate(g, {"x": bits}), expected, strict=True):
@@ -99,7 +99,7 @@ FACTORIZATIONS: dict[str, Callable[[Any], Any]] = {
     "qr": lambda x: linalg.qr(x),
     "complete qr": lambda x: linalg.qr(x[..., :2], "complete"),
     "r": lambda x: linalg.qr(x, "r"),
-    "svd": lambda x: [t.abs() for t in linalg.svd(x[..., :2])],  # the signs of vectors are anyone's
+    "svd": lambda x: [t.abs() for t in linalg.svd(x[..., :2])],  # the signs of singular vectors are arbitrary
     "svdvals": linalg.svdvals,
     "eigh": lambda x: [t.abs() for t in linalg.eigh(_definite(x))],
     "upper eigvalsh": lambda x: linalg.eigvalsh(x, UPLO="U"),
@@ -207,10 +207,10 @@ def test_steps_along_open_axes() -> None:
         same(rlx.evaluate(g, {"x": x.numpy()}), m(x))
 
 
-# --- what open sizes have to be ---------------------------------------------------------------------
+# --- conditions on open sizes -----------------------------------------------------------------------
 
 _DIM = torch.export.Dim
-# What a size is of, and a number of rows for which the graph is not that of the module, with what is said when it runs.
+# A function and its size, and a number of rows for which the graph differs from the module, with the error at run time.
 OPEN: dict[str, tuple[Callable[[Any], Any], Any, tuple[int, str] | None]] = {
     "an even size": (lambda x: x * 2 if x.shape[0] % 2 == 0 else x, _DIM.AUTO, (7, r"s\d+%2 must be 0")),
     "another size": (lambda x: x if x.shape[0] != 5 else x * 2, _DIM.AUTO, (5, r"s\d+ must not be 5")),
@@ -228,7 +228,7 @@ OPEN: dict[str, tuple[Callable[[Any], Any], Any, tuple[int, str] | None]] = {
 
 
 def _programs(function: Any, x: Any, size: Any, both: bool, folder: Any) -> tuple[Any, list[Callable[[], rlx.Graph]]]:
-    """A module, and its graph as a module, as a program, and as a program from a file."""
+    """Return a module, and its graph as a module, as a program, and as a program from a file."""
     m, dims = module(lambda self, x: function(x)), ({0: size, 1: size} if both else {0: size},)
     program = torch.export.export(m, (x,), dynamic_shapes=dims, strict=False)
     torch.export.save(program, folder / "program.pt2")
@@ -242,7 +242,7 @@ def test_what_pytorch_takes_for_granted_of_open_sizes(name: str, tmp_path: Any) 
     function, size, refused = OPEN[name]
     m, calls = _programs(function, torch.randn(6, 4), size, size is _DIM.DYNAMIC, tmp_path)
     for number, call in enumerate(calls):
-        if name == "a sum" and number == 2:  # of a text that compares with `<=`
+        if name == "a sum" and number == 2:  # in the file, the guard's text uses `<=`
             with pytest.raises(rlx.UnsupportedError, match="only where"):
                 call()
             continue
@@ -256,7 +256,7 @@ def test_what_pytorch_takes_for_granted_of_open_sizes(name: str, tmp_path: Any) 
 
 
 def test_sizes_that_have_to_be_equal_are_one_symbol() -> None:
-    """As the batches of both sides of an attention, which PyTorch compares by the sizes of views."""
+    """Equal sizes, such as the batches of both sides of an attention, become one symbol."""
     m = module(lambda self, q, k: self.both(q, k, k, need_weights=False)[0], both=nn.MultiheadAttention(8, 2))
     batch, length = _DIM("batch"), _DIM.DYNAMIC
     dims = {"q": {0: length, 1: batch}, "k": {0: length, 1: length}}
@@ -276,7 +276,7 @@ def test_what_is_supposed_and_cannot_be_checked_is_refused(tmp_path: Any) -> Non
 
 
 def test_rows_times_the_matrices_of_their_groups() -> None:
-    """As experts of transformers are computed, where each row has one."""
+    """Each row is multiplied by the matrix of its group, as in the experts of transformers."""
 
     def by_experts(self: Any, x: Any, expert: Any) -> Any:
         order = torch.argsort(expert, stable=True)
@@ -293,7 +293,7 @@ def test_rows_times_the_matrices_of_their_groups() -> None:
 
 
 def test_bags_of_rows() -> None:
-    """Empty ones, rows that do not count, weights, and an end that is given; of two axes, each row is a bag."""
+    """Empty bags, rows that do not count, weights, and an explicit end. With two axes, each row is a bag."""
     table, index = torch.randn(6, 3), torch.tensor([1, 5, 5, 2, 0, 3, 3])
     starts, ends = torch.tensor([0, 0, 4, 4, 5]), torch.tensor([0, 0, 4, 4, 5, 7])
     for mode in ("sum", "mean", "max"):

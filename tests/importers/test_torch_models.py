@@ -1,4 +1,4 @@
-"""Whole models of PyTorch and transformers with random weights: imported, they give what PyTorch gives, compiled as well."""
+"""Whole models of PyTorch and transformers with random weights: the graph's results are PyTorch's, also compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TEXT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 
 
 def _of(family: str, kind: str, config: str, **fields: Any) -> Any:
-    """A model of transformers; its modules are imported one by one, since all of them take a minute."""
+    """Return a model of transformers. Only its module is imported, because importing all takes a minute."""
     pytest.importorskip("transformers", reason="transformers is not installed")
     package = f"transformers.models.{family}"
     made = getattr(importlib.import_module(f"{package}.configuration_{family}"), config)(**fields)

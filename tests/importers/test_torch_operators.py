@@ -1,6 +1,6 @@
-"""PyTorch's own samples of its operators through `rlx.from_torch`: the graph gives what PyTorch gives, or it is refused.
+"""PyTorch's own samples of its operators through `rlx.from_torch`: results equal PyTorch's, or the sample is refused.
 
-Where PyTorch is installed, some of the samples run, and more of each operator with `make test-all` (`pytest --full`).
+If PyTorch is installed, some of the samples run, and more of each operator with `make test-all` (`pytest --full`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 
 torch.set_num_threads(1)
 
-# The operators are dealt out in so many shares.
+# The number of shares of the operators.
 _EVALUATED, _COMPILED = 100, 160
 
 
@@ -40,7 +40,7 @@ def _share(kind: str, count: int, share: int) -> list[str]:
 
 
 def _graphs(kind: str, count: int, share: int, full: bool, failures: Failures) -> Iterator[Peer]:
-    """The samples of a share that are imported; only what is known to be refused may be."""
+    """Yield the imported samples of a share. Only known refusals are allowed."""
     for name in _share(kind, count, share):
         with failures.of(f"{name} {kind}"):
             for sample in imported(name, kind, 3 if full else 1):
@@ -69,7 +69,7 @@ def test_evaluated(kind: str, share: int, full: bool) -> None:
 @drawn("kind", KINDS)
 def test_compiled(kind: str, share: int, full: bool) -> None:
     failures = Failures()
-    # What a module holds has no place in a joint program.
+    # A module with parameters cannot be part of a joint program.
     made = [p for p in _graphs(kind, _COMPILED, share, full, Failures()) if not p.graph.params and not p.graph.states]
     for peer, program in zip(made, compile_graphs([p.graph for p in made]), strict=True):
         if program.problem is not None:

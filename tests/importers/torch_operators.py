@@ -1,4 +1,4 @@
-"""PyTorch's own samples of its operators, each exported as a module and imported, with the results that PyTorch gives."""
+"""PyTorch's own samples of its operators, each exported as a module and imported, with PyTorch's results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import rlx
 from tests.peers.opinfo import Peer, Refused, as_array, mapped, peers, quiet, results_of
 from tests.peers.vocabulary import Entry
 
-# Operators of which samples are refused, in any of `KINDS`: RLX has no such function, no such factorisation, or the size of the
-# result depends on values; they give random numbers, or PyTorch does not export them.
+# Operators with refused samples, in any of `KINDS`: RLX lacks the function or factorisation, the size of the result
+# depends on values, the results are random, or PyTorch cannot export them.
 _REFUSED = """
     _batch_norm_with_update _native_batch_norm_legit _segment_reduce.lengths _segment_reduce.offsets allclose
     argwhere as_strided as_strided.partial_views as_strided_copy as_strided_scatter bernoulli bincount cauchy
@@ -45,7 +45,8 @@ _REFUSED = """
     to_sparse triangular_solve uniform unique unique_consecutive
 """
 REFUSED = frozenset(_REFUSED.split())
-# Of which PyTorch does not say what they give: the content of empty tensors, the order of equal elements, the signs of vectors.
+# Operators with results that PyTorch does not define: contents of empty tensors, order of equal elements, signs of
+# vectors.
 UNSAID = frozenset(
     (
         *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"),
@@ -57,7 +58,7 @@ KINDS = ("f32", "i64", "bool")
 
 
 class Applied(torch.nn.Module):
-    """An operator on arguments, of which the tensors are those of `forward`."""
+    """A module that applies an operator. The tensors among its arguments are those of `forward`."""
 
     def __init__(self, function: Any, arguments: Any, kwargs: Any):
         super().__init__()
@@ -66,14 +67,14 @@ class Applied(torch.nn.Module):
         mapped(self.given, self.tensors.append)
 
     def forward(self, *tensors: Any) -> Any:
-        """What the operator gives for tensors in the places of its own."""
+        """Return the operator's result, with its tensors replaced by the given ones."""
         following = iter(tensors)
         arguments, kwargs = mapped(self.given, lambda _: next(following))
         return self.function(*arguments, **kwargs)
 
 
 def imported(name: str, kind: str, limit: int | None = None) -> Iterator[Peer | Refused]:
-    """The samples of an operator in a dtype, at most `limit` of them, as graphs."""
+    """Yield the samples of an operator in a dtype, at most `limit` of them, as graphs."""
     return peers(name, kind, limit, _imported)
 
 
@@ -90,5 +91,5 @@ class Named(Peer):
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the graph takes, by name."""
+        """Return the inputs of the graph, by name."""
         return dict(zip((i.name for i in self.graph.inputs), self.arrays, strict=True))

@@ -1,4 +1,4 @@
-"""Models to test with: the real MiniLM, fetched once, and a small random BERT."""
+"""Models for tests: the real MiniLM, fetched once, and a small random BERT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def own_cache(cache_directory: Path) -> Iterator[None]:
-    """Programs compiled here are not those in the user's cache."""
+    """Use a separate cache, so that programs compiled here do not go to the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RLX_CACHE_DIR", str(cache_directory))
         yield
@@ -37,7 +37,7 @@ def tiny(tiny_directory: Path) -> SentenceEmbedder:
 
 @pytest.fixture(scope="session")
 def minilm_directory() -> Path:
-    """The files of all-MiniLM-L6-v2: where RLX_MINILM says, or fetched."""
+    """Return the files of all-MiniLM-L6-v2, from RLX_MINILM or fetched."""
     if given := os.environ.get("RLX_MINILM"):
         return Path(given)
     from tools.fetch_minilm import FetchError, fetch

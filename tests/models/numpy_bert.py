@@ -12,11 +12,10 @@ Weights = Mapping[str, np.ndarray]
 
 
 def sentence_vector(config: Any, weights: Weights, ids: Sequence[int]) -> np.ndarray:
-    """The unit vector of a sentence: mean over the tokens of the last layer.
+    """Return the unit vector of a sentence: the mean over the tokens of the last layer, normalised.
 
     Args:
-        config: `num_hidden_layers`, `num_attention_heads` and `layer_norm_eps` as in `config.json`; GELU is
-            exact.
+        config: `num_hidden_layers`, `num_attention_heads` and `layer_norm_eps` as in `config.json`; GELU is exact.
         weights: Tensors of the checkpoint, by name.
         ids: Token ids.
 
@@ -35,7 +34,7 @@ def sentence_vector(config: Any, weights: Weights, ids: Sequence[int]) -> np.nda
 
 
 def encoder_layer(x: np.ndarray, w: Weights, layer: str, num_heads: int, eps: float) -> np.ndarray:
-    """One layer on `[S, E]`: attention and feed-forward network, each followed by a residual LayerNorm."""
+    """Apply one layer to `[S, E]`: attention and feed-forward network, each followed by a residual LayerNorm."""
     length, width = x.shape
     q, k, v = (
         linear(x, w, f"{layer}.attention.self.{name}").reshape(length, num_heads, -1).swapaxes(0, 1)
@@ -49,7 +48,7 @@ def encoder_layer(x: np.ndarray, w: Weights, layer: str, num_heads: int, eps: fl
 
 
 def linear(x: np.ndarray, w: Weights, name: str) -> np.ndarray:
-    """A dense layer whose weight is stored `[out, in]`."""
+    """Apply a dense layer whose weight is stored as `[out, in]`."""
     return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 

@@ -1,7 +1,7 @@
-"""What the transformers package computes with small models: `references/*.json`, which `tools/model_references.py` writes.
+"""Results of the transformers package for small models: `references/*.json`, which `tools/model_references.py` writes.
 
-A file holds a configuration as that package saves it, the names and shapes of its tensors, inputs and outputs. Weights are made
-from the names of the tensors, here and there.
+A file has a configuration in the format of that package, the names and shapes of its tensors, inputs and outputs.
+Weights are computed from the names of the tensors, in the tool and here.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def reference(name: str) -> dict[str, Any]:
-    """The content of a file."""
+    """Return the content of a file."""
     return json.loads((FOLDER / f"{name}.json").read_text())
 
 
 def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The values of a tensor, f32: large enough for every part of a model to matter."""
+    """Return the values of a tensor, f32, large enough for every part of a model to affect the result."""
     values = np.random.default_rng(zlib.crc32(name.encode())).normal(0, 0.3, shape)
     return (values + ("norm" in name.lower() and name.endswith("weight"))).astype(np.float32)
 
 
 def weights(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
-    """Tensors by name."""
+    """Return tensors by name."""
     return {name: weight(name, tuple(shape)) for name, shape in shapes.items()}
 
 
 def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Inputs or outputs of a file: integers as i32, floats as f32."""
+    """Return inputs or outputs of a file, with integers as i32 and floats as f32."""
     result = {name: np.asarray(value) for name, value in values.items()}
     return {name: a.astype(np.int32 if a.dtype.kind == "i" else np.float32) for name, a in result.items()}
 
 
 def write_model(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], num_files: int = 1) -> Path:
-    """Write a folder as models are published: weights in one file, or in several with an index."""
+    """Write a folder in the format of published models: weights in one file, or in several with an index."""
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)

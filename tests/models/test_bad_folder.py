@@ -1,4 +1,4 @@
-"""Folders that `rlx.models.load` refuses, and what it takes that differs from what is published now."""
+"""Folders that `rlx.models.load` refuses, and older or unusual forms that it accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tensors = dict[str, np.ndarray]
 def folder_of(
     path: Path, name: str = "bert", change: Callable[[Tensors], Tensors] | None = None, files: int = 1, **config: Any
 ) -> Path:
-    """The folder of a reference with some changes; `...` removes a field."""
+    """Write the folder of a reference with some changes; `...` removes a field."""
     content = reference(name)
     tensors = weights(content["tensors"])
     fields = {n: v for n, v in (content["config"] | config).items() if v is not Ellipsis}
@@ -31,7 +31,7 @@ def folder_of(
 
 
 def refusal(folder: Any) -> str:
-    """The message with which a folder is refused."""
+    """Return the message of the error for a folder."""
     with pytest.raises(Error) as caught:
         load(folder)
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Directories that are not a model: each is refused when it is opened, and the message says what is wrong."""
+"""Directories that are not a model: opening one is an error with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = [name for name, value in CONFIG.items() if type(value) is int]
 
 @pytest.fixture
 def directory(tiny_directory: Path, tmp_path: Path) -> Path:
-    """A copy of the model, to be spoilt."""
+    """Return a copy of the model, for damage."""
     return shutil.copytree(tiny_directory, tmp_path / "model")
 
 
@@ -36,7 +36,7 @@ def change_weights(directory: Path, changes: dict[str, np.ndarray | None]) -> No
 
 
 def refusal(directory: Path, **options: Any) -> str:
-    """The message with which the model is refused."""
+    """Return the message of the error for the model."""
     with pytest.raises(Error) as caught:
         SentenceEmbedder(directory, **options)
     return str(caught.value)
@@ -85,7 +85,7 @@ def test_a_missing_size(directory: Path, field: str) -> None:
 
 @pytest.mark.parametrize("field", SIZES)
 def test_a_size_that_is_not_that_of_the_weights(directory: Path, field: str) -> None:
-    # 3 heads do not divide the width; every other size is told from the shapes of the tensors.
+    # 3 heads do not divide the width. Every other size is known from the shapes of the tensors.
     write_config(directory, **{field: 3 if field == "num_attention_heads" else CONFIG[field] * 2})
     message = refusal(directory)
     if field == "num_attention_heads":

@@ -1,4 +1,4 @@
-"""Configurations: older forms mean the same, and fields that make no sense are refused by an `Error`."""
+"""Configurations: older forms are equivalent, and invalid fields are refused with an `Error`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DECODERS = [name for name in NAMES if "num_key_value_heads" in reference(name)["
 
 
 def folder_of(path: Path, name: str, **config: Any) -> Path:
-    """The folder of a reference, with some fields of the configuration changed; `...` removes one."""
+    """Write the folder of a reference, with some fields of the configuration changed; `...` removes one."""
     content = reference(name)
     fields = {n: v for n, v in (content["config"] | config).items() if v is not Ellipsis}
     return write_model(path / name, fields, weights(content["tensors"]))
@@ -26,7 +26,7 @@ def folder_of(path: Path, name: str, **config: Any) -> Path:
 
 @pytest.mark.parametrize("name", [*DECODERS, "modernbert"])
 def test_older_configurations_mean_the_same(tmp_path: Path, name: str) -> None:
-    """Before version 5 of transformers files had `rope_theta` and `rope_scaling`, and no `layer_types`."""
+    """Before version 5 of transformers, files had `rope_theta` and `rope_scaling`, and no `layer_types`."""
     ropes = reference(name)["config"]["rope_parameters"]
     older: dict[str, Any] = {"rope_parameters": ..., "layer_types": ...}
     if name == "modernbert":
@@ -90,7 +90,7 @@ VALUES = (0, -1, 1 << 24, 1 << 70, 1.5, 1e-320, 1e300, float("nan"), "x", None, 
     of_each=4,
 )
 def test_fields_of_other_kinds(tmp_path: Path, name: str, seed: int) -> None:
-    """Whatever a field is, the folder is refused by an `Error` or the field makes no difference that breaks a graph."""
+    """For any value of a field, the folder is refused with an `Error`, or its graph can be built."""
     rng = np.random.default_rng(seed)
 
     def some() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Decoders beyond the references: caches of keys and values, masks, the last token, and models without a head."""
+"""Decoders without references: caches of keys and values, masks, the last token, and models without a head."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.models.references import arrays, reference, weights, write_model
 
 
 def folder_of(path: Path, name: str) -> Path:
-    """The folder of a reference."""
+    """Write the folder of a reference."""
     content = reference(name)
     return write_model(path / name, content["config"], weights(content["tensors"]))
 

@@ -23,7 +23,7 @@ CLS, SEP = 2, 3
 
 
 def check(embedder: SentenceEmbedder, vectors: np.ndarray, ids: list[list[int]]) -> None:
-    """Hold vectors to the reference."""
+    """Compare vectors with the reference."""
     expected = [sentence_vector(embedder.config, embedder.weights, sentence) for sentence in ids]
     np.testing.assert_allclose(vectors, expected, rtol=0, atol=2e-6)
     assert vectors.dtype == np.float32

@@ -1,4 +1,4 @@
-"""`rlx.models.load` against what the transformers package computes with the same weights (`references.py`)."""
+"""`rlx.models.load`, compared with the transformers package for the same weights (`references.py`)."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from tests.models.references import NAMES, arrays, reference, weights, write_mod
 
 Arrays = dict[str, np.ndarray]
 
-# The others differ from these in constants alone, or in what the evaluator shows as well.
+# The others differ from these only in constants, or in properties that the evaluator also covers.
 COMPILED = [n for n in NAMES if n not in ("bert_masked_lm", "mpnet_long", "vit", "gemma", "mistral")]
 COMPILED = [n for n in COMPILED if not n.startswith("llama_") or n == "llama_biases"]
 _SHARES = 3
 
 
 def sizes_of(content: dict[str, Any]) -> dict[str, Any]:
-    """What a graph is built for: the sizes of the inputs, and options."""
+    """Return the arguments of a graph: the sizes of the inputs, and options."""
     shape: Any = next(iter(arrays(content["inputs"]).values())).shape
     sizes = {"batch": shape[0]} if len(shape) > 2 else {"batch": shape[0], "sequence": shape[1]}
     return sizes | content["options"]
 
 
 def all_inputs(content: dict[str, Any], graph: Any) -> Arrays:
-    """The inputs that the graph takes; a mask that the reference was not given hides nothing."""
+    """Return the inputs of the graph. If the reference has no mask, the mask is all ones."""
     given = arrays(content["inputs"])
     ids = next(iter(given.values()))
     return {a.name: given.get(a.name, np.ones(ids.shape, np.int32)) for a in graph.inputs}
 
 
 def check(content: dict[str, Any], outputs: dict[str, np.ndarray], tolerance: float) -> None:
-    """Hold outputs to those of the reference. What stands at padding means nothing."""
+    """Compare outputs with those of the reference. Outputs at padding are ignored."""
     expected = arrays(content["outputs"])
     assert set(outputs) >= set(expected)
     for name, array in expected.items():
@@ -56,7 +56,7 @@ def named(graph: Any, results: list[np.ndarray]) -> Arrays:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedModel]:
-    """The models of all references; every other one is in two files."""
+    """Return the models of all references. Every other one is in two files."""
     folder = tmp_path_factory.mktemp("models")
     written = {}
     for i, name in enumerate(NAMES):
@@ -78,7 +78,7 @@ def test_evaluated(models: dict[str, PretrainedModel], name: str) -> None:
 
 
 def of_inputs_alone(graph: Any) -> Any:
-    """The graph at MIR with its parameters as inputs, since many graphs in one module have no place for weights."""
+    """Return the graph at MIR with its parameters as inputs, because a module of many graphs cannot have weights."""
     lowered = rlx.passes.run(graph, "builtin.module(rlx-lower-blocks)")
     return rlx.parse(str(lowered).replace('rlx.kind = "param"', 'rlx.kind = "input"'))
 

@@ -1,4 +1,4 @@
-"""The real all-MiniLM-L6-v2 against plain NumPy in f64."""
+"""The real all-MiniLM-L6-v2, compared with plain NumPy in f64."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ drinks a third cup of coffee, looks out of the window at the rain over Zürich, 
 
 
 def sentence(embedder: SentenceEmbedder, length: int, start: int = 0) -> list[int]:
-    """Token ids of prose, with the special tokens that every sentence begins and ends with."""
+    """Return token ids of prose, with the special tokens at both ends of every sentence."""
     first, *body, last = embedder.tokenizer.encode(PROSE * 8).ids
     return [first, *body[start : start + length - 2], last]
 
 
 def cosines(embedder: SentenceEmbedder, sentences: list[list[int]]) -> list[float]:
-    """Of each vector and its reference, both as they come: a vector that is not of length 1 shows as well."""
+    """Return the inner product of each vector and its reference. A vector with a length other than 1 is visible too."""
     got = embedder.embed_ids(sentences)
     expected = [sentence_vector(embedder.config, embedder.weights, ids) for ids in sentences]
     np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, atol=1e-5)

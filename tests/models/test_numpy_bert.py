@@ -1,4 +1,4 @@
-"""The reference that the encoder is held to, against PyTorch's own layers."""
+"""The encoder's NumPy reference, compared with PyTorch's own layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPS = CONFIG["layer_norm_eps"]
 
 
 def torch_layer(weights: dict[str, np.ndarray]) -> Any:
-    """`torch.nn.TransformerEncoderLayer` with the weights of one BERT layer, in f64."""
+    """Return `torch.nn.TransformerEncoderLayer` with the weights of one BERT layer, in f64."""
     layer = torch.nn.TransformerEncoderLayer(
         CONFIG["hidden_size"],
         CONFIG["num_attention_heads"],

@@ -1,4 +1,4 @@
-"""A small random BERT in a directory, as published models come: needs neither network nor much time."""
+"""A small random BERT in a directory, in the format of published models. It needs no network and little time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = ["the", "a", "man", "woman", "cat", "dog", "eats", "drinks", "sleeps", "
 
 
 def encoder(batch: Any = 2, length: Any = 8) -> Graph:
-    """The model as a graph of blocks."""
+    """Return the model as a graph of blocks."""
     fields = {name: value for name, value in CONFIG.items() if name in EncoderConfig.__dataclass_fields__}
     return sentence_encoder(EncoderConfig(**fields), batch, length)
 
@@ -47,7 +47,7 @@ def write_model(directory: Path, seed: int = 0) -> Path:
 
 
 def random_weights(seed: int) -> dict[str, np.ndarray]:
-    """Weights under the names of the checkpoints, large enough for every part of the model to matter."""
+    """Return weights with the names of the checkpoints, large enough for every part of the model to affect the result."""
     rng = np.random.default_rng(seed)
     e, f = CONFIG["hidden_size"], CONFIG["intermediate_size"]
     shapes: dict[str, tuple[int, ...]] = {
@@ -74,7 +74,7 @@ def random_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def tokenizer() -> Any:
-    """A WordPiece tokenizer with a few words; it pads and truncates by default, as published ones do."""
+    """Return a WordPiece tokenizer with a few words. It pads and truncates by default, like published ones."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {word: i for i, word in enumerate((*SPECIAL, *WORDS))}

@@ -1,4 +1,4 @@
-"""Names that are code, markup or commands in some language, and graphs that have them everywhere."""
+"""Names that are code, markup or commands in some language, and graphs that use them everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 import rlx
 
-# By what they are hostile to. All are Unicode without NUL, which is all that a name has to be.
+# By the kind of attack. All are Unicode without NUL, the only requirement for a name.
 _COMMENTS = [
     "w */ void __attribute__((constructor)) run(void) { __builtin_trap(); } /* ",
     *(
@@ -224,18 +224,18 @@ NAMES = tuple(
     )
 )
 BENIGN = tuple(f"n{i}" for i in range(len(NAMES)))
-# What no name can be.
+# Strings that cannot be names.
 IMPOSSIBLE = ("", "a\0b", "\ud800")
 KINDS = ("input", "param", "state")
 
 
 def is_harmless(text: str, keep: str = "\n\t") -> bool:
-    """Whether a terminal shows text as it is: no escape sequences, nothing that moves or turns around what follows."""
+    """Return whether a terminal shows text unchanged: no escape sequences, no cursor movement or bidirectional controls."""
     return all(c.isprintable() or c in keep for c in text)
 
 
 def added(x: Any, y: Any, file: str) -> Any:
-    """A sum that is written in a file of some name."""
+    """Return a sum whose location is in a file of this name."""
     scope = {"x": x, "y": y}
     exec(compile("z = x + y", file, "exec"), scope)
     return scope["z"]
@@ -244,15 +244,15 @@ def added(x: Any, y: Any, file: str) -> Any:
 def graph_of(
     names: Sequence[str], name: str, turn: int = 0, kinds: Sequence[str] = KINDS, dtype: str = "i32", size: int = 3
 ) -> Any:
-    """A graph whose arguments, outputs, scopes and files have names.
+    """Return a graph whose arguments, outputs, scopes and files have these names.
 
     Args:
         names: The names.
-        name: Of the graph.
-        turn: Which kind of argument the first name is; those after it go on in turn.
+        name: The name of the graph.
+        turn: The kind of argument of the first name. The kinds of later names follow cyclically.
         kinds: The kinds.
-        dtype: Of all values.
-        size: The elements of each.
+        dtype: The dtype of all values.
+        size: The number of elements of each.
 
     Each output is the sum of the argument of its name and of the one before, and becomes the next value of a state.
     """
@@ -272,6 +272,6 @@ def graph_of(
 
 
 def arrays_of(graph: Any, kind: str) -> dict[str, np.ndarray]:
-    """Arrays for the arguments of a kind, each another one."""
+    """Return arrays for the arguments of a kind, all different."""
     found = [a for a in graph.arguments if a.kind == kind]
     return {a.name: np.arange(i, i + a.shape.static[0]).astype(a.shape.dtype.numpy) for i, a in enumerate(found, 5)}

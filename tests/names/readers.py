@@ -1,4 +1,4 @@
-"""Readers of the languages that RLX writes: the structure of a text without the names in it."""
+"""Readers of the languages that RLX writes: the structure of a text without its names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def c(text: str) -> list[str]:
-    """The tokens of C99 outside of comments, with all words alike: trigraphs and spliced lines come first, as in compilers."""
+    """Return the tokens of C99 outside of comments, with all identifiers equal, after trigraphs and line splices."""
     text = re.sub(r"\?\?([=/'()!<>-])", lambda m: _TRIGRAPHS[m[1]], text)
     return _tokens(re.sub(r"\\[ \t]*\n", "", text))
 
 
 def verilog(text: str) -> list[str]:
-    """The same of SystemVerilog."""
+    """Return the tokens of SystemVerilog, in the same way."""
     return _tokens(text)
 
 
@@ -33,7 +33,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def html(text: str) -> list[Any]:
-    """The elements of a page, with the names of their attributes."""
+    """Return the elements of a page, with the names of their attributes."""
     Page(text).check()
     found: list[Any] = []
 
@@ -58,12 +58,12 @@ def html(text: str) -> list[Any]:
 
 
 def svg(text: str) -> list[Any]:
-    """The elements of a drawing, with the names of their attributes."""
+    """Return the elements of a drawing, with the names of their attributes."""
     return [(element.tag, sorted(element.keys())) for element in ElementTree.fromstring(text).iter()]
 
 
 def as_json(text: str) -> Any:
-    """The structure of JSON: keys are names too."""
+    """Return the structure of JSON. Keys are names too."""
 
     def shape(value: Any) -> Any:
         if isinstance(value, dict):
@@ -74,7 +74,7 @@ def as_json(text: str) -> Any:
 
 
 def markdown(text: str) -> list[str]:
-    """The pieces of Markdown with tables and links, without those that are text."""
+    """Return the syntax elements of Markdown with tables and links, without text."""
     from markdown_it import MarkdownIt
 
     found = []
@@ -84,7 +84,7 @@ def markdown(text: str) -> list[str]:
 
 
 def cells(text: str) -> list[str]:
-    """The text of each cell and heading of Markdown, as a reader sees it."""
+    """Return the text of each cell and heading of Markdown, as a reader sees it."""
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
@@ -92,10 +92,10 @@ def cells(text: str) -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """The beginnings of lines."""
+    """Return the beginnings of lines."""
     return [re.match(r"\s*", line)[0] for line in text.split("\n")]  # type: ignore[index]
 
 
 def plain(text: str) -> int:
-    """The number of lines."""
+    """Return the number of lines."""
     return text.count("\n")

@@ -1,4 +1,4 @@
-"""The functions through which names go into each language, one for each."""
+"""The escaping functions for names, one for each language."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_json_is_read_as_written() -> None:
 
 
 def test_readers_see_what_names_could_do() -> None:
-    """What the tests look for is there where nothing is escaped."""
+    """The tests' readers detect a name that is not escaped."""
     plain = ["w", "w", ";"]
     assert readers.c("int x; /* a */\n") == readers.c("int x; // a ??/\nint y;") == plain
     for name in ("a */ int y; /*", "*\\\n/ b /*", "*??/\n/ b /*"):

@@ -1,4 +1,4 @@
-"""All code that writes another language is known to the tests of names."""
+"""The tests of names know all code that writes another language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import rlx
 
 PACKAGE = Path(rlx.__file__).parent
-# What a text constant of each language looks like.
+# The form of a text constant of each language.
 MARKS = {
     "c": r"#include|#define|typedef ",
     "html": r"</\w+>|<svg|<!doctype",
@@ -29,7 +29,7 @@ MARKS = {
 PROGRAMS, SHOWN, ESCAPES = "test_programs.py", "test_shown.py", "test_escapes.py"
 _OF_RLX = "text of RLX without names, or a pattern that is looked for"
 _WORDS = "words of the language, which names may not be"
-# The modules that have such constants, and the file that tests what becomes of names there, or why there are none.
+# The modules with these constants, and the file that tests names there, or the reason why there are none.
 KNOWN: dict[tuple[str, str], str] = {
     ("targets/c/emulate.py", "c"): PROGRAMS,
     ("targets/c/emulate.py", "linker"): _OF_RLX,
@@ -64,7 +64,7 @@ KNOWN: dict[tuple[str, str], str] = {
 
 
 def constants(path: Path) -> Iterator[str]:
-    """The text constants of a module that are no docstrings."""
+    """Yield the text constants of a module, except docstrings."""
     tree = ast.parse(path.read_text())
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {
@@ -78,7 +78,7 @@ def constants(path: Path) -> Iterator[str]:
 
 
 def found() -> set[tuple[str, str]]:
-    """Each module with each language that its constants look like."""
+    """Return each module with each language that its constants resemble."""
     every = ((path, text) for path in PACKAGE.rglob("*.py") for text in constants(path))
     return {
         (path.relative_to(PACKAGE).as_posix(), language)
@@ -89,7 +89,7 @@ def found() -> set[tuple[str, str]]:
 
 
 def test_every_module_that_writes_a_language_is_known() -> None:
-    """A new one gets its text through the escaping function of the language, and a line here."""
+    """A new module must use the escaping function of the language, and needs a line here."""
     assert found() == KNOWN.keys()
 
 

@@ -1,4 +1,4 @@
-"""What compilers and tools of other languages make of programs whose graphs have hostile names."""
+"""Compilers and tools of other languages accept programs of graphs with hostile names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HARDWARE = ("fpga", "fpga-sim")
 
 
 def module(text: str) -> list[str]:
-    """The ops of MLIR, in order."""
+    """Return the ops of MLIR, in order."""
     found = []
 
     def visit(op: Any) -> Any:
@@ -47,12 +47,12 @@ def module(text: str) -> list[str]:
     return found
 
 
-# How the forms and files of programs are read: one that has no reader fails the tests.
+# The readers of the forms and files of programs. A form without a reader fails the tests.
 FORMS: Mapping[str, Callable[[str], Any]] = {
     "linalg": module,
     "stablehlo": module,
     "c": readers.c,
-    "hw": readers.verilog,  # MLIR of CIRCT, whose own parser reads it on the way to Verilog
+    "hw": readers.verilog,  # MLIR of CIRCT, whose own parser reads it before the conversion to Verilog
     "verilog": readers.verilog,
 }
 BYTES = ("bytecode",)
@@ -81,7 +81,7 @@ def share_of(names: tuple[str, ...], share: int) -> tuple[str, ...]:
 
 
 def forms_of(target: str) -> list[str]:
-    """The kinds of text that a target has, by the code that gives them."""
+    """Return the text forms of a target, from the code that produces them."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(backend_of(target).compiler.emit)))
     body = tree.body[0].body[1:]  # type: ignore[attr-defined]
     texts = [
@@ -92,7 +92,7 @@ def forms_of(target: str) -> list[str]:
 
 @drawn("share", range(SHARES))
 def test_every_form_of_every_target_has_the_structure_of_one_with_plain_names(share: int) -> None:
-    """The compilers' own back ends are one target of each: GPUs get the linalg that CPUs do."""
+    """Only one target of each compiler back end is tested: GPUs get the same linalg as CPUs."""
     read: set[str] = set()
     for target in TARGETS:
         if (backend_of(target).name == "iree" and target != "cpu") or target == "tpu":
@@ -126,7 +126,7 @@ def test_the_forms_are_those_of_the_code() -> None:
 @drawn("share", range(SHARES))
 def test_every_file_of_every_target_has_the_structure_of_one_with_plain_names(target: str, share: int) -> None:
     if target == "fpga-sim":
-        return  # a program for this process, and no files for tools
+        return  # a program for this process, without files for tools
     if target == "fpga":
         pytest.importorskip("markdown_it")
     compiler: Any = backend_of(target).compiler
@@ -208,7 +208,7 @@ def test_graphs_may_have_any_name_in_c(share: int, tmp_path: Path) -> None:
 
 
 def test_names_of_buffers_are_no_names_of_tables_types_and_macros(tmp_path: Path) -> None:
-    """All that a program defines behind its own name may be the name of an input as well."""
+    """Any identifier of a program with the program's name as prefix may also be the name of an input."""
 
     def graph(names: list[str]) -> Any:
         g: Any = rlx.Graph("m")
@@ -286,7 +286,7 @@ def run_tool(folder: Path, *command: str) -> str:
     return done.stdout + done.stderr
 
 
-# --- what runs here -------------------------------------------------------------------------------------------
+# --- programs that run here -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", ["cpu", "xla"])

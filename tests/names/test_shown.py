@@ -1,4 +1,4 @@
-"""What prompts, terminals and notebooks show of things whose names are hostile."""
+"""The text of objects with hostile names in prompts, terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.names.hostile import IMPOSSIBLE, KINDS, LONG, NAMES, added, graph_of,
 
 PACKAGE = Path(rlx.__file__).parent
 MACHINE = MachineLimits(1e11, 1e10)
-# Classes with a text of their own that holds no names of a graph or a file, or is not for readers, and why.
+# Classes whose text has no names of a graph or a file, or is not for readers, with the reason.
 _CODE = "text for a compiler, which tests/names/test_programs.py reads"
 _CLOSED = "no names but those of RLX"
 _PYTHON = "names of the user's own Python code"
@@ -100,7 +100,7 @@ OTHERS = {
 
 
 def classes() -> Iterator[str]:
-    """All classes that write their own `repr` or `str`."""
+    """Yield all classes that define their own `repr` or `str`."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = (
@@ -113,14 +113,14 @@ def classes() -> Iterator[str]:
                 yield f"{module}:{node.name}"  # type: ignore[union-attr]
 
 
-# Everything that a terminal or a page could take for something else, in one name.
+# All characters that a terminal or a page could interpret, in one name.
 HOSTILE = "".join(name for name in NAMES if name != LONG)[:2000]
-PLAIN = "n" * len(HOSTILE)  # what is drawn depends on lengths
+PLAIN = "n" * len(HOSTILE)  # the layout of drawings depends on lengths
 
 
 @cache
 def made(name: str) -> list[Any]:
-    """Something of every kind that shows names, with one name everywhere."""
+    """Return an object of every kind that shows names, with one name everywhere."""
     return [*graphs(name), *reports(name), *parts(name)]
 
 
@@ -135,7 +135,7 @@ def network(name: str) -> Any:
 
 
 def graphs(name: str) -> list[Any]:
-    """Graphs, their parts and compiled programs."""
+    """Return graphs, their parts and compiled programs."""
     g, weights = network(name), {f"w{name}": np.ones((4, 4), np.float32)}
     x = g.input(f"t{name}", (2,))
     (op,) = (op for op in g.function.entry_block.operations if op.operation.name == "rlx.activation")
@@ -173,7 +173,7 @@ def graphs(name: str) -> list[Any]:
 
 
 def reports(name: str) -> list[Any]:
-    """Reports on a compilation, on training, tuning and rounding."""
+    """Return reports on a compilation, on training, tuning and quantisation."""
     result = rlx.Pipeline("c").compile(network(name))
     page = CompileReport(result, MACHINE)
     lir = inspect_graph(result.lir)
@@ -193,7 +193,7 @@ def reports(name: str) -> list[Any]:
 
 
 def rounded(name: str) -> list[Any]:
-    """What rounding to integers reports."""
+    """Return the reports of quantisation to integers."""
     g: Any = rlx.Graph(name)
     g.set_outputs({name: g.input(name, (2, 4)) @ g.param(f"w{name}", (4, 4))})
     params, data = {f"w{name}": np.eye(4, dtype=np.float32)}, [{name: np.ones((2, 4), np.float32)}]
@@ -207,7 +207,7 @@ def rounded(name: str) -> list[Any]:
 
 
 def parts(name: str) -> list[Any]:
-    """Messages."""
+    """Return messages."""
     kinds = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.Error)]
     return [
         *(
@@ -220,7 +220,7 @@ def parts(name: str) -> list[Any]:
 
 
 def test_every_class_with_a_text_of_its_own_is_known() -> None:
-    """A new one is made by one of the functions above, or has a reason in `OTHERS`."""
+    """A new class is created by one of the functions above, or has a reason in `OTHERS`."""
     shown = {f"{c.__module__.removeprefix('rlx.')}:{c.__name__}" for thing in made("a") for c in type(thing).__mro__}
     found = set(classes())
     assert found - shown - OTHERS.keys() == set()
@@ -238,7 +238,7 @@ def test_names_are_shown_as_escapes_and_make_no_lines(show: Callable[[Any], str]
 
 
 def pages(thing: Any) -> Iterator[tuple[str, str, str]]:
-    """All that something has for browsers: the language, the method and the text."""
+    """Yield all texts of an object for browsers: the language, the method and the text."""
     for method in ("_repr_html_", "html", "html_body", "_repr_svg_", "svg", "trace_text"):
         give = getattr(thing, method, None)
         if callable(give) and not isinstance(thing, type) and (text := give()) is not None:
@@ -250,7 +250,7 @@ PAGE = re.compile(r"_repr_\w+_|(to_)?(html|svg|latex|markdown|trace)(_body|_text
 
 
 def methods() -> set[str]:
-    """The methods of RLX that give something for browsers."""
+    """Return the methods of RLX that return text for browsers."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Where RLX means something else than PyTorch: docs/conventions.md in code."""
+"""Differences in meaning between RLX and PyTorch: docs/conventions.md in code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import rlx
 from tests.peers.opinfo import Peer
 
-# Operators whose results for special numbers are others, and what they are.
+# Operators with other results for special numbers, and these results.
 OTHER_SPECIAL_VALUES = {
     **dict.fromkeys(("byte", "char", "short", "int", "long"), "casts saturate, and NaN becomes 0"),
     "nn.functional.silu": "the limit at -inf instead of NaN",
@@ -20,28 +20,28 @@ _REFUSALS = (
     r"is not defined for c64",  # no order, and fewer functions
     r"f64 would lose digits",  # complex numbers have parts of f32
     r"rlx\.(pool|conv_transpose): operand '.' is [iu]\d+",  # pools and transposed convolutions are of floats
-    r"has to be u8, and lies outside",  # a number fits the dtype of what it stands beside
+    r"has to be u8, and lies outside",  # a number must fit the dtype of the other operand
     r"attribute .value.: .* does not fit (bool|u8)",
 )
 
 
 def refuses(reason: str) -> bool:
-    """Whether RLX refuses something that PyTorch takes, and says so."""
+    """Return whether RLX refuses something that PyTorch accepts, for a documented reason."""
     return any(re.search(pattern, reason) for pattern in _REFUSALS)
 
 
 def is_one_op(graph: rlx.Graph) -> bool:
-    """Whether a graph is one op of RLX, beside constants and casts."""
+    """Return whether a graph is one op of RLX, apart from constants and casts."""
     names = [op.operation.name for op in graph.function.entry_block.operations]
     return sum(name not in ("rlx.constant", "rlx.cast", "func.return") for name in names) <= 1
 
 
 def dtype_is_right(peer: Peer, ours: rlx.DType, theirs: rlx.DType | None) -> bool:
-    """Whether a result has PyTorch's dtype, or another one by convention."""
+    """Return whether a result has PyTorch's dtype, or another one by convention."""
     given = {rlx.dtype(array.dtype) for array in peer.arrays}
     allowed: dict[Any, Any] = {
         rlx.i64: given | {rlx.i32},  # positions and counts are i32; sums of integers have their dtype
-        rlx.f32: {rlx.f64} if rlx.i64 in given else set(),  # i64 beside floats
+        rlx.f32: {rlx.f64} if rlx.i64 in given else set(),  # i64 with floats
         rlx.u8: {rlx.bool_},  # PyTorch's any and all of u8
         None: {rlx.c64},  # there is one complex dtype
     }

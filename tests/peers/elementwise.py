@@ -112,7 +112,7 @@ def _bool(x: Any) -> Any:
 
 
 def _typed(y: Any, alpha: Any) -> Any:
-    """PyTorch's alpha, which takes the dtype of what it multiplies."""
+    """Return PyTorch's alpha, in the dtype of its factor."""
     return alpha
 
 
@@ -140,7 +140,7 @@ def _angle(g: Any, x: Any) -> Any:
 
 
 def _atan2(g: Any, y: Any, x: Any) -> Any:
-    """The angle of a point by its quadrant; -0 counts as 0."""
+    """Return the angle of a point by its quadrant. -0 is treated as 0."""
     basic = g.atan(y / x)
     turned = g.where(x < 0, g.where(y < 0, basic - math.pi, basic + math.pi), basic)
     return g.where((x == 0) & (y == 0), 0.0, turned)
@@ -158,7 +158,7 @@ def _ignoring_nan(g: Any, function: Any, x: Any, y: Any) -> Any:
 
 
 def _same_nan(g: Any, x: Any, y: Any) -> Any:
-    """Where x is 0 and y is not NaN."""
+    """Whether x is 0 and y is not NaN."""
     return (x == 0) & (y == y) if is_tensor(x) and is_tensor(y) else (x == 0 if is_tensor(x) else (y == y) & (x == 0))
 
 

@@ -1,4 +1,4 @@
-"""Gradients of PyTorch's samples: `rlx.grad` of a weighted sum of the results against PyTorch's autograd, in f64."""
+"""Gradients of PyTorch's samples: `rlx.grad` of a weighted sum of the results, compared with autograd in f64."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALLOWED = 1e-10
 
 
 def gradient_peers(name: str, limit: int | None = None) -> Iterator[Peer | Refused]:
-    """The gradients of an operator's samples with respect to all their tensors of f64."""
+    """Yield the gradients of an operator's samples with respect to all their f64 tensors."""
     import torch
 
     info = operators()[name]
@@ -47,9 +47,9 @@ def gradient_peers(name: str, limit: int | None = None) -> Iterator[Peer | Refus
 
 
 def gradient_problems(peer: Peer, results: Sequence[np.ndarray]) -> list[str]:
-    """What is wrong with gradients.
+    """Return the errors of gradients.
 
-    Both sides sum and cancel in ways of their own, so each element may be off by what rounding does to the largest.
+    Both sides sum and cancel in different orders, so each element may have the rounding error of the largest.
     """
     found = []
     for i, (got, expected) in enumerate(zip(results, peer.expected, strict=True)):

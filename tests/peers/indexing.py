@@ -1,4 +1,4 @@
-"""What is chosen or placed by indices."""
+"""Gathers, scatters and other indexing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _index_select(g: Any, x: Any, dim: int, index: Any) -> Any:
 
 
 def _positions(g: Any, x: Any, dim: int, index: Any) -> Any:
-    """For each element of `index` the whole tuple of indices of the element of `x` that it means."""
+    """Return the complete index tuple into `x` for each element of `index`."""
     shape = sizes(index)
     columns = [index if axis == dim else g.iota(shape, axis=axis, dtype="i64") for axis in range(x.rank)]
     return (

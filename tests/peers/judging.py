@@ -1,4 +1,4 @@
-"""Whether results are PyTorch's, by the limits of `tests/conformance/tolerance.py`."""
+"""Comparison of results with PyTorch's, with the limits of `tests/conformance/tolerance.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.peers.opinfo import Peer, Result
 
 
 def as_dtype(values: np.ndarray, kind: rlx.DType) -> np.ndarray:
-    """PyTorch's values, rounded once to the dtype that RLX has."""
+    """Return PyTorch's values, rounded once to RLX's dtype."""
     with np.errstate(all="ignore"):
         if values.dtype.kind == "c" and not kind.is_complex:
             values = np.real(values)
@@ -24,14 +24,14 @@ def as_dtype(values: np.ndarray, kind: rlx.DType) -> np.ndarray:
 
 
 def problems(peer: Peer, results: Sequence[np.ndarray], function: Any, factor: float = 1.0) -> list[str]:
-    """What is wrong with results."""
+    """Return the errors of results."""
     comparison = Comparison(factor=factor * peer.entry.tolerance)
     found = _problems(peer, comparison, results, [None] * len(results))
     if not found:
         return []
     with np.errstate(all="ignore"):
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in peer.arrays]
-        # Of few trials all may end where none began; of two sizes of noise that is rare.
+        # With few trials, all may end where none began. With two sizes of noise that is rare.
         noise = [np.fmax(*pair) for pair in zip(*(noise_of(function, arrays, {}, a) for a in (1.0, 3.0)), strict=True)]
     return _problems(peer, comparison, results, noise)
 
@@ -46,7 +46,7 @@ def _problems(peer: Peer, comparison: Comparison, results: Sequence[np.ndarray],
 
 
 def _problem(peer: Peer, comparison: Comparison, got: np.ndarray, expected: Result, noise: Any) -> str | None:
-    if expected.dtype is rlx.f32 and got.dtype == np.float64:  # of i64, which PyTorch takes to f32 before it computes
+    if expected.dtype is rlx.f32 and got.dtype == np.float64:  # PyTorch converts i64 to f32 first
         got, comparison = as_dtype(got, rlx.f32), replace(comparison, factor=8 * comparison.factor)
     wanted = as_dtype(expected.values, dtype(got.dtype))
     if got.shape != wanted.shape:

@@ -12,7 +12,7 @@ _NN = "nn.functional."
 
 
 def _loss(*names: str, **properties: Any) -> Any:
-    """A loss before its reduction, from which the whole is made."""
+    """Register a loss by its values before the reduction."""
 
     def entered(function: Any) -> Any:
         def whole(g: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
@@ -24,7 +24,7 @@ def _loss(*names: str, **properties: Any) -> Any:
 
 
 def reduced(g: Any, values: Any, reduction: str) -> Any:
-    """The values, their mean or their sum."""
+    """Return the values, their mean or their sum."""
     if reduction == "batchmean":
         return g.sum(values) / sizes(values)[0]
     return values if reduction == "none" else g.mean(values) if reduction == "mean" else g.sum(values)

@@ -1,4 +1,4 @@
-"""PyTorch's own samples of its operators as graphs of RLX, with the results that PyTorch gives."""
+"""PyTorch's own samples of its operators as graphs of RLX, with PyTorch's results."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tests.peers.vocabulary import TABLE, Entry, Unsaid, rlx_dtype
 
 # Modules that fill the table.
 FAMILIES = (elementwise, reductions, shapes, indexing, products, networks, losses)
-# PyTorch's dtypes that RLX has and in which its operators compute.
+# PyTorch's dtypes that RLX has and that its operators support.
 DTYPES = ("f32", "f64", "f16", "bf16", "i32", "i64", "i8", "u8", "i16", "bool", "c64")
 _TORCH = {
     "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
     "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "c64": "complex64",
 }  # fmt: skip
-# A sample as a graph, of its label, what computes it in PyTorch, arguments, and what PyTorch gives.
+# Builds a sample as a graph, from its label, the PyTorch function, the arguments, and PyTorch's result.
 Build = Callable[[str, Any, Any, Mapping[str, Any], Any], "Peer"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What PyTorch gives.
+    """A result of PyTorch.
 
     Attributes:
-        values: Computed in f64 or c128 where the dtype is inexact.
-        dtype: The dtype that it has in PyTorch; None where RLX has no such dtype.
+        values: Computed in f64 or c128 if the dtype is inexact.
+        dtype: Its dtype in PyTorch; None if RLX has no such dtype.
     """
 
     values: np.ndarray
@@ -48,10 +48,10 @@ class Peer:
 
     Attributes:
         name: Operator, dtype and number.
-        entry: How RLX writes the operator.
+        entry: The operator in terms of RLX.
         graph: The operator in RLX.
-        arrays: What the graph takes.
-        expected: What PyTorch gives for each output of the graph.
+        arrays: The inputs of the graph.
+        expected: PyTorch's result for each output of the graph.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Peer:
 
     @property
     def values(self) -> dict[str, np.ndarray]:
-        """What the graph takes, by name."""
+        """Return the inputs of the graph, by name."""
         return {f"x{i}": array for i, array in enumerate(self.arrays)}
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A sample that RLX has not: `said` tells apart what the table leaves out and what `rlx.Graph` refuses."""
+    """A sample that RLX does not support. `said` distinguishes omissions in the table from refusals by `rlx.Graph`."""
 
     name: str
     reason: str
@@ -76,20 +76,20 @@ class Refused:
 
 
 def name_of(info: Any) -> str:
-    """The name of an operator and of its variant."""
+    """Return the name of an operator and of its variant."""
     return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
 
 
 @cache
 def operators() -> dict[str, Any]:
-    """PyTorch's descriptions of its operators by name."""
+    """Return PyTorch's descriptions of its operators by name."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return {name_of(info): info for info in op_db}
 
 
 def pairs() -> list[tuple[str, str]]:
-    """All operators of the table in all dtypes that both sides have."""
+    """Return all operators of the table in all dtypes that both sides have."""
     import torch
 
     infos = operators()
@@ -102,27 +102,27 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def operators_of(kind: str) -> list[str]:
-    """All operators of PyTorch's that take a dtype."""
+    """Return all PyTorch operators that accept a dtype."""
     import torch
 
     return [name for name, info in operators().items() if getattr(torch, _TORCH[kind]) in info.dtypes]
 
 
 def peers(name: str, kind: str, limit: int | None = None, build: Build | None = None) -> Iterator[Peer | Refused]:
-    """The samples of an operator in a dtype, at most `limit` of them, from all over the list.
+    """Yield at most `limit` samples of an operator in a dtype, from all parts of the list.
 
     Args:
         name: The operator.
         kind: The dtype.
-        limit: How many samples.
-        build: What makes a graph of a sample; by default, the table does.
+        limit: The number of samples.
+        build: Converts a sample to a graph; by default with the table.
     """
     for number, sample in samples(name, kind, limit):
         yield from _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs, build)
 
 
 def special_peers(name: str, kind: str) -> Iterator[Peer | Refused]:
-    """An elementwise operator of one or two numbers on special ones in a dtype, each with each."""
+    """Yield an elementwise operator of one or two numbers on all combinations of special values in a dtype."""
     import torch
     from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 
@@ -156,7 +156,7 @@ def _peer(name: str, label: str, arguments: Any, kwargs: Any, build: Build | Non
 
 
 def samples(name: str, kind: str, limit: int | None, *, differentiable: bool = False) -> list[tuple[int, Any]]:
-    """An operator's samples in a dtype with their numbers, at most `limit` of them, from all over the list."""
+    """Return at most `limit` of an operator's samples in a dtype with their numbers, from all parts of the list."""
     import torch
 
     seed = sum(map(ord, name + kind))
@@ -175,7 +175,7 @@ def samples(name: str, kind: str, limit: int | None, *, differentiable: bool = F
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings, of PyTorch's neither."""
+    """Suppress warnings, including those of PyTorch."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -186,7 +186,7 @@ class _NoReference(Exception):
 
 
 def mapped(value: Any, function: Any) -> Any:
-    """Nested arguments with a function of every tensor in them."""
+    """Return nested arguments with a function applied to every tensor in them."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -200,7 +200,7 @@ def mapped(value: Any, function: Any) -> Any:
 
 
 def widened(tensor: Any) -> Any:
-    """A tensor in f64 or c128, if it is inexact."""
+    """Return a tensor in f64 or c128, if it is inexact."""
     import torch
 
     wide = torch.complex128 if tensor.is_complex() else torch.float64 if tensor.is_floating_point() else tensor.dtype
@@ -208,7 +208,7 @@ def widened(tensor: Any) -> Any:
 
 
 def flattened(value: Any) -> list[Any]:
-    """All tensors of nested results, and numbers as tensors."""
+    """Return all tensors of nested results, and numbers as tensors."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -246,7 +246,7 @@ def _torch_results(function: Any, arguments: Any, kwargs: Any) -> list[Any]:
 
 
 def as_tensor(array: np.ndarray) -> Any:
-    """An array as a tensor."""
+    """Return an array as a tensor."""
     import torch
 
     if rlx.dtype(array.dtype).name == "bf16":
@@ -255,7 +255,7 @@ def as_tensor(array: np.ndarray) -> Any:
 
 
 def as_array(tensor: Any) -> np.ndarray:
-    """A tensor as an array; strides stay."""
+    """Return a tensor as an array. Strides are preserved."""
     import ml_dtypes
     import torch
 
@@ -266,7 +266,7 @@ def as_array(tensor: Any) -> np.ndarray:
 
 
 def results_of(expected: Any) -> list[Result]:
-    """What PyTorch gives, but for what is no tensor."""
+    """Return PyTorch's results that are tensors."""
     return [_result(*e) for e in expected if e[0] is not None]
 
 

@@ -11,7 +11,7 @@ from tests.peers.vocabulary import at_least, axes_list, flat, moved, needs, says
 
 
 def matmul(g: Any, x: Any, y: Any) -> Any:
-    """NumPy's and PyTorch's product, with vectors."""
+    """Return the product as in NumPy and PyTorch, with vectors."""
     rows, columns = (g.reshape(x, (1, -1)) if x.rank == 1 else x), (g.reshape(y, (-1, 1)) if y.rank == 1 else y)
     made = g.matmul(rows, columns)
     gone = [i for i, t in ((made.rank - 2, x), (made.rank - 1, y)) if t.rank == 1]
@@ -165,7 +165,7 @@ def _corrcoef(g: Any, x: Any) -> Any:
 
 
 def _einsum(g: Any, xs: Any, equation: str) -> Any:
-    """Two operands without repeated letters, as one contraction."""
+    """Contract two operands without repeated letters."""
     needs("..." not in equation and "->" in equation and len(xs) == 2, "two operands, all axes named")
     inputs, output = equation.replace(" ", "").split("->")
     ours, theirs = inputs.split(",")

@@ -80,7 +80,7 @@ def _scalar_safe(g: Any, x: Any) -> Any:
 
 
 def _over(g: Any, function: Any, x: Any, dim: int) -> Any:
-    """A function along an axis, of which a scalar has one of size 1, as in PyTorch."""
+    """Apply a function along an axis. A scalar is treated as having one axis of size 1, as in PyTorch."""
     return g.reshape(function(_scalar_safe(g, x), axis=dim), sizes(x))
 
 
@@ -136,7 +136,7 @@ def _logsumexp(g: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 def log_softmax(g: Any, x: Any, dim: int) -> Any:
-    """Without the exponentials of large numbers."""
+    """Log-softmax without exponentials of large numbers."""
 
     def of(x: Any, axis: int) -> Any:
         shifted = x - g.max(x, [axis], keep_dims=True)
@@ -176,7 +176,7 @@ def _std_mean(g: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def vector_norm(g: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Any:
-    """The norm of the elements along axes."""
+    """Return the norm of the elements along axes."""
     axes, size = axes_list(x, dim), g.abs(x)
     if ord in (math.inf, -math.inf):
         return g.reduce("max" if ord > 0 else "min", size, axes, keepdim)
@@ -243,7 +243,7 @@ def _topk(g: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: b
         values, positions = g.topk(rows, k)
     else:
         values, positions = (g.narrow(t, -1, 0, k) for t in (g.sort(rows), g.argsort(rows)))
-    said = x.dtype.name in ("f32", "f64")  # elsewhere some are equal, and PyTorch does not say which comes first
+    said = x.dtype.name in ("f32", "f64")  # in other dtypes some are equal, and PyTorch does not define their order
     return moved(g, values, -1, dim), moved(g, positions, -1, dim) if said else None
 
 
@@ -267,7 +267,7 @@ def _renorm(g: Any, x: Any, p: Any, dim: int, maxnorm: float) -> Any:
     return g.where(norm > maxnorm, x * (maxnorm / (norm + 1e-7)), x)
 
 
-# Reductions of what a mask keeps.
+# Reductions of masked elements.
 
 
 def _kept(g: Any, x: Any, mask: Any, other: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The same elements arranged otherwise, and tensors made of nothing."""
+"""Ops that rearrange elements, and creation of tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.peers.vocabulary import at_least, cast_all, flat, is_tensor, moved, n
 
 
 def _spread(values: Sequence[Any]) -> tuple[Any, ...]:
-    """`f(2, 3)` and `f((2, 3))` alike."""
+    """Accept both `f(2, 3)` and `f((2, 3))`."""
     return tuple(values[0]) if len(values) == 1 and not isinstance(values[0], int) else tuple(values)
 
 
@@ -336,7 +336,7 @@ def _diag_embed(g: Any, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1)
 
 @says("diagonal", "diagonal_copy", "linalg.diagonal")
 def diagonal(g: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """A diagonal of the matrices along two axes, as the last axis."""
+    """Return a diagonal of the matrices along two axes, as the last axis."""
     dim1, dim2 = dim1 % x.rank, dim2 % x.rank
     rest = [i for i in range(x.rank) if i not in (dim1, dim2)]
     x = g.transpose(x, (*rest, dim1, dim2))

@@ -1,6 +1,6 @@
-"""PyTorch's own samples of its operators: what RLX gives is what PyTorch gives, but for what docs/conventions.md says.
+"""PyTorch's own samples of its operators: RLX's results equal PyTorch's, except for docs/conventions.md.
 
-PyTorch belongs to no extra of the package; where it is installed, some of the samples run, and all of them with
+PyTorch is not in an extra of the package. If it is installed, some of the samples run, and all of them with
 `make test-all` (`pytest --full`).
 """
 
@@ -36,26 +36,26 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 
 torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
 
-# The operators are dealt out in so many shares, of which a run has one for each dtype, or for some.
+# The numbers of shares of the operators. A run has one share for each dtype, or for some.
 _EVALUATED, _SPECIAL, _GRADIENTS, _COMPILED = 64, 12, 40, 240
 _MOST_COMPILED = 2
 _PART = 40
-# How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.
+# The accuracy of an implementation's functions, as a factor: see tests/conformance/tolerance.py.
 _FACTORS = {"iree": 2.0, "xla": 3.5}
 
 
 def _limit(full: bool) -> int | None:
-    """How many samples of an operator are tried."""
+    """Return the number of samples per operator."""
     return None if full else 1
 
 
 def _share(kind: str, number: int, share: int) -> list[str]:
-    """One of so many shares of the operators that take a dtype."""
+    """Return one of `number` shares of the operators that accept a dtype."""
     return shares([name for name, other in pairs() if other == kind], number, lambda _: None)[share]
 
 
 def _found(made: Iterator[Peer | Refused], failures: Failures) -> Iterator[Peer]:
-    """What can be tried; what RLX refuses has to be a convention."""
+    """Yield the supported samples. A refusal by RLX must be a convention."""
     for peer in made:
         if isinstance(peer, Peer):
             yield peer
@@ -88,7 +88,7 @@ def test_evaluated(kind: str, share: int, full: bool) -> None:
 @drawn("share", range(_SPECIAL))
 @pytest.mark.parametrize("kind", DTYPES)
 def test_special_numbers(kind: str, share: int) -> None:
-    """NaN, infinities, both zeros, denormals and the extremes of integers, each with each, in what is one op in RLX."""
+    """All pairs of NaN, infinities, zeros, denormals and integer limits give PyTorch's results, if the operator is one op."""
     failures = Failures()
     for name in _share(kind, _SPECIAL, share):
         for peer in _found(special_peers(name, kind), failures):

@@ -1,4 +1,4 @@
-"""PyTorch's functions and layers beside our evaluators; in `tests/ops` each of them has another judge as well."""
+"""PyTorch's functions and layers, compared with the evaluators. In `tests/ops` each has another reference too."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_transformer_encoder_block_is_torchs_encoder_layer() -> None:
     }
     layer.load_state_dict({k: torch.tensor(np.ascontiguousarray(v)) for k, v in state.items()})
     with torch.no_grad():
-        expected = layer.train()(torch.tensor(x)).numpy()  # in training mode it takes the plain path; dropout is 0
+        expected = layer.train()(torch.tensor(x)).numpy()  # training mode avoids the fused path; dropout is 0
     got = run("transformer_encoder_block", *weights, None, num_heads=2, eps=1e-5, mask_kind="none")
     agree(got, expected, noise=blocks._ROOM)
 
@@ -114,7 +114,7 @@ def test_fused_transformer_layer_is_torchs_encoder_layer() -> None:
     state |= {"norm1.weight": s1, "norm1.bias": b1, "norm2.weight": s2, "norm2.bias": b2}
     layer.load_state_dict({k: torch.tensor(np.ascontiguousarray(v)) for k, v in state.items()})
     keep = np.arange(fused.S)[None, :] < np.array([[3], [5]])
-    with torch.no_grad():  # in training mode it takes the plain path; dropout is 0
+    with torch.no_grad():  # training mode avoids the fused path; dropout is 0
         expected = layer.train()(torch.tensor(x), src_key_padding_mask=torch.tensor(~keep)).numpy()
     got = run("fused_transformer_layer", *weights, keep, *biases, **fused._SIZES)
     agree(got, expected, noise=np.array(40 * np.finfo(np.float32).eps))
@@ -156,7 +156,7 @@ def test_unet_residual_block_in_torch() -> None:
 
 
 def _in_torch(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
-    """A function of PyTorch's in f64, with its result in the dtype of the first array."""
+    """Evaluate a PyTorch function in f64, with its result in the dtype of the first array."""
     tensors = [torch.from_numpy(a.astype(np.int64 if a.dtype.kind in "iu" else np.float64)) for a in arrays]
     with np.errstate(over="ignore"):
         return function(torch.nn.functional, *tensors).numpy().astype(arrays[0].dtype)
@@ -247,14 +247,14 @@ def test_pool_in_torch(size: tuple[int, ...], kernel: int, stride: int, padding:
 
 
 def _away_from_ties(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Where multiplying by the inverse of the scale, as PyTorch does, rounds to the same integer as dividing."""
+    """Return whether multiplying by the inverse scale, as PyTorch does, rounds to the same integer as dividing."""
     quotient = x.astype(np.float64) / scale
     return np.abs(quotient - np.floor(quotient) - 0.5) > 1e-4
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_there_and_back_in_torch(axis: int | None) -> None:
-    """Which is what PyTorch's fake quantisation with zero points does."""
+    """The composition equals PyTorch's fake quantisation with zero points."""
     x = random("f32", (40, 30), low=-30, high=30)
     scale = random("f32", () if axis is None else (x.shape[axis],), low=0.05, high=0.3)
     safe = _away_from_ties(x, scale if axis is None else np.expand_dims(scale, 1 - axis))
@@ -298,7 +298,7 @@ def _both_directions(op: str, operands: Sequence[np.ndarray]) -> Any:
 
 
 def _load(torch: Any, layer: Any, weights: dict[str, np.ndarray]) -> None:
-    """Weights of the forward direction, and the same ones for the other."""
+    """Load the weights of the forward direction, and the same ones for the backward direction."""
     both = {n + suffix: w for n, w in weights.items() for suffix in ("", "_reverse")}
     layer.load_state_dict({n: torch.tensor(np.ascontiguousarray(w)) for n, w in both.items()})
 

@@ -1,4 +1,4 @@
-"""PyTorch's operators that have no place in the table, and why."""
+"""PyTorch's operators that are not in the table, with the reasons."""
 
 from __future__ import annotations
 

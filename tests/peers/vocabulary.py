@@ -1,8 +1,8 @@
-"""The table from PyTorch's operators to what they are in RLX, and what its entries are made of.
+"""The table from PyTorch's operators to RLX, and helpers for its entries.
 
-An entry is a function `(g, *args, **kwargs)` of a graph and the arguments of PyTorch's function, with tensors of the graph
-in the place of PyTorch's. It writes what a user of RLX would write, and gives one tensor or several; None stands for a result
-that RLX does not have. `Unsaid` is raised for arguments without a meaning in RLX.
+An entry is a function `(g, *args, **kwargs)` of a graph and the arguments of PyTorch's function, with tensors of the
+graph instead of PyTorch's. It uses RLX's public functions, and returns one tensor or several. None represents a result
+that RLX does not have. `Unsaid` is raised for arguments that RLX does not support.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ Expression = Callable[..., Any]
 
 
 class Unsaid(Exception):
-    """These arguments have no meaning in RLX; the message says why."""
+    """RLX does not support these arguments; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """How one of PyTorch's operators is written.
+    """An entry of the table: a PyTorch operator in terms of RLX.
 
     Attributes:
         function: Builds it.
-        differentiable: Whether its derivative is compared as well.
-        finite: Whether it is only the same on finite numbers: a composition that takes the difference of two of its parts.
-        tolerance: Multiplies what rounding may do.
-        mixes: Whether every element depends on all: then rounding the largest may move each, also where all cancel.
+        differentiable: Whether its derivative is compared too.
+        finite: Whether it is equal only for finite numbers, because it computes the difference of two of its parts.
+        tolerance: The factor of the rounding tolerance.
+        mixes: Whether every element depends on all elements. Then rounding of the largest may change each of them, even
+            after cancellation.
     """
 
     function: Expression
@@ -43,7 +44,7 @@ TABLE: dict[str, Entry] = {}
 
 
 def says(*names: str, **properties: Any) -> Callable[[Expression], Expression]:
-    """Enter a function under the names of the operators that it is, with the properties of an `Entry`."""
+    """Register a function for operators by their names, with the properties of an `Entry`."""
 
     def entered(function: Expression) -> Expression:
         for name in names:
@@ -55,7 +56,7 @@ def says(*names: str, **properties: Any) -> Callable[[Expression], Expression]:
 
 
 def axes_list(x: Any, dim: Any) -> list[int]:
-    """PyTorch's `dim`, where neither nothing nor an empty list means all axes, as sorted axes that are not negative."""
+    """Return PyTorch's `dim` as sorted non-negative axes. None or an empty list means all axes."""
     if dim is None or (isinstance(dim, Iterable) and not list(dim)):
         return list(range(x.rank))
     dims = [dim] if isinstance(dim, int) else list(dim)
@@ -63,12 +64,12 @@ def axes_list(x: Any, dim: Any) -> list[int]:
 
 
 def sizes(x: Any) -> tuple[int, ...]:
-    """The static sizes of a tensor."""
+    """Return the static sizes of a tensor."""
     return tuple(x.shape.dims)
 
 
 def count(x: Any, axes: Sequence[int]) -> int:
-    """How many elements a reduction makes one of."""
+    """Return the number of elements that a reduction combines."""
     number = 1
     for axis in axes:
         number *= sizes(x)[axis]
@@ -76,34 +77,34 @@ def count(x: Any, axes: Sequence[int]) -> int:
 
 
 def flat(g: Any, x: Any) -> Any:
-    """All elements on one axis."""
+    """Return all elements on one axis."""
     return g.reshape(x, (count(x, range(x.rank)),))
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether an argument is a tensor of the graph."""
+    """Return whether an argument is a tensor of the graph."""
     return isinstance(value, rlx.Tensor)
 
 
 def to_float(g: Any, x: Any) -> Any:
-    """Integers and bools as f32, as PyTorch's functions of floats take them."""
+    """Return integers and bools as f32, as in PyTorch's float functions."""
     return x if x.dtype.is_inexact else g.cast(x, "f32")
 
 
 def at_least(g: Any, x: Any, rank: int) -> Any:
-    """A tensor with axes of size 1 in front."""
+    """Return a tensor with axes of size 1 prepended."""
     return g.reshape(x, (1,) * (rank - x.rank) + sizes(x)) if x.rank < rank else x
 
 
 def moved(g: Any, x: Any, source: int, target: int) -> Any:
-    """A tensor with one axis at another place."""
+    """Return a tensor with one axis moved."""
     order = [i for i in range(x.rank) if i != source % x.rank]
     order.insert(target % x.rank, source % x.rank)
     return g.transpose(x, order)
 
 
 def common_dtype(*tensors: Any) -> Any:
-    """The dtype in which tensors meet."""
+    """Return the common dtype of tensors."""
     kind = tensors[0].dtype
     for other in tensors[1:]:
         kind = rlx.promote(kind, other.dtype)
@@ -111,19 +112,19 @@ def common_dtype(*tensors: Any) -> Any:
 
 
 def cast_all(g: Any, *tensors: Any) -> list[Any]:
-    """Tensors in the dtype in which they meet."""
+    """Return tensors in their common dtype."""
     kind = common_dtype(*tensors)
     return [g.cast(t, kind) for t in tensors]
 
 
 def needs(holds: Any, reason: str) -> None:
-    """Raise `Unsaid` unless something holds."""
+    """Raise `Unsaid` unless a condition holds."""
     if not holds:
         raise Unsaid(reason)
 
 
 def rlx_dtype(kind: Any) -> rlx.DType:
-    """PyTorch's dtype as RLX's."""
+    """Return PyTorch's dtype as RLX's."""
     name = str(kind).removeprefix("torch.")
     found = {"bfloat16": "bf16"}.get(name, name)
     try:

@@ -1,4 +1,4 @@
-"""Small networks of every kind that has a form in integers, for tests of it and of the back ends that run such graphs."""
+"""Small networks of every kind with an integer form, for its tests and those of back ends that run such graphs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ NETWORKS: dict[str, Callable[[rlx.Graph], Any]] = {
 
 
 def network(name: str) -> rlx.Graph:
-    """One of `NETWORKS`."""
+    """Return one of `NETWORKS`."""
     g = rlx.Graph(name)
     result = NETWORKS[name](g)
     g.set_outputs(result if isinstance(result, list) else [result])
@@ -113,14 +113,14 @@ def network(name: str) -> rlx.Graph:
 
 
 def weights(graph: rlx.Graph, seed: int) -> Arrays:
-    """Values of the parameters; variances are positive."""
+    """Return values of the parameters. Variances are positive."""
     random = np.random.default_rng(seed)
     arrays = {a.name: random.standard_normal(a.shape.static, np.float32) * np.float32(0.4) for a in graph.params}
     return {name: np.abs(a) + np.float32(0.3) if name.endswith(".v") else a for name, a in arrays.items()}
 
 
 def batches(graph: rlx.Graph, count: int, seed: int) -> list[Arrays]:
-    """Inputs: floats, and indices below 10."""
+    """Return inputs: floats, and indices below 10."""
     random = np.random.default_rng(seed)
 
     def array(shape: rlx.Shape) -> np.ndarray:
@@ -132,7 +132,7 @@ def batches(graph: rlx.Graph, count: int, seed: int) -> list[Arrays]:
 
 
 def integer_network(name: str, seed: int = 0, **options: Any) -> rlx.Graph:
-    """A network as `rlx.integer_only` makes it, calibrated with some batches."""
+    """Return a network in its integer form, calibrated with some batches."""
     graph = network(name)
     params = weights(graph, seed)
     ranges = rlx.observe_ranges(graph, batches(graph, 12, seed + 1), params=params, device=None)
@@ -140,6 +140,6 @@ def integer_network(name: str, seed: int = 0, **options: Any) -> rlx.Graph:
 
 
 def integer_inputs(graph: rlx.Graph, given: Arrays) -> Arrays:
-    """Inputs of the network as its integer form takes them."""
+    """Return the network's inputs in the form that its integer form takes."""
     known = rlx.quantizations(graph)
     return {name: known[name].quantize(x) if name in known else x for name, x in given.items()}

@@ -1,4 +1,4 @@
-"""The search for bits of weights: budgets are kept, and met where that can be."""
+"""The search for bit widths of weights: budgets are kept, and met if possible."""
 
 from __future__ import annotations
 

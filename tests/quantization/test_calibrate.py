@@ -1,4 +1,4 @@
-"""Calibration: ranges of known data, records in files, and what is wrong with data."""
+"""Calibration: ranges of known data, records in files, and errors for invalid data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def network() -> rlx.Graph:
-    """A convolution, and a product of rows, with activations between."""
+    """Return a convolution and a product of rows, with activations between."""
     g = rlx.Graph("net")
     x = g.input("x", ("batch", 2, 6, 6))
     h = g.max_pool(g.relu(g.conv(x, g.param("w", (4, 2, 3, 3)), padding=1) + g.param("b", (4, 1, 1))), 2)
@@ -93,7 +93,7 @@ def test_percentile_leaves_out_so_many() -> None:
 
 
 def test_mse_is_the_least_of_all_ranges() -> None:
-    """Against a search over the numbers themselves."""
+    """The range equals that of a search over the values themselves."""
     x = np.random.default_rng(4).standard_t(3, size=(2000, 5)).astype(np.float32)
 
     def error(low: float, high: float) -> float:

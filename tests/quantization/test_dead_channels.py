@@ -1,4 +1,4 @@
-"""`rlx.integer_only` of layers some of whose channels have tiny weights, as a folded batch norm leaves them."""
+"""`rlx.integer_only` of layers with some channels of tiny weights, as a folded batch norm leaves them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCALES = (0.0, 1e-38, 1e-30, 1e-12, 1e-8, 1e-6, 1e-3, 1.0)
 
 
 def layer(kind: str, rng: np.random.Generator, bits_of: float) -> tuple[Any, np.ndarray]:
-    """A layer with one channel for each scale, and its input."""
+    """Return a layer with one channel for each scale, and its input."""
     count = len(SCALES)
     offsets = (rng.choice([-1, 1], count) * rng.uniform(0.1, 1, count) * bits_of).astype(np.float32)
     g: Any = rlx.Graph(kind)
@@ -35,7 +35,7 @@ def layer(kind: str, rng: np.random.Generator, bits_of: float) -> tuple[Any, np.
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("kind", ["dense", "conv", "depthwise"])
 def test_a_bias_is_kept_beside_tiny_weights(kind: str, bits: int) -> None:
-    """Every channel is within the steps of weights and result, and C gives the same bits."""
+    """Every channel is within the quantisation steps of weights and result, and C gives the same bits."""
     for seed, size in ((0, 1.0), (1, 30.0)):
         g, x = layer(kind, np.random.default_rng(seed), size)
         (wanted,) = rlx.evaluate(g, {"x": x})

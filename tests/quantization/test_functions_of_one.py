@@ -1,4 +1,4 @@
-"""`rlx.integer_only` of every function of one value: one table, right at each of the 256 integers."""
+"""`rlx.integer_only` of every function of one value: a single table, correct for each of the 256 integers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rlx
 from rlx.ops import surface
 from tests.drawing import drawn
 
-# Elementwise functions of several ops, of which some choose; those of one op are kinds of `activation`.
+# Elementwise functions of several ops, some with a choice. Functions of one op are kinds of `activation`.
 COMPOSED = (
     *("leaky_relu", "elu", "selu", "celu", "softplus", "mish", "sign", "hard_swish", "hardtanh", "relu6", "softsign"),
     *("log_sigmoid", "hardshrink", "softshrink", "threshold", "hard_sigmoid", "prelu", "tanhshrink"),
@@ -19,7 +19,7 @@ COMPOSED = (
 
 
 def functions() -> dict[str, Any]:
-    """Those that the package has, by name."""
+    """Return the functions that the package has, by name."""
     kinds = set(surface.kinds()["activation"])
     helpers = {name for name in COMPOSED if name in surface.helpers()}
     return {name: getattr(rlx.ops, name) for name in sorted(kinds | helpers) if _takes_one(getattr(rlx.ops, name))}
@@ -40,7 +40,7 @@ def test_a_function_of_one_value_is_right_at_every_integer(name: str) -> None:
     g.set_outputs({"y": functions()[name](g.input("x", (1, 256)))})
     x = np.linspace(-3, 3, 256, dtype=np.float32)[None]
     (y,) = rlx.evaluate(g, {"x": x})
-    x = np.where(np.isfinite(y), x, x[np.isfinite(y)][0])  # a range is of numbers
+    x = np.where(np.isfinite(y), x, x[np.isfinite(y)][0])  # a range consists of finite numbers
     integers = rlx.integer_only(g, rlx.observe_ranges(g, [{"x": x}]))
     points = rlx.quantizations(integers)
     codes = np.arange(-128, 128, dtype=np.int8)[None]

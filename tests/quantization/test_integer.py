@@ -1,4 +1,4 @@
-"""Graphs of integers alone: against the floats that they stand for, and bit for bit the same on every compiler."""
+"""Integer-only graphs: compared with the floats that they represent, and equal to the bit on every compiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.quantization.integer import prepared
 from tests.drawing import drawn
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network, weights
 
-# How many steps a result may be off, of those of its own scale: what is rounded on the way adds up.
+# The largest error of a result, in steps of its own scale. Rounding errors accumulate.
 _STEPS = 5
 
 
@@ -28,7 +28,7 @@ def test_results_are_those_of_the_floats(name: str) -> None:
     params, known = weights(graph, 0), rlx.quantizations(integers)
     for op in opview.operations(integers.function.entry_block):
         assert not any(shape_of(v).dtype.is_inexact for v in (*op.operands, *op.results)), op
-    for batch in batches(graph, 4, 1):  # those that it was calibrated with: nothing is cut off
+    for batch in batches(graph, 4, 1):  # the batches of the calibration: nothing is clipped
         expected = rlx.evaluate(graph, batch | params)
         got = rlx.evaluate(integers, integer_inputs(integers, batch))
         for output, wanted, array in zip(integers.outputs, expected, got, strict=True):
@@ -55,7 +55,7 @@ def test_compilers_give_the_same_bits(device: str, share: int) -> None:
 @pytest.mark.parametrize("name", ["u8", "i8"])
 @pytest.mark.parametrize("scaled", [lambda x: x / 255, lambda x: x * 0.0078125, lambda x: 3 * x, lambda x: x])
 def test_images_of_integers_are_inputs_as_they_are(name: str, scaled: Any) -> None:
-    """A cast to floats and a positive factor change what the integers stand for, and cost nothing."""
+    """A cast to floats and a positive factor only change the represented values, at no cost."""
     g = rlx.Graph("image")
     image = g.input("image", (1, 3, 8, 8), dtype=name)
     w = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
@@ -106,7 +106,7 @@ def test_weights_have_few_bits(bits: int, most: int) -> None:
 
 
 def test_weights_as_trained_keep_their_grid() -> None:
-    """fake_quantize of weights, with a scale of their own: the integers are those of training."""
+    """fake_quantize of weights, with a separate scale: the integers are those of training."""
     g = rlx.Graph("trained")
     w = g.fake_quantize(g.param("w", (6, 3)), g.param("s", (3,)), bits=4, axis=1, scale_mode="fixed")
     g.set_outputs([g.fake_quantize(g.input("x", (2, 6))) @ w])
@@ -129,7 +129,7 @@ def test_norms_are_folded_and_the_floats_stay_the_same() -> None:
 
 
 def test_files_and_passes_give_the_same(tmp_path: Path) -> None:
-    """What the function does is passes over files: the same graph comes out of these."""
+    """The function is equivalent to passes over files."""
     graph = network("convolution")
     params = weights(graph, 0)
     ranges = rlx.observe_ranges(graph, batches(graph, 12, 1), params=params, device=None)
@@ -230,7 +230,7 @@ def test_sizes_have_to_be_known() -> None:
     ],
 )
 def test_weights_are_finite(name: str, number: float, message: str) -> None:
-    """Their own, and with the factors of norms: a variance below 0 has no root."""
+    """The weights, and their products with the factors of norms. A negative variance has no root."""
     graph = network("convolution")
     params = weights(graph, 0)
     ranges = rlx.observe_ranges(graph, batches(graph, 1, 1), params=params, device=None)
@@ -242,7 +242,7 @@ def test_weights_are_finite(name: str, number: float, message: str) -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_constants_beside_values_may_have_no_integer(number: float) -> None:
-    """A parameter that became NaN or infinite after the ranges were observed is named by the op that reads it."""
+    """The error for a parameter that became NaN or infinite after the ranges were observed names the op that reads it."""
     ops: dict[str, Any] = {
         "sum": lambda g, x, b: x + b,
         "bias": lambda g, x, b: x @ np.eye(4, dtype=np.float32) + b,
@@ -262,7 +262,7 @@ def test_constants_beside_values_may_have_no_integer(number: float) -> None:
 
 
 def test_quantisation_of_arrays_is_that_of_the_op() -> None:
-    """Also where a float has no integer, without a warning of NumPy."""
+    """Arrays are quantised as by the op, also floats without an integer, and without a NumPy warning."""
     quantization = rlx.quantizations(integer_network("convolution"))["x"]
     x = np.array([np.nan, np.inf, -np.inf, 1e38, -1e38, 0.5, 0.0], np.float32)
     g: Any = rlx.Graph("op")

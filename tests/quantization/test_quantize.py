@@ -1,4 +1,4 @@
-"""Quantised graphs: near the graph in f32, equal to their own meaning at every step, and right where numbers are at an edge."""
+"""Quantised graphs: close to the f32 graph, equivalent at every step, and correct at edge cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SCHEMES = [
 
 @pytest.mark.parametrize(("options", "most"), _SCHEMES, ids=str)
 def test_schemes_are_near(options: dict[str, Any], most: float) -> None:
-    """By the evaluator, with weights that are rounded in the graph and with those that are parameters, and compiled."""
+    """Schemes are close to f32 on the evaluator, with weights rounded in the graph or passed as parameters, and compiled."""
     graph, params, data = network(), weights(), batches()
     record = recorded(graph, data, params)
     (wanted,) = rlx.evaluate(graph, data[0] | params)
@@ -64,16 +64,16 @@ def test_products_are_of_integers() -> None:
     names = ops(rlx.quantize(graph, record, params=params, smooth=0))
     assert "q_conv2d" in names and "q_matmul" in names
     assert not {"conv", "matmul", "dequantize"} & set(names)
-    assert names.count("quantize") == 2  # the image, and what the second product takes
+    assert names.count("quantize") == 2  # the image, and the input of the second product
     kept = ops(rlx.quantize(graph, record, params=params, keep=["w"]))
     assert "conv" in kept and "q_conv2d" not in kept
     stored = rlx.quantize(graph, record, params=params).weights
     assert sum(v.nbytes for v in stored.values()) < 0.5 * sum(v.nbytes for n, v in params.items() if n in ("w", "w2"))
-    assert ops(graph) == ops(network())  # the graph that was given is as it was
+    assert ops(graph) == ops(network())  # the original graph is unchanged
 
 
 def random_network(seed: int) -> tuple[rlx.Graph, Arrays, list[Arrays]]:
-    """Products by weights of many forms, with what may stand between: reshapes, joins, relu, sums."""
+    """Return products with weights of many forms, with possible ops between them: reshapes, concatenations, relu, sums."""
     random = np.random.default_rng(seed)
     g = rlx.Graph("random")
     x = g.input("x", (6, 8))
@@ -98,7 +98,7 @@ def random_network(seed: int) -> tuple[rlx.Graph, Arrays, list[Arrays]]:
 
 @pytest.mark.parametrize("number", range(12))
 def test_passes_keep_the_meaning_of_rounded_graphs(number: int, seed: int, tmp_path: Any) -> None:
-    """To the bit, but for the order of sums, and a bias that becomes a whole number; and all is done in one round."""
+    """Equal to the bit, except for the order of sums and rounding of biases. One round of passes suffices."""
     graph, params, data = random_network(graph_seed(seed, number))
     path = tmp_path / "record.json"
     recorded(graph, data, params).save(path)
@@ -107,14 +107,14 @@ def test_passes_keep_the_meaning_of_rounded_graphs(number: int, seed: int, tmp_p
     wanted = rlx.evaluate(graph, data[0] | params)
     rounded = rlx.evaluate(inserted, data[0] | params)
     for got, exact in zip(rounded, wanted, strict=True):
-        assert error(got, exact) < 0.4  # of which this network may make much
+        assert error(got, exact) < 0.4  # this network may amplify the error
     moved = rlx.passes.run(inserted, "rlx-quantize-propagate")
     for got, before in zip(rlx.evaluate(moved, data[0] | params), rounded, strict=True):
         np.testing.assert_array_equal(got, before)
     folded = rlx.passes.run(moved, "rlx-quantize-fold{requantise=false}")
     assert "matmul" not in ops(folded) and "dot_general" not in ops(folded)
     for got, before, exact in zip(rlx.evaluate(folded, data[0] | params), rounded, wanted, strict=True):
-        # A sum of floats was rounded, which may move a number to the next integer further on.
+        # A sum of floats was rounded, which may change a later integer by one.
         assert error(got, before) < 0.05 and error(got, exact) < 0.4
     bytes_ = rlx.passes.run(inserted, _INTEGERS)
     for got, exact in zip(rlx.evaluate(bytes_, data[0] | params), wanted, strict=True):
@@ -123,7 +123,7 @@ def test_passes_keep_the_meaning_of_rounded_graphs(number: int, seed: int, tmp_p
 
 
 def test_edges() -> None:
-    """Channels and activations that are 0 everywhere, or constant."""
+    """Channels and activations may be 0 everywhere, or constant."""
     g = rlx.Graph("edges")
     x = g.input("x", (4, 6))
     g.set_outputs([g.matmul(x, g.param("w", (6, 3)))])
@@ -145,7 +145,7 @@ def test_edges() -> None:
 
 
 def test_in_onnx(seed: int) -> None:
-    """The integers of a linear layer against `QuantizeLinear` and `QLinearMatMul` of ONNX's reference implementation."""
+    """The integers of a linear layer equal those of `QuantizeLinear` and `QLinearMatMul` in ONNX's reference."""
     pytest.importorskip("onnx")
     from tests.ops.test_quant import _in_onnx
 
@@ -220,7 +220,9 @@ def test_what_is_asked_for_wrongly() -> None:
 @pytest.mark.parametrize("activations", ["int8", "dynamic"])
 def test_sensitivity(activations: str) -> None:
     graph, params, data = network(), weights(), batches()
-    params["w2"][:, 3] *= 200  # one channel of large weights costs no other anything; one of large activations does
+    params["w2"][:, 3] *= (
+        200  # a channel of large weights does not affect the others; a channel of large activations does
+    )
     data = [{"x": b["x"] * np.array([1, 60], np.float32)[:, None, None]} for b in data]
     record = recorded(graph, data, params)
     report = rlx.quantization_sensitivity(
@@ -247,10 +249,10 @@ def test_sensitivity(activations: str) -> None:
 @pytest.mark.parametrize("kind", DTYPES, ids=str)
 @pytest.mark.parametrize("role", ["input", "param"])
 def test_inputs_and_weights_of_every_dtype(kind: rlx.DType, role: str) -> None:
-    """Products that are computed in f32 are quantised; there are none of wider and complex dtypes."""
+    """Products computed in f32 are quantised. Wider and complex dtypes are not."""
     rng = np.random.default_rng(0)
-    numbers = rng.integers(0, 2, (64, 64)).astype(np.float32)  # which every dtype has
-    numbers = numbers + 1 if kind is rlx.f8e8m0fnu else numbers  # this one has no 0, but 2
+    numbers = rng.integers(0, 2, (64, 64)).astype(np.float32)  # values that every dtype has
+    numbers = numbers + 1 if kind is rlx.f8e8m0fnu else numbers  # this dtype has no 0, but 2
     normal = rng.standard_normal((64, 64)).astype(np.float32)
     arrays = {n: numbers.astype(kind.numpy) if n == role else normal for n in ("input", "param")}
     g = rlx.Graph("main")

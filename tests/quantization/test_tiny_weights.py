@@ -1,4 +1,4 @@
-"""`rlx.quantize` of layers with a channel of tiny weights, beside a bias of usual size."""
+"""`rlx.quantize` of layers with a channel of tiny weights, and a bias of normal size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rlx
 @pytest.mark.parametrize("tiny", [0.0, 1e-8, 1e-20, 1e-38, 1e-42])
 @pytest.mark.parametrize("convolution", [False, True])
 def test_a_bias_beside_tiny_weights(convolution: bool, tiny: float) -> None:
-    """In steps of such weights a bias does not fit i32, where it was cut off."""
+    """In steps of such weights the bias exceeds i32. It must not be clipped."""
     random, g = np.random.default_rng(0), rlx.Graph("net")
     shape, size = ((2, 4, 5, 5), (6, 4, 3, 3)) if convolution else ((5, 4), (4, 6))
     x, w, bias = g.input("x", shape), g.param("w", size), g.param("b", (6, 1, 1) if convolution else (6,))

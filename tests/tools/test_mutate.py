@@ -1,4 +1,4 @@
-"""The bugs that `python -m tools.mutate` plants can be planted: it runs too long to be a test itself."""
+"""All bugs of `python -m tools.mutate` can be planted. The tool itself runs too long for a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation site (`make docs-site`): its pages of the Python API, and that it is built without a warning."""
+"""The documentation site (`make docs-site`): its pages of the Python API, and a build without warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("mkdocs", reason="`make docs-site` installs what builds the 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site: a link that leads nowhere, or another warning, fails."""
+    """Build the site. A broken link, or another warning, is a failure."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     done = subprocess.run(
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def anchors(pages: Path) -> dict[str, str]:
-    """What has an address on some pages: its text up to the next such."""
+    """Return the text of each anchor on some pages, up to the next anchor."""
     found: dict[str, str] = {}
     for page in pages.rglob("*.html"):
         pieces = re.split(r'<h[1-6] id="(rlx\.[^"]+)">', page.read_text())

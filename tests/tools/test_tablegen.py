@@ -1,6 +1,6 @@
-"""The reader of TableGen: what records files describe, and what it says of files that are wrong.
+"""The TableGen reader: the records of files, and the errors for invalid files.
 
-Where LLVM is installed, `llvm-tblgen` judges: it has to give the same records, and to refuse what is refused here.
+If LLVM is installed, `llvm-tblgen` is the reference: it must return the same records, and refuse the same files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlx.support.errors import ParseError
 from tools.tablegen import Dag, Record, Records, from_json, read
 
 LLVM_TBLGEN = shutil.which("llvm-tblgen", path="/usr/lib/llvm-22/bin:" + (os.environ.get("PATH") or ""))
-_FIRST = 22  # older ones know less of the language, and write other JSON
+_FIRST = 22  # older versions support less of the language, and write other JSON
 
 
 @cache
@@ -34,7 +34,7 @@ def records_of(folder: Path, text: str) -> Records:
 
 
 def by_llvm(folder: Path, text: str) -> Records | str:
-    """The records that LLVM reads, or its complaint."""
+    """Return the records that LLVM reads, or its error message."""
     if LLVM_TBLGEN is None or _is_too_old(LLVM_TBLGEN):
         pytest.skip(f"NOT CHECKED: llvm-tblgen {_FIRST} or later is absent (Debian: llvm-22)")
     (folder / "root.td").write_bytes(text.encode())
@@ -44,7 +44,7 @@ def by_llvm(folder: Path, text: str) -> Records | str:
 
 
 def plain(value: Any) -> Any:
-    """A value without objects: records by name, those without one by their fields."""
+    """Return a value without objects: records by name, anonymous records by their fields."""
     if isinstance(value, Record):
         return {k: plain(v) for k, v in value.fields.items()} if value.anonymous else value.name
     if isinstance(value, Dag):
@@ -132,7 +132,7 @@ def test_includes_once_by_guards_and_says_where_records_stand(tmp_path: Path) ->
     assert [(r.name, r.path, r.line) for r in records.of_class("C")] == [("R", "root.td", 4), ("A", "sub/a.td", 4)]
 
 
-# Text, `line:column`, and part of the message: what LLVM refuses too.
+# Text, `line:column`, and a part of the message. LLVM refuses these too.
 REFUSED = {
     "an unknown class": ("def R : Cc;", "1:9", "there is no class 'Cc'"),
     "an unknown class, with a hint": ("class Color;\ndef R : Colour<>;", "2:9", "did you mean 'Color'?"),
@@ -191,7 +191,8 @@ REFUSED = {
     ),
     "a field of its own": ('def R { string a = b # "x"; string b = a # "y"; }', "1:40", "depends on itself"),
 }
-# What LLVM reads and we do not, so that it is never read in another way, and what it refuses when its stack ends.
+# Text that LLVM accepts and this reader refuses instead of reading it differently, and text that overflows LLVM's
+# stack.
 ABSENT = {
     "foreach": ("foreach i = [1, 2] in def R # i;", "1:1", "'foreach' is not in the part of TableGen that is read here"),
     "multiclass": ("multiclass M { def R; }", "1:1", "'multiclass' is not in the part"),
@@ -246,7 +247,7 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
-    """Prefixes of a text with all that is in use, and the text without each of its characters."""
+    """All prefixes of a text with every syntax element, and the text without any one character, are read or refused."""
     text = "".join(READ[name][0] + "\n" for name in ("literals", "lists", "directives")).replace("def R", "def R%d")
     text = text % tuple(range(text.count("%d")))
     for i in range(len(text)):

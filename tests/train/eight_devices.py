@@ -1,4 +1,4 @@
-"""What eight virtual devices compute: a process of its own, `python -m tests.train.eight_devices FOLDER`.
+"""Computations on eight virtual devices, in a separate process: `python -m tests.train.eight_devices FOLDER`.
 
 It writes `found.json` and `arrays.npz`, which `test_distributed.py` compares with one device and with the evaluator.
 """
@@ -33,7 +33,7 @@ def batches() -> list[dict[str, np.ndarray]]:
 
 
 def collectives(text: str | None) -> dict[str, int]:
-    """How many there are of each kind in a compiled program."""
+    """Return the number of collectives of each kind in a compiled program."""
     found = re.findall(
         r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\(", text or ""
     )
@@ -41,7 +41,7 @@ def collectives(text: str | None) -> dict[str, int]:
 
 
 def parts(arrays: dict[str, Any]) -> dict[str, list[Any]]:
-    """The shape of each array, of its part on a device, and how many different parts there are."""
+    """Return the shape of each array, of its part on a device, and the number of different parts."""
     return {
         n: [a.shape, a.addressable_shards[0].data.shape, len({str(s.index) for s in a.addressable_shards})]
         for n, a in arrays.items()
@@ -77,7 +77,7 @@ def values() -> dict[str, np.ndarray]:
 
 
 def called() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """`to_jax` in all that JAX has around it: in_shardings, shard_map, constraints, gradients, batches, blobs."""
+    """Use `to_jax` with JAX's features: in_shardings, shard_map, constraints, gradients, batches, blobs."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
@@ -112,7 +112,7 @@ def called() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     )(placed["x"], whole_params)
     gradients = jax.jit(jax.grad(lambda p, x: f(x, params=p)[1]))(params, placed["x"])
     results |= {f"grad_{n}": g for n, g in gradients.items()}
-    other = jax.sharding.Mesh(np.array(jax.devices()).reshape(8), ("other",))  # as many devices, and none of the axes
+    other = jax.sharding.Mesh(np.array(jax.devices()).reshape(8), ("other",))  # 8 devices, but other axes
     rows = jax.device_put(given["x"], NamedSharding(other, PartitionSpec("other")))
     plain = jax.device_put({n: given[n] for n in "wv"}, NamedSharding(other, PartitionSpec()))
     results["another_mesh"] = jax.jit(lambda x, p: f(x, params=p)[0])(rows, plain)
@@ -125,7 +125,7 @@ def called() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def partitioned(program: bytes | str) -> dict[str, int]:
-    """The collectives of a file of the target `stablehlo`, which XLA compiles for the devices of the mesh in it."""
+    """Return the collectives of a file of the target `stablehlo`, which XLA compiles for the devices of the mesh in it."""
     import jax
     import jax.extend.backend
     from jax.extend.mlir import ir

@@ -1,4 +1,4 @@
-"""A small regression that the tests train, as a graph and in JAX."""
+"""A small regression for training tests, as a graph and in JAX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BATCH, INPUTS, HIDDEN, OUTPUTS = 16, 5, 6, 4
 
 
 def graph(batch: Any = BATCH) -> rlx.Graph:
-    """Outputs: the mean squared error, the mean absolute error, and the predictions."""
+    """Return a graph with the mean squared error, the mean absolute error, and the predictions."""
     g = rlx.Graph("mlp")
     x, y = g.input("x", (batch, INPUTS)), g.input("y", (batch, OUTPUTS))
     w1, b1, w2 = g.param("w1", (INPUTS, HIDDEN)), g.param("b1", (HIDDEN,)), g.param("w2", (HIDDEN, OUTPUTS))
@@ -39,13 +39,13 @@ def batches(count: int) -> list[dict[str, np.ndarray]]:
 def trained_by_jax(
     transform: Any, given: dict[str, np.ndarray], data: list[dict[str, np.ndarray]], accumulate: int = 1
 ) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses and final parameters of a loop of JAX's gradients and an optimiser of optax's.
+    """Return losses and final parameters of a loop of JAX's gradients and an optimiser of optax.
 
     Args:
         transform: The optimiser.
-        given: The parameters that are trained; the others are those of `params`.
+        given: The trained parameters. The others are those of `params`.
         data: Batches.
-        accumulate: Of so many gradients the mean is taken.
+        accumulate: The number of gradients per mean.
     """
     import jax
     import jax.numpy as jnp

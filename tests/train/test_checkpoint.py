@@ -1,4 +1,4 @@
-"""Checkpoints: training goes on from one to the bit."""
+"""Checkpoints: training continues from one exactly, to the bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.train import mlp
 
 
 def made(device: Any = "xla") -> TrainStep:
-    """With every kind of state: of the optimiser, a scale, sums of gradients, counters, and a frozen parameter."""
+    """Return a step with every kind of state: optimiser, scale, sums of gradients, counters, and a frozen parameter."""
     options: dict[str, Any] = {"precision": "f16", "loss_scale": DynamicLossScale(64.0, 2), "accumulate": 2}
     return TrainStep(mlp.graph(), Adam(cosine(0.05, 9)), wrt=["w1", "b1"], device=device, threads=1, **options)
 
@@ -41,7 +41,7 @@ def test_resumes_to_the_bit(device: Any, tmp_path: Path) -> None:
     assert expected.keys() == found.keys() == load_file(path).keys()
     for name, array in expected.items():
         assert array.dtype == found[name].dtype and array.tobytes() == found[name].tobytes(), name
-    # A step that has run already goes back.
+    # A step that has already run goes back.
     whole.load(path)
     assert whole.num_updates == 2 and [whole(batch)["loss"] for batch in data[5:]] == losses[5:]
 
@@ -117,7 +117,7 @@ def test_a_file_is_whole_or_what_it_was(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_every_dtype_is_kept_as_the_format_has_it(tmp_path: Path) -> None:
-    """As the package of the format reads it, to the bit, with shapes without axes or elements."""
+    """Tensors equal those of the format's own package to the bit, including shapes without axes or elements."""
     rng = np.random.default_rng(0)
     names = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
     tensors = {}

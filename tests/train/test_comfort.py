@@ -102,7 +102,7 @@ def test_moving_averages(tmp_path: Path) -> None:
 
 
 def records(path: Path) -> list[bytes]:
-    """The records of a file of TensorFlow: length, its checksum, content, its checksum."""
+    """Return the records of a TensorFlow file: length, its checksum, content, its checksum."""
     data, found = path.read_bytes(), []
     while data:
         (length,) = struct.unpack("<Q", data[:8])
@@ -158,7 +158,7 @@ def test_wrong_options_are_named(call: Any, message: str) -> None:
 
 
 def _with_dropout() -> tuple[Any, Any, Any]:
-    """A model with dropout and batch normalisation: parameters, the graph for training and that for use."""
+    """Return a model with dropout and batch normalisation: parameters, the graph for training and that for inference."""
     model = rlx.nn.Sequential(rlx.nn.Linear(3, 8), rlx.nn.BatchNorm(8), rlx.nn.Dropout(0.9), rlx.nn.Linear(8, 1))
     graphs: list[Any] = []
     for training in (True, False):
@@ -190,7 +190,7 @@ def test_validation_computes_the_graph_for_use() -> None:
 
 @pytest.mark.parametrize("first", [5, 8, 11])
 def test_a_resumed_training_knows_the_best_and_how_long_it_has_waited(tmp_path: Path, first: int) -> None:
-    """Where the loss grows: the training that was left ends where the whole one does, and goes back to the same step."""
+    """If the loss grows, a resumed training ends at the same step as the whole one, and restores the same step."""
 
     def options(name: str) -> Any:
         return {

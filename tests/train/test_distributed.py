@@ -1,4 +1,4 @@
-"""Training and calling sharded graphs on eight virtual devices and in two processes, against the evaluator and one device."""
+"""Training and calls of sharded graphs on eight virtual devices and in two processes, compared with one device."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def environment(devices: int) -> dict[str, str]:
 def small() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("LENGTH", "WIDTH", "HIDDEN", "LAYERS"):
-            patch.setattr(example, name, getattr(example, name))  # to be restored
+            patch.setattr(example, name, getattr(example, name))  # so that it is restored
         eight_devices.make_small()
         yield None
 
 
 @pytest.fixture(scope="module")
 def expected(small: None) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses and the last state, by the evaluator."""
+    """Return losses and the last state, by the evaluator."""
     graph = example.model(None, eight_devices.BATCH)
     step = training_graph(graph, AdamW(1e-2), ema=eight_devices.EMA, clip_norm=1.0).graph
     state = JaxStep(graph, AdamW(1e-2), ema=eight_devices.EMA, clip_norm=1.0).init(example.first_params(graph))
     values = {n: np.asarray(a) for n, a in state.items()}
-    following = step.clone()  # with the next states as outputs, which the evaluator then gives as well
+    following = step.clone()  # with the next states as outputs, so that the evaluator returns them too
     returned = following.function.entry_block.operations[-1].operands
     following.set_outputs({f"result{i}": rlx.Tensor(following, v) for i, v in enumerate(returned)})
     losses = []
@@ -59,7 +59,7 @@ def expected(small: None) -> tuple[list[float], dict[str, np.ndarray]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, small: None) -> Path:
-    """What eight devices have computed."""
+    """Return the results of eight devices."""
     path = tmp_path_factory.mktemp("eight")
     (path / "layers.mlir").write_text(str(eight_devices.layers()))
     for output, more in (("layers.mlirbc", []), ("layers.txt", ["--emit=stablehlo"])):
@@ -89,7 +89,7 @@ def test_steps_are_those_of_one_device(mesh: str, found: Any, arrays: Any, expec
 
 
 def test_parameters_and_what_belongs_to_them_are_spread(found: Any) -> None:
-    # Columns of q and rows of o over `model`; two different parts of each, four devices with the same.
+    # Columns of q and rows of o over `model`: two different parts of each, and four devices with the same part.
     spread = {
         "layer0.q": [[16, 16], [16, 8], 2],
         "layer0.o": [[16, 16], [8, 16], 2],
@@ -211,7 +211,7 @@ def test_a_mesh_needs_its_devices() -> None:
     other = jax.make_mesh((1,), ("data",))
     with pytest.raises(rlx.Error, match="is for the mesh data=4, model=2"):
         function.shardings(other)
-    # On one device it computes the same, spread over nothing.
+    # On one device it computes the same, without distribution.
     given = eight_devices.values()
     results = function(given["x"], params={n: given[n] for n in "wv"})
     for result, expected in zip(results, rlx.evaluate(eight_devices.layers(), given), strict=True):

@@ -19,7 +19,7 @@ def ones(kind: DType, shape: tuple[int, ...] = (2, 3)) -> np.ndarray:
 
 
 def test_every_dtype_in_one_step(tmp_path: Path) -> None:
-    """The loss is the sum of all that is trained, so each gradient is 1; dtypes that cannot be trained are frozen."""
+    """The loss is the sum of all trained parameters, so each gradient is 1. Dtypes that cannot be trained are frozen."""
     g = rlx.Graph("main")
     loss = g.constant(np.float32(0))
     for kind in DTYPES:

@@ -1,4 +1,4 @@
-"""The examples that train, with fewer steps and, for the transformer, a smaller model."""
+"""The training examples, with fewer steps and, for the transformer, a smaller model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.slow
-@drawn("way", ["cpu-ste", "xla-lsq"], weights={"cpu-ste": 0.2})  # which takes a minute to compile
+@drawn("way", ["cpu-ste", "xla-lsq"], weights={"cpu-ste": 0.2})  # it takes a minute to compile
 def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
     device, method = way.split("-")
     accuracy = digits_cnn.train(device, 200, tmp_path, method, bits=4)
@@ -32,7 +32,7 @@ def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
 @needs_package("pycde", "fpga")
 @needs_package("unicorn", "cortexm")
 def test_digits_in_integers(tmp_path: Path) -> None:
-    """All devices give the evaluator's class for every image, or the example would end."""
+    """All devices give the evaluator's class for every image, otherwise the example would fail."""
     accuracy = tinyconv.run([8], ["c", "m4", "fpga-sim"], 80, tmp_path, images=1)
     assert accuracy["f32"] > 0.9 and accuracy["8 bits"] > accuracy["f32"] - 0.05
     graph = rlx.parse((tmp_path / "tinyconv8.mlir").read_text())
@@ -52,7 +52,7 @@ def test_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history, text = char_transformer.train("xla", 150, tmp_path, length=80)
     assert history[0]["loss"] > 6 and history[-1]["validation_bits"] < 0.5 * history[0]["loss"]
     assert text.startswith(char_transformer.PROMPT) and len(text) == 80 + len(char_transformer.PROMPT)
-    # Characters at random would seldom be letters and blanks.
+    # Random characters would rarely be letters and blanks.
     assert np.mean([c.islower() or c in " \n" for c in text]) > 0.7
     assert (tmp_path / "char_transformer.png").read_bytes().startswith(PNG)
 

@@ -130,7 +130,7 @@ def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.M
 def test_bad_options_are_refused(step: TrainStep, options: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         fit(step, mlp.batches(1), **options)
-    assert step.num_updates == 0  # before there is something to lose
+    assert step.num_updates == 0  # before any results could be lost
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The loss of energies and forces, evaluated in f64, against JAX; and trained."""
+"""The loss of energies and forces, evaluated in f64 and compared with JAX; and training with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATOMS, HIDDEN = 5, 6
 
 
 def potential(batch: tuple[int, ...] = (), kind: str = "f64") -> rlx.Graph:
-    """The energy of a network of each atom's position and its distance from the origin."""
+    """Return the energy of a network of each atom's position and its distance from the origin."""
     g = rlx.Graph("potential")
     x = g.input("positions", (*batch, ATOMS, 3), kind)
     w1, w2 = g.param("w1", (3, HIDDEN), kind), g.param("w2", (HIDDEN,), kind)
@@ -67,7 +67,7 @@ def test_is_jax(batch: tuple[int, ...]) -> None:
 
 @drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 def test_is_trained(device: Any) -> None:
-    """A potential finds another one's forces."""
+    """A potential learns another one's forces."""
     given = values(kind=np.float32)
     energy, forces = _energy_and_forces(given)
     batch = {"positions": given["positions"], "reference_energy": energy, "reference_forces": forces}

@@ -1,4 +1,4 @@
-"""Models of Flax NNX and Equinox, imported by `rlx.from_jax`: trained by RLX, step by step as optax trains them under JAX."""
+"""Models of Flax NNX and Equinox, imported by `rlx.from_jax`: RLX's training steps equal those of optax under JAX."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ optax = pytest.importorskip("optax")
 import jax.numpy as jnp  # noqa: E402
 
 STEPS, BATCH, CLASSES = 8, 16, 3
-# Larger than what stays a constant of itself: an importer that takes it for a parameter trains it.
+# Larger than the largest literal. An importer that makes it a parameter would train it.
 POSITIONS = np.random.default_rng(1).standard_normal((8, 8, 32)).astype(np.float32)
 
 
@@ -26,7 +26,7 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
 
 
 def _flax() -> tuple[Any, Callable[..., Any]]:
-    """A small network of convolutions with a normalisation: its parameters, and the loss of them and a batch."""
+    """Return a small convolutional network with a normalisation: its parameters, and its loss of them and a batch."""
     nnx = pytest.importorskip("flax.nnx")
 
     class Network(nnx.Module):
@@ -108,7 +108,7 @@ def test_losses_and_parameters_are_those_of_optax(how: str) -> None:
         wanted.append(float(value))
         found.append(step({"arg1": x, "arg2": y})["loss"])
     np.testing.assert_allclose(found, wanted, rtol=2e-4)
-    assert max(wanted) - min(wanted) > 0.02  # else nothing was trained
+    assert max(wanted) - min(wanted) > 0.02  # otherwise nothing was trained
     values = step.params()
     for argument, leaf in zip(g.params, jax.tree.leaves(trained), strict=True):
         np.testing.assert_allclose(values[argument.name], leaf, rtol=2e-2, atol=2e-3)

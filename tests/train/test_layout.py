@@ -1,4 +1,4 @@
-"""`compile_training`: forward and backward graphs that find their weights in one place."""
+"""`compile_training`: forward and backward graphs with a common layout of the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisers and schedules, evaluated, against optax."""
+"""Optimisers and schedules, evaluated and compared with optax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.ops.references import jitted
 
 STEPS = 20
 
-# An optimiser of ours, and optax's.
+# An optimiser of RLX, and that of optax.
 CASES: dict[str, tuple[Optimizer, Any]] = {
     "sgd": (SGD(0.1), lambda o: o.sgd(0.1)),
     "sgd, momentum": (SGD(0.1, momentum=0.9), lambda o: o.sgd(0.1, 0.9)),
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Optimizer, Any]] = {
 
 
 def trained(optimizer: Optimizer, param: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """The parameter after a step with each gradient."""
+    """Return the parameter after a step with each gradient."""
     kind = dtype(param.dtype)
     g = rlx.Graph("update")
     shape = rlx.Shape(param.shape, kind)
@@ -110,14 +110,14 @@ def test_is_optax(name: str, kind: Any) -> None:
                 expected, state = updated(gradient, state, expected)
         found = trained(optimizer, param, gradients)
         assert found.dtype == kind
-        # optax computes schedules, and adafactor's share of the past, in f32 in any case.
+        # optax always computes schedules, and adafactor's decay, in f32.
         narrow = kind is np.float32 or "adafactor" in name or "schedule" in name
         tolerance = 2e-6 if narrow else 1e-13
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_adafactor_is_its_formula() -> None:
-    """In f64 to the last digits, which optax does not have."""
+    """Adafactor equals its formula in f64 to the last digits. optax is less precise."""
     random = np.random.default_rng(4)
     param, gradients = random.standard_normal((5, 4)), random.standard_normal((STEPS, 5, 4))
     expected, rows, columns = param, np.zeros(4), np.zeros(5)

@@ -1,4 +1,4 @@
-"""`TrainStep`: compiled on both back ends, against loops of JAX and optax."""
+"""`TrainStep`: compiled on both back ends, compared with loops of JAX and optax."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_follows_optax(device: Any) -> None:
     for name, array in step.params().items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
     assert step.num_updates == 12 and step.loss_scale is None
-    # Metrics have their names and forms.
+    # Metrics keep their names and shapes.
     assert list(results[0]) == ["loss", "mae", "predicted"]
     assert type(results[0]["loss"]) is float and type(results[0]["mae"]) is float
     predicted = results[0]["predicted"]
@@ -65,7 +65,7 @@ def test_accumulates_trains_some_and_keeps_other_states(device: Any) -> None:
         *("seen", "train/step", "train/accumulated"),
         *("lion_m/w1", "lion_m/b1", "gradient_sum/w1", "gradient_sum/b1"),
     }
-    # Frozen parameters can be replaced in between, and the others go on.
+    # Frozen parameters can be replaced during training.
     step.set_params({"w2": np.zeros((mlp.HIDDEN, mlp.OUTPUTS), np.float32)})
     assert step(data[0])["loss"] == pytest.approx((data[0]["y"] ** 2).mean(), rel=1e-5)
     np.testing.assert_array_equal(step.params()["w1"], found["w1"])
@@ -73,7 +73,7 @@ def test_accumulates_trains_some_and_keeps_other_states(device: Any) -> None:
 
 @drawn("device", DEVICES)
 def test_other_loss_and_optimizer(device: Any) -> None:
-    """Adafactor, with factors, down another output; the first becomes a metric."""
+    """Adafactor, with factored states, trains another output; the first output becomes a metric."""
     step = steps(Adafactor(0.02, min_dim_size_to_factor=4), device, loss="mae")
     data = mlp.batches(1) * 30
     results = [step(batch) for batch in data]
@@ -84,7 +84,7 @@ def test_other_loss_and_optimizer(device: Any) -> None:
 
 @drawn("device", DEVICES)
 def test_mixed_precision_has_wide_weights(device: Any) -> None:
-    """f16 follows f32, and updates that f16 could not hold add up."""
+    """f16 follows f32, and updates that f16 could not represent add up."""
     import optax
 
     data = mlp.batches(1) * 60
@@ -102,7 +102,7 @@ def test_mixed_precision_has_wide_weights(device: Any) -> None:
 
 @drawn("device", DEVICES)
 def test_dynamic_loss_scale(device: Any) -> None:
-    """It falls until gradients are finite and rises again; a step that is left out changes nothing else."""
+    """The scale falls until gradients are finite and rises again. A skipped step changes nothing else."""
     scale = DynamicLossScale(2.0**40, growth_interval=3)
     step = steps(SGD(0.01, 0.9), device, precision="f16", loss_scale=scale)
     (batch,) = mlp.batches(1)
@@ -122,7 +122,7 @@ def test_dynamic_loss_scale(device: Any) -> None:
             grown += new_scale > old_scale
         before, old_scale = after, new_scale
     assert skipped > 10 and good > 10 and grown > 1
-    # A batch that breaks the forward pass is left out as well, and momentum is not harmed.
+    # A batch with an overflow in the forward pass is skipped too, and does not affect the momentum.
     trace = step.state()["sgd_trace/w1"]
     assert not np.isfinite(step({**batch, "y": np.full_like(batch["y"], np.nan)})["loss"])
     np.testing.assert_array_equal(step.state()["sgd_trace/w1"], trace)
@@ -130,7 +130,7 @@ def test_dynamic_loss_scale(device: Any) -> None:
 
 
 def test_constant_scale_and_accumulation() -> None:
-    """A constant scale cancels to the bit in f32, and one bad gradient spoils its group only."""
+    """A constant scale cancels to the bit in f32, and one bad gradient affects only its group."""
     data = mlp.batches(6)
     plain = steps(SGD(0.1), "xla", accumulate=2)
     scaled = steps(SGD(0.1), "xla", accumulate=2, loss_scale=1024.0)
@@ -167,7 +167,7 @@ def test_dtypes_of_parameters() -> None:
 
 
 def test_the_graph_is_not_changed_and_names_do_not_clash() -> None:
-    """An output may be called as a gradient is, and a block is differentiated through what it is made of."""
+    """An output may have the name of a gradient, and a block is differentiated through its decomposition."""
     g = rlx.Graph("names", stage="hir")
     x, w = g.input("x", (2, 3)), g.param("w", (3, 3))
     g.set_outputs({"loss": g.sum(x @ w), "grad_w": g.sum(x)})

@@ -1,4 +1,4 @@
-"""A classifier's training step compiles for devices that are not here."""
+"""A classifier's training step compiles for devices that are not present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of two processes that train together: `python -m tests.train.two_processes PORT NUMBER FILE`. Each has four devices."""
+"""One process of a joint training, with four devices: `python -m tests.train.two_processes PORT NUMBER FILE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pointer file of Git LFS is called that by every reader of files."""
+"""Every reader of files identifies a Git LFS pointer file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.support.files import check_fetched, read_json
 from rlx.weights.mapped import content_of
 
 _POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 90868376\n"
-# By what is read: the name of the file, and its reader.
+# The readers by name, each with a file name.
 _READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "weights": ("model.safetensors", rlx.weights.open),
     "an array": ("x.npy", rlx.weights.open),

@@ -1,4 +1,4 @@
-"""NumPy's files: values, damage, objects that are never unpickled, and archives that claim more than they hold."""
+"""NumPy's files: values, damage, objects that are never unpickled, and archives that declare more than they contain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_archives(tmp_path: Path, save: Any) -> None:
         assert (weight.shape, weight.dtype, weight.nbytes) == (array.shape, array.dtype, array.nbytes)
         np.testing.assert_array_equal(found, array, strict=True)
         assert not found.flags.writeable
-        # What is not compressed stays in the file, if it lies there at an address for its dtype.
+        # Uncompressed data stay in the file, if they are aligned for their dtype.
         stored = weight.stored()
         stays = save is np.savez and found.size and stored.ctypes.data % found.itemsize == 0
         assert np.shares_memory(found, stored) == bool(stays)
@@ -55,7 +55,7 @@ def test_arrays(tmp_path: Path, name: str) -> None:
 
 
 class Trap:
-    """Says so when it is unpickled."""
+    """An object that reports when it is unpickled."""
 
     def __reduce__(self) -> Any:
         return pytest.fail, ("it was unpickled",)
@@ -130,7 +130,7 @@ def test_a_checksum_that_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_bomb_makes_nothing_large(tmp_path: Path) -> None:
-    """Neither a header that claims a huge shape, nor an archive that claims more than deflate can stand for."""
+    """Neither a header with a huge shape, nor an archive that declares more than deflate can expand to, allocates much."""
     size = 1 << 50
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
@@ -159,7 +159,7 @@ def test_damaged_files_are_refused_or_read(tmp_path: Path) -> None:
                 assert "d.npz" in str(problem)
 
 
-# What a header may say in place of a field: of another type, or beyond what there is.
+# Values of a header field of a wrong type, or out of range.
 ODD = (
     "True",
     "False",
@@ -222,7 +222,7 @@ FIELDS = {"descr": "'<f4'", "fortran_order": "False", "shape": "(4,)"}
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: v[:20])
 def test_every_field_of_a_header_may_hold_anything(tmp_path: Path, value: str) -> None:
-    """It is refused in one line with a reason, or read as NumPy reads it."""
+    """The file is refused in one line with a reason, or read as by NumPy."""
     for field in FIELDS:
         header = ", ".join(f"'{n}': {value if n == field else usual}" for n, usual in FIELDS.items())
         header = f"{{{header}}}\n"
@@ -236,7 +236,7 @@ def test_every_field_of_a_header_may_hold_anything(tmp_path: Path, value: str) -
                 assert not problem.message.endswith(": "), "it says why"
                 continue
             assert all(type(size) is int for size in weight.shape)
-            if weight.dtype.name not in ("bfloat16", "float8_e5m2"):  # which NumPy does not read as such
+            if weight.dtype.name not in ("bfloat16", "float8_e5m2"):  # NumPy does not read these as such
                 wanted = np.load(tmp_path / "w.npy")
                 np.testing.assert_array_equal(found, wanted.astype(wanted.dtype.newbyteorder("=")), strict=True)
 
@@ -247,7 +247,7 @@ def test_an_archive_of_nothing(tmp_path: Path) -> None:
 
 
 def samples(kind: rlx.DType) -> dict[str, np.ndarray]:
-    """Arrays of a dtype: without axes, without elements, and one of every bit pattern where there are few."""
+    """Return arrays of a dtype: without axes, without elements, and one of every bit pattern for small dtypes."""
     some = bit_patterns(kind)
     square = np.tile(some, 3).reshape(3, -1)
     return {
@@ -264,7 +264,7 @@ UNNAMED = [kind for kind in DTYPES if kind.bits <= 8 and not kind.is_numpys_own]
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 @pytest.mark.parametrize("kind", DTYPES, ids=str)
 def test_every_dtype_is_read_back(kind: rlx.DType, save: Any, tmp_path: Path) -> None:
-    """By its name, or as the dtype of the argument where NumPy's format has no name for it."""
+    """Every dtype is read back, by its name or, if NumPy's format has no name for it, with the dtype of the argument."""
     arrays = samples(kind)
     save(tmp_path / "w.npz", **arrays)
     weights = open_weights(tmp_path / "w.npz")
@@ -292,7 +292,7 @@ def test_every_dtype_is_read_back(kind: rlx.DType, save: Any, tmp_path: Path) ->
     params = [a for a in g.params if a.name in finite]
     for name, found in weights.values_of(params).items():
         assert found.dtype == kind.numpy and found.tobytes() == arrays[name].tobytes()
-    for argument in params:  # a single tensor, as of `set_param`
+    for argument in params:  # a single tensor, as in `set_param`
         found = argument_array(argument, weights[argument.name])
         assert found.dtype == kind.numpy and found.tobytes() == arrays[argument.name].tobytes()
 
@@ -329,11 +329,11 @@ def test_packed_integers_may_fill_their_byte_with_the_sign(tmp_path: Path) -> No
 
 
 def test_the_name_of_float8_e5m2_is_read_in_the_header_alone(tmp_path: Path) -> None:
-    """The same bytes as elements are numbers."""
+    """The same bytes as elements are read as numbers."""
     text = np.frombuffer(b"{'descr': '<f1', '", np.uint8)
     np.save(tmp_path / "w.npy", text)
     np.testing.assert_array_equal(open_weights(tmp_path / "w.npy")["w"].numpy(), text, strict=True)
-    for stop in range(0, 140):  # cut off anywhere
+    for stop in range(0, 140):  # truncated anywhere
         np.save(tmp_path / "v.npy", np.ones(4, rlx.f8e5m2.numpy))
         (tmp_path / "v.npy").write_bytes((tmp_path / "v.npy").read_bytes()[:stop])
         if stop < 132:

@@ -34,7 +34,7 @@ UNKNOWN = {"F6_E2M3": 6, "F6_E3M2": 6}
 
 
 def written(path: Path, header: Any, body: bytes, length: int | None = None) -> Path:
-    """A file of that header, as text or as what JSON makes of it; `length` is what it says of the header's."""
+    """Write a file with this header, as text or as a JSON value. `length` is the declared length of the header."""
     text = (header if isinstance(header, str) else json.dumps(header)).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + body)
@@ -130,7 +130,7 @@ def test_a_file_that_is_cut_off_is_fetched_again(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_a_mapping_of_names_to_arrays(tmp_path: Path) -> None:
-    """Metadata may be left out; a tensor is anything that is an array."""
+    """Metadata is optional, and a tensor is anything that is an array."""
     path = tmp_path / "w.safetensors"
     write(path, {"w": np.ones(2, np.float32)})
     write(path, {"again": open_weights(path)["w"]}, {"by": "rlx"})
@@ -168,7 +168,7 @@ def test_a_bool_is_0_or_1(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sharded(tmp_path: Path) -> Path:
-    """A folder of two files and their index."""
+    """Return a folder of two files and their index."""
     save_file({"a": np.ones(2, np.float32), "unnamed": np.ones(1)}, tmp_path / "model-1.safetensors")
     save_file({"b": np.zeros((2, 2), np.float16)}, tmp_path / "model-2.safetensors")
     write_index(tmp_path, {"a": "model-1.safetensors", "b": "model-2.safetensors"})
@@ -208,7 +208,7 @@ def test_an_index_that_is_wrong(sharded: Path, places: Any, message: str) -> Non
 
 
 def test_the_content_decides_and_not_the_name(sharded: Path) -> None:
-    """Of a file of tensors called `.json`, and an index called something else."""
+    """A file of tensors may be named `.json`, and an index may have another name."""
     os.rename(sharded / "model.safetensors.index.json", sharded / "index")
     shutil.copy(sharded / "model-1.safetensors", sharded / "tensors.json")
     np.savez(sharded / "archive.npz", a=np.ones(2))
@@ -289,7 +289,7 @@ def test_every_field_of_a_header_may_hold_anything(tmp_path: Path) -> None:
 
 
 def test_garbage_is_not_looked_for_while_a_long_header_is_read(tmp_path: Path) -> None:
-    """Each search goes through all entries, so that many tensors would take more than in proportion."""
+    """Each search goes through all entries, so that many tensors would take more than linear time."""
     count = 20_000
     header = {f"layer.{i}": entry("U8", (1,), (i, i + 1)) for i in range(count)}
     path, found = written(tmp_path / "w.safetensors", header, bytes(count)), []
@@ -307,7 +307,7 @@ def test_garbage_is_not_looked_for_while_a_long_header_is_read(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: kind.name)
 def test_every_dtype_is_read_back(kind: rlx.DType, tmp_path: Path) -> None:
-    """In shapes with and without an odd count, by RLX, and by the package of the format, which sees the bytes of its own."""
+    """Odd and even counts are read back by RLX. The format's own package reads the bytes as they are stored."""
     arrays = {
         str(shape): bit_patterns(kind, math.prod(shape)).reshape(shape)
         for shape in ((16, 16), (3, 5), (0, 3), (), (1,), (2, 1, 3))

@@ -1,4 +1,4 @@
-"""`Weights` as programs take them, and the seam for other encodings."""
+"""`Weights` as programs take them, and the interface for other encodings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_a_program_misses_is_named(program: Any, path: Path) -> None:
 
 
 def test_the_counts_of_a_state_dict_are_left_out() -> None:
-    """Nothing computes with the counts of PyTorch's batch norms; all other names must be known."""
+    """No op uses the counts of PyTorch's batch norms. All other names must be known."""
     g = rlx.Graph("counts")
     g.set_outputs([g.input("x", (1, 3)) @ g.param("w", W.shape)])
     x, count = np.ones((1, 3), np.float32), {"bn.num_batches_tracked": np.array(7), "num_batches_tracked": np.array(7)}
@@ -109,7 +109,7 @@ def test_a_mapping(path: Path) -> None:
     assert repr(weights["w"]).startswith("Weight(name='w', shape=(3, 2), encoding=Plain(")
 
 
-# Every way to memory that may be the weight's own.
+# Every way to obtain memory that may be the weight's own.
 WAYS: dict[str, Callable[[Weight], Any]] = {
     "stored": lambda w: w.stored(),
     "numpy": lambda w: w.numpy(),
@@ -128,7 +128,7 @@ WAYS: dict[str, Callable[[Weight], Any]] = {
 
 
 def test_weights_do_not_change(program: Any, path: Path) -> None:
-    """Whatever a caller does with the arrays that a weight gives, or with those that it was made of."""
+    """Weights do not change if a caller modifies the arrays from a weight, or those that it was created from."""
     np.savez_compressed(path.parent / "small.npz", w=W)
     np.save(path.parent / "w.npy", np.asfortranarray(W))
     files = (path, path.parent / "small.npz", path.parent / "w.npy")
@@ -147,7 +147,7 @@ def test_weights_do_not_change(program: Any, path: Path) -> None:
         for name, way in WAYS.items():
             if weight is not weights[-1]:
                 spoil(way(weight))
-            elif name != "read":  # which gives what belongs to the caller
+            elif name != "read":  # which returns an array of the caller
                 way(weight).flags.writeable = way(weight).flags.writeable
         for source in sources:
             spoil(source)
@@ -160,7 +160,7 @@ def test_weights_do_not_change(program: Any, path: Path) -> None:
 
 
 def spoil(array: np.ndarray) -> None:
-    """Write to an array, and to what it stands on, by all means that NumPy has."""
+    """Write to an array, and to its base, by all means that NumPy has."""
     owner: Any = array
     while owner is not None:
         if isinstance(owner, np.ndarray):
@@ -172,7 +172,7 @@ def spoil(array: np.ndarray) -> None:
 
 
 def test_a_file_that_takes_the_place_of_another_changes_nothing(program: Any, path: Path, tmp_path: Path) -> None:
-    """As `TrainStep.save` writes, and as tools that are careful do."""
+    """Loaded weights do not change if their file is replaced, as by `TrainStep.save` and careful tools."""
     array = rlx.weights.open(path)["w"].numpy()
     program.set_params(path)
     os.replace(path, tmp_path / "old")
@@ -233,7 +233,7 @@ def test_a_value_that_does_not_fit(value: Any) -> None:
 
 @dataclass(frozen=True)
 class Nibbles(Encoding):
-    """Two numbers from -8 to 7 a byte, the low one first, times a scale."""
+    """Two numbers from -8 to 7 per byte, the low one first, times a scale."""
 
     scale: float
 
@@ -258,7 +258,7 @@ class Nibbles(Encoding):
 
 @dataclass(frozen=True)
 class Giving(Nibbles):
-    """An encoding that is written wrongly: whatever is stored, it gives the same."""
+    """A faulty encoding: whatever is stored, it returns the same values."""
 
     result: Any
 

@@ -11,17 +11,21 @@ from tools.fuzz import frame, kinds
 
 
 def main() -> int:
-    """Run one kind; exit code 1 if anything was found."""
+    """Run one kind; the exit code is 1 if there are findings."""
     names = sorted(m.name for m in pkgutil.iter_modules(kinds.__path__))
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Feed damaged inputs to RLX.")
     parser.add_argument("kind", help=f"one of {', '.join(names)}")
-    parser.add_argument("--count", type=int, default=1000, help="how many inputs (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="an input is what its seed and index make it")
+    parser.add_argument("--count", type=int, default=1000, help="the number of inputs (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed; with the index, it determines an input")
     parser.add_argument("--first", type=int, default=0, help="index of the first input")
-    parser.add_argument("--shard", type=int, default=1000, help="inputs for one child process (default: 1000)")
+    parser.add_argument(
+        "--shard", type=int, default=1000, help="the number of inputs per child process (default: 1000)"
+    )
     parser.add_argument("--seconds", type=float, default=None, help="time limit for one input")
-    parser.add_argument("--stop-after", type=float, default=None, help="seconds after which no input is begun")
-    parser.add_argument("--save", type=Path, default=Path("build/fuzz"), help="where found inputs are kept")
+    parser.add_argument(
+        "--stop-after", type=float, default=None, help="the number of seconds after which no new input is started"
+    )
+    parser.add_argument("--save", type=Path, default=Path("build/fuzz"), help="the folder for inputs with findings")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.kind not in names and "." not in given.kind:

@@ -1,4 +1,4 @@
-"""What there is to damage: the tests' texts, a sample of every op in every dtype, and lowered modules."""
+"""The inputs to damage: the tests' texts, a sample of every op in every dtype, and lowered modules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_LONGEST = 6000  # characters: longer texts take more time and find no more
+_LONGEST = 6000  # characters: longer texts take more time and find nothing else
 
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Module texts, each valid or a test of what is not."""
+    """Return module texts, each valid or an example of an invalid one."""
     return (*files(), *samples(), *lowered())
 
 
 @cache
 def files() -> tuple[str, ...]:
-    """The parts of `tests/filecheck/**/*.mlir`, without the comments that check them."""
+    """Return the parts of `tests/filecheck/**/*.mlir`, without the comments that check them."""
     found = []
     for path in sorted((_ROOT / "tests" / "filecheck").rglob("*.mlir")):
         text = re.sub(r"^\s*//(?! -----).*\n", "", path.read_text(), flags=re.MULTILINE)
@@ -28,7 +28,7 @@ def files() -> tuple[str, ...]:
 
 @cache
 def graphs() -> tuple[object, ...]:
-    """Graphs of one op each: the samples of its card with symbols and without, in two dtypes."""
+    """Return graphs of one op each: the samples of its card with and without symbols, in two dtypes."""
     from tests.conformance.cases import cases, op_names
 
     found = []
@@ -46,7 +46,7 @@ def graphs() -> tuple[object, ...]:
 
 @cache
 def samples() -> tuple[str, ...]:
-    """The texts of `graphs`, in the readable form, in the generic one, and some with locations."""
+    """Return the texts of `graphs`, in the readable form, in the generic one, and some with locations."""
     found = dict.fromkeys(str(graph) if i % 2 else str(graph.module) for i, graph in enumerate(graphs()))  # type: ignore[attr-defined]
     debug = [g.module.operation.get_asm(enable_debug_info=True) for g in graphs()[::20]]  # type: ignore[attr-defined]
     return (*(t for t in found if len(t) < _LONGEST), *(t for t in debug if len(t) < _LONGEST))
@@ -54,7 +54,7 @@ def samples() -> tuple[str, ...]:
 
 @cache
 def lowered() -> tuple[str, ...]:
-    """Some graphs after the pipelines that users run."""
+    """Return some graphs after the pipelines that users run."""
     import rlx
 
     found = []
@@ -71,7 +71,7 @@ def lowered() -> tuple[str, ...]:
 
 @cache
 def words() -> tuple[str, ...]:
-    """The dialect's names: ops, attributes, types, enumeration cases, and what MLIR has around them."""
+    """Return the dialect's names (ops, attributes, types, enumeration cases) and those of MLIR's syntax."""
     from rlx.ir.op import registry
 
     registry.load()

@@ -1,4 +1,4 @@
-"""JSON values, damaged where they mean something: another value at any place, of any type."""
+"""Structured damage of JSON values: another value of any type at any position."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def mutated(document: Any, rng: random.Random) -> Any:
-    """A copy of a JSON value with some other values, entries or elements in it."""
+    """Return a copy of a JSON value with some values, entries or elements changed."""
     holder = {"": copy.deepcopy(document)}
     for _ in range(rng.choice((1, 1, 1, 1, 2, 3, 6))):
         container, key = rng.choice(places(holder))
@@ -60,7 +60,7 @@ def mutated(document: Any, rng: random.Random) -> Any:
 
 
 def places(document: Any) -> list[tuple[Any, Any]]:
-    """Every place in a JSON value, as a container and a key or an index."""
+    """Return every position in a JSON value, as a container and a key or an index."""
     found, level = [], [document]
     while level:
         container = level.pop()
@@ -86,7 +86,7 @@ def _change(container: Any, key: Any, rng: random.Random, whole: Any) -> None:
         case 4 if isinstance(value, str) and value:
             at = rng.randrange(len(value))
             container[key] = value[:at] + rng.choice(("", "x", "0", "-", "(", "é", value)) + value[at + 1 :]
-        case 5:  # what stands elsewhere
+        case 5:  # a value from another position
             other, place = rng.choice(places(whole))
             container[key] = copy.deepcopy(other[place])
         case 6 if isinstance(value, list) and len(value) > 1:
@@ -96,10 +96,10 @@ def _change(container: Any, key: Any, rng: random.Random, whole: Any) -> None:
 
 
 def written(document: Any, rng: random.Random) -> bytes:
-    """A JSON value as text, now and then not quite."""
+    """Return a JSON value as text, sometimes with errors."""
     try:
         text = json.dumps(document, ensure_ascii=rng.random() < 0.9)
-    except ValueError:  # too large an integer for text
+    except ValueError:  # the integer is too large for text
         return b'{"a": ' + b"9" * 5000 + b"}"
     match rng.randrange(30):
         case 0:

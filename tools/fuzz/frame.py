@@ -1,7 +1,7 @@
-"""The common frame: inputs made from a seed and an index, tried in child processes, with everything bad kept.
+"""The common frame: it creates inputs from a seed and an index, tries them in child processes, and stores findings.
 
-A child process works through a shard. What it is about to try is in a file before it tries, so that the input of a
-crash or a hang is at hand, and the parent goes on with the next input in a new process.
+A child process works through a shard. It writes each input to a file before it tries it, so that the input of a crash
+or hang is available. The parent continues with the next input in a new process.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_MEMORY = 8 << 30  # address space of a child, so that a runaway allocation ends the child and not the machine
-_START = 120.0  # seconds for a child to import everything and make its corpus
+_MEMORY = 8 << 30  # address space of a child, so that a runaway allocation ends the child instead of the machine
+_START = 120.0  # seconds for a child to import everything and build its corpus
 
 
 class Kind:
-    """One kind of input: how it is made and what is done with it."""
+    """One kind of input: how it is created, and how it is tried."""
 
     name = ""
-    suffix = ".bin"  # of the files in which found inputs are kept
-    seconds = 30.0  # for one input
+    suffix = ".bin"  # of the files that store findings
+    seconds = 30.0  # time limit for one input
 
     def prepare(self) -> None:
-        """What is done once in a child, such as making the corpus."""
+        """Do the work that is needed once per child, such as building the corpus."""
 
     def make(self, rng: random.Random) -> bytes:
-        """An input; the same for the same state of `rng`."""
+        """Return an input, determined by the state of `rng`."""
         raise NotImplementedError
 
     def attempt(self, data: bytes) -> Any:
-        """Do with an input what users may do.
+        """Use an input as a user might.
 
         Raises:
-            rlx.Error: The input is refused, which is as it should be.
+            rlx.Error: The input is refused, which is correct.
             Exception: Anything else is a finding.
         """
         raise NotImplementedError
@@ -56,10 +56,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Finding:
-    """What went wrong with one input."""
+    """A failure of one input."""
 
     index: int
-    what: str  # the family: findings of one cause have the same
+    what: str  # the family: findings with the same cause have the same value
     detail: str
     file: Path
 
@@ -68,12 +68,12 @@ class Finding:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of a name: of a file here, or of a module with dots, as tests have."""
+    """Return the kind of a name: of a file here, or of a dotted module name, which tests use."""
     return importlib.import_module(name if "." in name else f"tools.fuzz.kinds.{name}").KIND
 
 
 def random_of(name: str, seed: int, index: int) -> random.Random:
-    """What the input of an index is made with."""
+    """Return the random generator for the input of an index."""
     return random.Random(f"{name}:{seed}:{index}")
 
 
@@ -81,7 +81,7 @@ def random_of(name: str, seed: int, index: int) -> random.Random:
 
 
 def outcome_of(kind: Kind, data: bytes) -> tuple[str, str, str]:
-    """`accepted`, `refused` or `found`; the family; details."""
+    """Return `accepted`, `refused` or `found`; the family; details."""
     import rlx
 
     try:
@@ -99,17 +99,17 @@ def outcome_of(kind: Kind, data: bytes) -> tuple[str, str, str]:
 
 
 def child(name: str, seed: int, first: int, count: int) -> int:
-    """Try a shard; what becomes of each input is a line of JSON on standard output."""
+    """Try a shard. The outcome of each input is a line of JSON on standard output."""
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # What the code under test prints must not stand between the lines for the parent.
+    # Output of the code under test must not be mixed with the lines for the parent.
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     current = Path(os.environ["RLX_FUZZ_CURRENT"])
     kind = kind_of(name)
     kind.prepare()
-    outcome_of(Kind(), b"")  # imports what it needs before time is taken
+    outcome_of(Kind(), b"")  # imports modules before time is measured
     print(json.dumps("ready"), file=lines)
     for index in range(first, first + count):
         data = kind.make(random_of(name, seed, index))
@@ -127,10 +127,10 @@ class Run:
 
     Args:
         name: The kind.
-        seed: With the index it decides an input.
-        save: Folder for the inputs that found something.
-        shard: Inputs for one child process.
-        seconds: Time limit for one input; the kind's own when None.
+        seed: Together with the index, it determines an input.
+        save: The folder for inputs with findings.
+        shard: The number of inputs per child process.
+        seconds: The time limit for one input; None uses that of the kind.
     """
 
     def __init__(self, name: str, seed: int, save: Path, *, shard: int = 1000, seconds: float | None = None):
@@ -148,7 +148,7 @@ class Run:
                 first = self._shard(first, min(self.shard, end - first), Path(folder) / "current", deadline)
 
     def _shard(self, first: int, count: int, current: Path, deadline: float) -> int:
-        """One child; the index of the first input that has not been tried."""
+        """Run one child. Return the index of the first input that has not been tried."""
         command = [sys.executable, "-m", "tools.fuzz", self.name, "--child"]
         command += [f"--seed={self.seed}", f"--first={first}", f"--count={count}"]
         errors = current.with_name("errors")
@@ -167,7 +167,7 @@ class Run:
                 at = self._follow(process, first, first + count, current, errors, deadline)
             finally:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)  # its own children too
+                    os.killpg(process.pid, signal.SIGKILL)  # including its own children
         return at
 
     def _follow(
@@ -181,7 +181,7 @@ class Run:
             try:
                 line = lines.get(timeout=limit)
             except queue.Empty:
-                process.send_signal(signal.SIGABRT)  # faulthandler says where it hangs
+                process.send_signal(signal.SIGABRT)  # faulthandler prints where it hangs
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(5)
                 line = "hang"
@@ -209,10 +209,10 @@ class Run:
         if outcome == "found":
             self.save.mkdir(parents=True, exist_ok=True)
             file = self.save / f"{self.kind.name}-{self.seed}-{index}{self.kind.suffix}"
-            # The child may be at the next input already.
+            # The child may already be at the next input.
             file.write_bytes(self._again(index) if "crash" not in what and "hang" not in what else current.read_bytes())
             if all(f.what != what for f in self.findings):
-                print(f"found: #{index} {what}: {file}", file=sys.stderr, flush=True)  # long runs tell at once
+                print(f"found: #{index} {what}: {file}", file=sys.stderr, flush=True)  # for long runs, report at once
             self.findings.append(Finding(index, what, detail, file))
 
     def _again(self, index: int) -> bytes:
@@ -220,7 +220,7 @@ class Run:
         return self.kind.make(random_of(self.name, self.seed, index))
 
     def report(self) -> str:
-        """What happened: counts, then each family with its first finding."""
+        """Return the results: counts, then each family with its first finding."""
         families = collections.Counter(f.what for f in self.findings)
         first = {f.what: f for f in reversed(self.findings)}
         counts = ", ".join(f"{n} {what}" for what, n in sorted(self.counts.items()))
@@ -243,7 +243,7 @@ def _signal_name(code: int) -> str:
 
 
 def _place(trace: str) -> str:
-    """The innermost line of ours in what faulthandler wrote."""
+    """Return the innermost line of this repository in a faulthandler trace."""
     for line in trace.splitlines():
         if line.startswith("  File ") and "/rlx/" in line:
             return line.rsplit("/", 1)[-1].replace('"', "")

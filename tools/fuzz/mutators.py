@@ -1,4 +1,4 @@
-"""Damage: bytes and tokens lost, doubled, moved, replaced, nested, repeated."""
+"""Mutations: bytes and tokens removed, duplicated, moved, replaced, nested, repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = (
 
 
 def tokens(text: str) -> list[str]:
-    """A text in pieces that make it up again."""
+    """Split a text into tokens. Joined, they are the text."""
     return _TOKEN.findall(text)
 
 
@@ -27,7 +27,7 @@ class Mutator:
 
     Args:
         corpus: Texts to damage.
-        words: What may stand in such texts: names of ops, types, attributes.
+        words: Words for insertion: names of ops, types, attributes.
     """
 
     def __init__(self, corpus: Sequence[str], words: Sequence[str]):
@@ -38,7 +38,7 @@ class Mutator:
         ]  # fmt: skip
 
     def text(self, rng: random.Random) -> str:
-        """A text of the corpus with some damage."""
+        """Return a text of the corpus with some damage."""
         parts = tokens(rng.choice(self.corpus))
         for _ in range(rng.choice((1, 1, 1, 1, 1, 2, 2, 3, 8))):
             if not parts:
@@ -49,14 +49,14 @@ class Mutator:
 
     @staticmethod
     def characters(text: str, rng: random.Random) -> str:
-        """Single characters lost, doubled and replaced."""
+        """Remove, duplicate and replace single characters."""
         for _ in range(rng.randint(1, 4)):
             at = rng.randrange(len(text) + 1)
             new = rng.choice(("", "\0", "\x80", "\ud800", "é", "\\", '"', "\n", "<", "(", text[at - 1 : at] * 2))
             text = text[:at] + new + text[at + rng.randint(0, 2) :]
         return text
 
-    # --- ways -------------------------------------------------------------------------------------
+    # --- kinds of damage --------------------------------------------------------------------------
 
     def _delete(self, parts: list[str], rng: random.Random) -> None:
         at = rng.randrange(len(parts))
@@ -82,7 +82,7 @@ class Mutator:
             parts[at] = rng.choice((*_NUMBERS, near, near, near)) + rest
 
     def _same_kind(self, parts: list[str], rng: random.Random) -> None:
-        """One token becomes another of its kind in the text: a value, a string, a name."""
+        """Replace one token by another of its kind in the text: a value, a string, a name."""
         at = rng.randrange(len(parts))
         others = [p for p in parts if p[:1] == parts[at][:1] and p != parts[at]]
         if others:
@@ -95,7 +95,7 @@ class Mutator:
         parts[at : at + rng.choice((0, 0, 1, size))] = other[start : start + size]
 
     def _nest(self, parts: list[str], rng: random.Random) -> None:
-        """Brackets around a token, now and then very many."""
+        """Put brackets around a token, sometimes very many."""
         which, depth = rng.randrange(4), rng.choice((1, 2, 5, 50, 400, 20000))
         at = rng.randrange(len(parts))
         before = rng.choice(("", "", "tuple", "tensor", "array", "loc", "fused", "affine_map", "dense", "vector", "-"))
@@ -115,7 +115,7 @@ class Mutator:
         del parts[rng.randrange(len(parts)) :]
 
     def _lines(self, parts: list[str], rng: random.Random) -> None:
-        """A line is moved or doubled, so that values are used before they are there or defined twice."""
+        """Move or duplicate a line, so that values are used before their definition or defined twice."""
         lines = "".join(parts).split("\n")
         line = lines.pop(rng.randrange(len(lines))) if rng.random() < 0.5 else rng.choice(lines)
         lines.insert(rng.randrange(len(lines) + 1), line)
@@ -123,7 +123,7 @@ class Mutator:
 
 
 def damaged_bytes(data: bytes, rng: random.Random, others: Sequence[bytes] = ()) -> bytes:
-    """Bytes with bits flipped, runs lost, doubled, replaced by extremes, or taken from other data."""
+    """Return bytes with bits flipped, and runs removed, duplicated, set to extreme values, or taken from other data."""
     result = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 3, 8, 30))):
         at, size = rng.randrange(len(result) + 1), rng.choice((1, 1, 2, 4, 8, 64))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rlx.dialect.spec import RUNS, AttributeKind, OpSpec, ValueSpec
 from tools.ods import BANNER
 
-# IRDL knows an attribute by the builtin class that stores it; everything finer is our verifier's.
+# IRDL identifies an attribute by the builtin class that stores it. RLX's verifier checks everything else.
 _STORAGE: dict[AttributeKind, str | None] = {
     "i64": "builtin.integer",
     "f64": "builtin.float",
@@ -23,7 +23,7 @@ _STORAGE: dict[AttributeKind, str | None] = {
 
 
 def irdl_source(ops: Sequence[OpSpec]) -> str:
-    """IRDL that declares every op: arity, required attributes, regions. The rest is the verifier's."""
+    """Return IRDL that declares every op: arity, required attributes, regions. The verifier checks the rest."""
     lines = [f"// {BANNER}", "irdl.dialect @rlx {"]
     lines += ["  irdl.attribute @dims {", "    %any = irdl.any", "    irdl.parameters(symbols: %any)", "  }"]
     for op in ops:
@@ -55,10 +55,10 @@ def _operation(op: OpSpec) -> list[str]:
 
 
 def _entries(values: Sequence[ValueSpec]) -> list[tuple[str, str]]:
-    """Name and prefix of each entry that declares operands or results.
+    """Return name and prefix of each entry that declares operands or results.
 
-    An IRDL constraint is a variable: whatever uses the same one must have the same type. So each value has its own, and
-    a variadic group, whose values may be of different types, is declared as `RUNS` groups of one type each.
+    An IRDL constraint is a variable: all its uses must have the same type. So each value has its own constraint. A
+    variadic group, whose values may have different types, is declared as `RUNS` groups of one type each.
     """
     entries: list[tuple[str, str]] = []
     for value in values:

@@ -1,4 +1,4 @@
-"""The ops that records declare, checked: a mistake in a record is an error with its place, not a broken file."""
+"""Conversion of records to ops, with checks: a mistake in a record is an error with its location."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STAGES = ("hir", "mir", "lir")
 
 @dataclass(frozen=True)
 class DeclaredOp:
-    """An op, and what its record says about each attribute and each trait in a phrase."""
+    """An op, and the descriptions of its attributes and traits from its record."""
 
     spec: OpSpec
     attribute_summaries: dict[str, str]
@@ -39,10 +39,10 @@ class DeclaredOp:
 
 
 def declared_ops(records: Records) -> list[DeclaredOp]:
-    """The ops of the dialect, in the order of their files and lines.
+    """Return the ops of the dialect, in the order of their files and lines.
 
     Raises:
-        ParseError: A record is not what an op has to be; the location is `file:line`.
+        ParseError: A record is not a valid op; the location is `file:line`.
     """
     result: list[DeclaredOp] = []
     places: dict[str, str] = {}
@@ -90,7 +90,7 @@ class _Reader:
             tuple(self._value(result, name) for result, name in self._entries("results")),
             tuple(self._region(region, name) for region, name in self._entries("regions")),
             tuple(TraitSpec(t["traitName"], t["attribute"], tuple(t["cases"])) for t in traits),
-            self.place.partition(":")[0],  # a line would change with every record that is added before it
+            self.place.partition(":")[0],  # a line number would change with every record that is added before it
             any(trait.name == "Terminator" for trait in record["traits"]),
         )
         if spec.stage not in _STAGES:
@@ -174,7 +174,7 @@ class _Reader:
         return spec
 
     def _default(self, text: str, name: str) -> Any:
-        """A default stands as C++ text, of which we write what Python reads as well."""
+        """Return a default. It is written as C++ text, restricted to syntax that Python can read too."""
         try:
             return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
         except (ValueError, SyntaxError):
@@ -189,7 +189,7 @@ class _Reader:
 
 
 def _base(attribute: Record) -> Record:
-    """An attribute without its default."""
+    """Return an attribute without its default."""
     wrapped = attribute.is_a("DefaultValuedAttr") or attribute.is_a("OptionalAttr")
     return attribute["baseAttr"] if wrapped else attribute
 

@@ -10,7 +10,7 @@ from tools.ods.ops import DeclaredOp
 
 
 def pages(ops: Sequence[DeclaredOp]) -> dict[str, str]:
-    """The Markdown pages: file name and text."""
+    """Return the Markdown pages: file name and text."""
     families: dict[str, list[DeclaredOp]] = {}
     for op in ops:
         families.setdefault(op.spec.family, []).append(op)
@@ -27,7 +27,7 @@ def pages(ops: Sequence[DeclaredOp]) -> dict[str, str]:
 
 
 def _traits(ops: Sequence[DeclaredOp]) -> list[str]:
-    """The traits, each with its ops."""
+    """Return the traits, each with its ops."""
     lines = ["", "## Traits", "", "| trait | an op that has it | ops |", "|---|---|---|"]
     summaries = {name: says for op in ops for name, says in op.trait_summaries.items()}
     for name, says in sorted(summaries.items()):

@@ -11,7 +11,7 @@ from tools.ods import BANNER
 
 
 def spec_source(ops: Sequence[OpSpec]) -> str:
-    """The module's text."""
+    """Return the module's text."""
     dtype_sets: dict[tuple[str, ...], str] = {}
     enums: dict[str, tuple[str, ...]] = {}
     body = []

@@ -1,1 +1,1 @@
-"""The documentation site: the pages of `docs/`, and what is made for it from the package (`make docs-site`)."""
+"""The documentation site: the pages of `docs/`, and pages generated from the package (`make docs-site`)."""

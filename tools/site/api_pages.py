@@ -1,6 +1,7 @@
 """The pages of the Python API: every public name with its signature and docstring, as Python itself shows them.
 
-Most methods of `rlx.Graph` are made at run time, so the package is imported and asked; reading its source would not find them.
+Most methods of `rlx.Graph` are created at run time, so the package is imported and inspected. Its source does not
+contain them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tools.site.docstrings import body, signature, summary
 
 INDEX = "python-api.md"
 FOLDER = "python-api"
-# Pages of names, by the packages that they come from; what is in none of them is on the first.
+# The pages, by the packages of their names. Names of other packages are on the first page.
 _PAGES = {
     "graphs": ("Graphs and types", ("ir", "mlir", "tick", "version", "transforms.call")),
     "running": ("Compile and run", ("runtime", "backends", "blocks")),
@@ -30,16 +31,16 @@ _NOT_SHOWN = {"mlir": "MLIR's own bindings, for extensions"}
 
 
 def pages() -> dict[str, str]:
-    """Every page below `python-api/`: its path in the site, and its Markdown."""
+    """Return every page below `python-api/`: its path in the site, and its Markdown."""
     result = {f"{FOLDER}/{name}.md": text for name, text in _names().items()}
     result |= {f"{FOLDER}/ops/{name}.md": text for name, text in _ops().items()}
     return result | {f"{FOLDER}/{module.__name__.split('.')[1]}.md": _module(module) for module in _modules()}
 
 
 def index() -> str:
-    """What `python-api.md` ends in: the tables of all names."""
+    """Return the end of `python-api.md`: the tables of all names."""
     homes = rlx.public_names()  # type: ignore[attr-defined]
-    lines = ["## Names of `rlx`", "", "| name | what it is |", "|---|---|"]
+    lines = ["## Names of `rlx`", "", "| name | description |", "|---|---|"]
     for name in sorted(homes, key=str.lower):
         thing = getattr(rlx, name)
         if isinstance(thing, ModuleType):
@@ -87,11 +88,11 @@ def _value(name: str, thing: Any) -> list[str]:
 
 
 def _anchor(name: str) -> str:
-    return f"rlx.{name.strip('_')}" if name.startswith("__") else f"rlx.{name}"  # Markdown takes "__" for emphasis
+    return f"rlx.{name.strip('_')}" if name.startswith("__") else f"rlx.{name}"  # "__" is emphasis in Markdown
 
 
 def _entry(path: str, thing: Any, level: int = 2) -> list[str]:
-    """A function, or a class with its members."""
+    """Return the entry of a function, or of a class with its members."""
     kind = "class " if isinstance(thing, type) else ""
     lines = [f"{'#' * level} `{path}` {{ #{path} }}", ""]
     lines += ["```python", kind + signature(path.rpartition(".")[2], thing), "```", "", body(thing), ""]
@@ -110,7 +111,7 @@ def _member(path: str, name: str, member: Any, level: int) -> list[str]:
 
 
 def members(thing: type) -> Iterator[tuple[str, Any]]:
-    """The documented public members of a class that are its own; ops have pages of their own."""
+    """Yield the documented public members of a class that it defines itself. Ops have separate pages."""
     made = surface.methods()
     for owner in reversed([c for c in thing.__mro__ if c.__module__.startswith("rlx.")]):
         for name, member in vars(owner).items():
@@ -147,7 +148,7 @@ def _module(module: ModuleType) -> str:
 
 
 def families() -> dict[str, list[str]]:
-    """The methods of graphs by family: that of the op, or the file of the helper."""
+    """Return the methods of graphs by family: that of the op, or the file of the helper."""
     op_of = {name: op for op, named in surface.kinds().items() for name in named}
     op_of |= {surface.method_name(op): op for op in registry.registered()}
     helpers = surface.helpers()
@@ -181,6 +182,6 @@ def _ops() -> dict[str, str]:
         for name in names:
             lines += _entry(
                 f"rlx.ops.{name}", methods[name]
-            )  # a package, as `rlx.ops.attention`, has a text of its own
+            )  # a package, such as `rlx.ops.attention`, has its own description
         result[family] = "\n".join(lines)
     return result

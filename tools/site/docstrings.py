@@ -1,4 +1,4 @@
-"""Docstrings and signatures as Markdown."""
+"""Conversion of docstrings and signatures to Markdown."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NAMED = {
 
 
 def signature(name: str, thing: Any) -> str:
-    """A call as Python shows it, in lines of one parameter each where it is long; the name alone if there is none."""
+    """Return a call in Python's format, one line per parameter if it is long; only the name without a signature."""
     try:
         found = inspect.signature(thing)
     except (TypeError, ValueError):
         return name
     if next(iter(found.parameters), "") in ("self", "cls"):
         found = found.replace(parameters=list(found.parameters.values())[1:])
-    # What modules write as text for the sake of `from __future__ import annotations` is no string.
+    # Annotations that are text only because of `from __future__ import annotations` are not strings.
     bare = [p.replace(annotation=_bare(p.annotation)) for p in found.parameters.values()]
     found = found.replace(parameters=bare, return_annotation=_bare(found.return_annotation))
     line = f"{name}{found}"
@@ -38,7 +38,7 @@ def _result(found: inspect.Signature) -> str:
 
 
 def _lines(found: inspect.Signature) -> str:
-    """One parameter in each line, with the marks between their kinds."""
+    """Return one line per parameter, with the markers between their kinds."""
     result, before = [], None
     for parameter in found.parameters.values():
         if before == parameter.POSITIONAL_ONLY != parameter.kind:
@@ -65,14 +65,14 @@ def _bare(annotation: Any) -> Any:
 
 
 def body(thing: Any) -> str:
-    """The docstring of an object as Markdown: its sections are lists."""
+    """Return the docstring of an object as Markdown. Its sections are lists."""
     parts = []
     for section in Docstring(inspect.getdoc(thing) or "", parser=Parser.google).parse(warnings=False):
         if section.kind in _NAMED:
             parts.append(f"**{_NAMED[section.kind]}**\n\n" + "\n".join(map(_item, section.value)))
         elif section.kind is DocstringSectionKind.text:
             parts.append(_text(section.value))
-        else:  # an example, or a section that has no meaning of its own
+        else:  # an example, or an unknown section
             parts.append(_text(getattr(section.value, "contents", "") or str(section.value)))
     return "\n\n".join(parts)
 
@@ -84,7 +84,7 @@ def _item(entry: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Prose in which what is not code is taken literally."""
+    """Return prose with everything but code escaped."""
     text = text.replace("``", "`")
     pieces, end = [], 0
     for match in _CODE.finditer(text):
@@ -94,13 +94,13 @@ def _text(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    # A star that begins an item of a list stays one.
+    # A star that begins a list item stays unescaped.
     lines = (re.match(r"(\s*\* )?(.*)", line, re.S) for line in text.split("\n"))
     return "\n".join((m.group(1) or "") + m.group(2).translate(_QUOTES) for m in lines if m)
 
 
 def summary(thing: Any) -> str:
-    """The first sentence of a docstring, in one line, for a cell of a table."""
+    """Return the first sentence of a docstring, in one line, for a table cell."""
     first = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
     sentence = re.match(r".*?[.:](?= |$)", first)
     return _text(sentence.group().rstrip(".:") if sentence else first).replace("|", r"\|")

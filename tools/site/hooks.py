@@ -1,4 +1,4 @@
-"""What mkdocs calls (`hooks:` in mkdocs.yml): adds pages from outside `docs/`, and leads links to them."""
+"""Hooks of mkdocs (`hooks:` in mkdocs.yml): they add pages from outside `docs/`, and adapt links to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from tools.site import api_pages
 
 ROOT = Path(__file__).resolve().parents[2]
-# Files of the repository that are pages of the site under other names. The address of a folder is its `index.md`.
+# Files of the repository that have other names in the site. The address of a folder is its `index.md`.
 _PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -24,7 +24,7 @@ _PAGES = {
 }
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 _SOURCES = "source"
-# Lines of code have up to 120 columns. Where there is room, a name in the first column of a table is not broken.
+# Lines of code have up to 120 columns. If there is space, a name in the first column of a table is not wrapped.
 _STYLE = """.md-grid { max-width: 76rem; }
 @media screen and (min-width: 60em) {
   .md-typeset td:first-child code { word-break: normal; overflow-wrap: normal; }
@@ -33,7 +33,7 @@ _STYLE = """.md-grid { max-width: 76rem; }
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the Python API, the pages of the repository, and the source files that pages lead to."""
+    """Add the Python API, the pages of the repository, and the source files that pages link to."""
     pages = dict(api_pages.pages())
     for file in [f for f in files if f"docs/{f.src_uri}" in _PAGES]:
         files.remove(file)
@@ -50,7 +50,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The text of a page with links that lead to where files of the repository lie in the site."""
+    """Return the text of a page with links converted to the site's locations of repository files."""
     here = page.file.src_uri
     if here == api_pages.INDEX:
         markdown += "\n" + api_pages.index()
@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _with_wide_lists(markdown: str) -> str:
-    """Python's Markdown takes what stands four columns in as a part of an item, and an item after that behind an empty line."""
+    """Widen list indentation: Python's Markdown needs four columns for text in an item and after an empty line."""
     wide = re.sub(r"^   (?=\S)", "    ", markdown, flags=re.M)
     return re.sub(r"^(    .*\n)(?=\d+\. )", r"\1\n", wide, flags=re.M)
 
@@ -80,7 +80,7 @@ def _is_page(path: str) -> bool:
 
 
 def _text(path: str) -> str:
-    """A page's Markdown; the code of a notebook as blocks."""
+    """Return a page's Markdown. The code of a notebook becomes blocks."""
     text = (ROOT / path).read_text()
     if not path.endswith(".ipynb"):
         return text

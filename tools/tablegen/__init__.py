@@ -1,9 +1,9 @@
-"""A reader of the part of TableGen that `dialect/*.td` is written in, so that a new op needs no LLVM.
+"""A reader for the subset of TableGen that `dialect/*.td` uses, so that adding an op does not require LLVM.
 
-It gives the records that `llvm-tblgen --dump-json` gives, as Python objects (`records.py`). What it does not know it refuses,
-by name: it never reads a file in another way than LLVM does. `lexer.py` makes tokens, `parser.py` the tree that `syntax.py`
-describes, and `evaluate.py` records of that. `include/` has the definitions of MLIR's that the dialect builds on, as far as it
-uses them. Where LLVM is installed, a test compares both readers (`tests/dialect/test_generated.py`).
+It returns the records of `llvm-tblgen --dump-json` as Python objects (`records.py`). It refuses unsupported syntax by
+name, and never reads a file differently from LLVM. `lexer.py` produces tokens, `parser.py` the tree defined in
+`syntax.py`, and `evaluate.py` the records. `include/` has the MLIR definitions that the dialect uses. If LLVM is
+installed, a test compares both readers (`tests/dialect/test_generated.py`).
 """
 
 from tools.tablegen.evaluate import read

@@ -1,7 +1,7 @@
-"""Records of the tree of a TableGen file.
+"""Evaluation of the tree of a TableGen file to records.
 
-A field's value is computed when its record is complete, as it may use other fields, which a `let` further down may change.
-Parameters are computed when a class is used.
+A field's value is computed after its record is complete, because it may use other fields, which a later `let` may
+change. Parameters are computed when a class is used.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tools.tablegen.records import Dag, Record, Records, Value
 
 
 def read(root: Path, include_dirs: Sequence[Path], base: Path) -> Records:
-    """The records of a TableGen file and of those that it includes.
+    """Return the records of a TableGen file and of its included files.
 
     Args:
         root: The file.
-        include_dirs: Where included files are looked for, in this order.
-        base: The folder to which paths, in messages and of records, are relative.
+        include_dirs: The folders to search for included files, in this order.
+        base: The folder that paths in messages and records are relative to.
 
     Raises:
-        ParseError: A file is missing or wrong, or uses what this reader does not know; the location is `file:line:column`.
+        ParseError: A file is missing or wrong, or uses unsupported syntax; the location is `file:line:column`.
     """
     evaluator = Evaluator()
     for statement in parse(root, include_dirs, base):
@@ -38,7 +38,7 @@ def read(root: Path, include_dirs: Sequence[Path], base: Path) -> Records:
 
 @dataclass
 class _Draft:
-    """A record that is being made: its fields as they are written, each with the names it sees, and those computed by now."""
+    """A record under construction: its fields as written, each with its visible names, and the fields computed so far."""
 
     record: Record
     fields: dict[str, tuple[syntax.Type, syntax.Value, Scope]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class _Draft:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names stand for besides global ones: parameters of a class and, in a body, the fields of the record."""
+    """The meaning of local names: parameters of a class and, in a body, the fields of the record."""
 
     parameters: dict[str, Value]
     draft: _Draft | None = None
@@ -100,7 +100,7 @@ class Evaluator:
         return self._classes[name]
 
     def _inherit(self, draft: _Draft, parents: Sequence[syntax.Instance], scope: Scope) -> None:
-        """Add the fields of classes; their arguments see the parameters of the class whose parents they are."""
+        """Add the fields of parent classes. Their arguments may use the parameters of the class that inherits."""
         for parent in parents:
             class_ = self._class_at(parent.place, parent.name)
             inner = Scope(self._bound(class_, parent, scope))
@@ -111,7 +111,7 @@ class Evaluator:
             self._add_body(draft, class_.body, Scope(inner.parameters, draft))
 
     def _bound(self, class_: syntax.Class, instance: syntax.Instance, scope: Scope) -> dict[str, Value]:
-        """The values of a class's parameters."""
+        """Return the values of a class's parameters."""
         given, parameters = instance.arguments, class_.parameters
         if len(given) > len(parameters):
             raise refuse(
@@ -152,7 +152,7 @@ class Evaluator:
         return draft.record
 
     def _field(self, draft: _Draft, name: str, asked_at: Place) -> Value:
-        """A field of a record that is being made."""
+        """Return a field of a record under construction."""
         done = draft.record.fields
         if name in done:
             return done[name]
@@ -169,7 +169,7 @@ class Evaluator:
     # --- values ---------------------------------------------------------------------------------
 
     def value(self, expression: syntax.Value, scope: Scope) -> Value:
-        """What an expression stands for."""
+        """Return the value of an expression."""
         match expression:
             case syntax.Literal():
                 return expression.value
@@ -197,7 +197,7 @@ class Evaluator:
                 return self._operated(expression, scope)
 
     def _named(self, name: syntax.Name, scope: Scope) -> Value:
-        """What a name stands for. LLVM prefers the inner meaning; here two are an error, as to tell them apart takes more."""
+        """Return the value of a name. If two meanings are possible, LLVM prefers the inner one; here it is an error."""
         fields = scope.draft.fields if scope.draft else {}
         spaces = {
             "a parameter": scope.parameters,
@@ -244,7 +244,7 @@ class Evaluator:
         return f"{left}{right}"
 
     def _operated(self, bang: syntax.Bang, scope: Scope) -> Value:
-        """The result of a `!operator`: a table, to which others are added when the dialect needs them."""
+        """Return the result of a `!operator`. More operators are added to this table when the dialect needs them."""
         arguments = [(self.value(argument, scope), argument.place) for argument in bang.arguments]
         if bang.operator != "!listconcat":
             raise refuse(
@@ -259,7 +259,7 @@ class Evaluator:
     # --- types ----------------------------------------------------------------------------------
 
     def _check(self, value: Value, type_: syntax.Type, place: Place, what: str) -> None:
-        """Refuse a value that is not of a type, and a type that does not exist; a value may always be unset."""
+        """Check that a value has a type, and that the type exists. A value may always be unset."""
         if type_.element is not None:
             self._check(None, type_.element, place, what)
             fits = value is None or isinstance(value, list)
@@ -284,14 +284,14 @@ def _expect(value: Value, kind: type, place: Place, what: str, expected: str) ->
 
 
 def _leftmost(value: syntax.Value) -> syntax.Value:
-    """`a` of `a.b[0]`."""
+    """Return `a` of `a.b[0]`."""
     while isinstance(value, (syntax.Member, syntax.Element)):
         value = value.record if isinstance(value, syntax.Member) else value.items
     return value
 
 
 def _said(value: Value) -> str:
-    """A value in a message."""
+    """Return a value as text for a message."""
     if isinstance(value, Record):
         return f"the record '{value.name}' ({', '.join(value.classes) or 'of no class'})"
     kinds = {str: "a string", int: "a number", list: "a list", Dag: "a dag", type(None): "'?'"}

@@ -1,4 +1,4 @@
-"""TableGen text as tokens, each with its place; `#ifdef` and its kin are done here."""
+"""Conversion of TableGen text to tokens with source locations, including preprocessing (`#ifdef` etc.)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlx.support.errors import ParseError
 
-# What kinds of tokens there are: `end` is the end of a file, `mark` is punctuation, `bang` an operator such as `!listconcat`.
+# The kinds of tokens: `end` is the end of a file, `mark` is punctuation, `bang` an operator such as `!listconcat`.
 _TOKEN = re.compile(
     r"""
     (?P<space> [ \t\r\f]+ | //[^\n]* )
@@ -35,7 +35,7 @@ _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands in a file; lines and columns count from 1."""
+    """A location in a file. Lines and columns start at 1."""
 
     path: str
     line: int
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: what kind, its text (of a string or a code block, what is in it), its place."""
+    """One token: its kind, its text (the content of a string or code block), and its location."""
 
     kind: str
     text: str
@@ -59,12 +59,12 @@ class Token:
 
 
 def refuse(place: Place, message: str, hint: str | None = None) -> ParseError:
-    """The error for what stands at a place."""
+    """Return the error for a location."""
     return ParseError(message, location=str(place), hint=hint)
 
 
 def text_of(path: Path, asked_at: Place | None = None) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
         ParseError: It cannot be read, or is not UTF-8.
@@ -91,13 +91,13 @@ class Lexer:
         self._text, self._path, self._macros = text, path, macros
         self._at = 0
         self._line, self._line_start = 1, 0
-        self._open: list[tuple[Place, str]] = []  # each `#ifdef` that waits for its `#endif`
+        self._open: list[tuple[Place, str]] = []  # each `#ifdef` without its `#endif` so far
 
     def tokens(self) -> Iterator[Token]:
-        """The tokens, the last one of the kind `end`.
+        """Yield the tokens, the last one of the kind `end`.
 
         Raises:
-            ParseError: Something is no token, or is not closed.
+            ParseError: Some text is not a token, or is not closed.
         """
         while self._at < len(self._text):
             if self._at == self._line_start and self._directive():
@@ -125,7 +125,7 @@ class Lexer:
         return Place(self._path, self._line, self._at - self._line_start + 1)
 
     def _move(self, end: int) -> None:
-        """Go on after what has been read."""
+        """Advance past the text that has been read."""
         lines = self._text.count("\n", self._at, end)
         if lines:
             self._line += lines
@@ -138,7 +138,7 @@ class Lexer:
         return refuse(self._place(), what)
 
     def _comment(self, place: Place) -> None:
-        """Skip a comment; they nest."""
+        """Skip a comment. Comments can be nested."""
         depth = 0
         for match in re.compile(r"/\*|\*/").finditer(self._text, self._at):
             depth += 1 if match[0] == "/*" else -1
@@ -148,7 +148,7 @@ class Lexer:
         raise refuse(place, "a comment must end with '*/'")
 
     def _directive(self) -> bool:
-        """Obey the directive on this line, if there is one."""
+        """Process the directive on this line, if there is one."""
         match = _DIRECTIVE.match(self._text, self._at)
         if match is None:
             return False
@@ -168,13 +168,13 @@ class Lexer:
             raise refuse(place, f"'#{word}' without an '#ifdef' or '#ifndef' before it")
         elif word == "endif":
             self._open.pop()
-        else:  # the part before `#else` was read, so this one is not
+        else:  # the part before `#else` was read, so this part is skipped
             self._open[-1] = (place, word)
             self._skip()
         return True
 
     def _skip(self) -> None:
-        """Go to the `#else` or `#endif` of the directive that was read last."""
+        """Advance to the `#else` or `#endif` of the last directive."""
         depth, place = 0, self._open[-1][0]
         while True:
             end = self._text.find("\n", self._at)

@@ -1,4 +1,4 @@
-"""TableGen text as a tree: the statements of a file and of those that it includes, in order."""
+"""Parsing of TableGen text to a tree: the statements of a file and of its included files, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from tools.tablegen import syntax
 from tools.tablegen.lexer import Lexer, Place, Token, refuse, text_of
 
-# What LLVM reads and this reader does not: the dialect does without, and a message says so.
+# Syntax of LLVM that this reader does not support. The dialect does not need it, and an error message reports it.
 _ABSENT = {
     "assert",
     "defm",
@@ -27,27 +27,27 @@ _ABSENT = {
 }
 _TYPES = {"bit", "code", "dag", "int", "string"}
 _HINT = "write it out, or teach it to tools/tablegen"
-_DEEPEST = 64  # files inside files, and brackets inside brackets
+_DEEPEST = 64  # nested files, and nested brackets
 
 Parsed = TypeVar("Parsed")
 
 
 def parse(root: Path, include_dirs: Sequence[Path], base: Path) -> Iterator[syntax.Statement]:
-    """The statements of a file and of the files that it includes, as they come.
+    """Yield the statements of a file and of its included files, in order.
 
     Args:
         root: The file.
-        include_dirs: Where included files are looked for.
-        base: The folder to which paths in messages are relative.
+        include_dirs: The folders to search for included files.
+        base: The folder that paths in messages are relative to.
 
     Raises:
-        ParseError: A file is missing, or is not in the part of TableGen that is read here.
+        ParseError: A file is missing, or is outside of the supported subset of TableGen.
     """
     yield from _Files(include_dirs, base).statements(root, None, 0)
 
 
 class _Files:
-    """The files of one reading: where they are looked for, and which macros they have defined."""
+    """The files of one run: the search folders, and the macros defined so far."""
 
     def __init__(self, include_dirs: Sequence[Path], base: Path):
         self._include_dirs, self._base = include_dirs, base
@@ -77,7 +77,7 @@ class _Files:
 
 
 class _Parser:
-    """A parser by recursive descent, one token ahead."""
+    """A recursive descent parser with one token of lookahead."""
 
     def __init__(self, tokens: Iterator[Token]):
         self._tokens = tokens
@@ -115,7 +115,7 @@ class _Parser:
     # --- statements -----------------------------------------------------------------------------
 
     def include(self) -> Token | None:
-        """The name of the file to include here, None where another statement stands."""
+        """Return the name of the file to include here; None for another statement."""
         if not self._skip("include"):
             return None
         return self._expect_kind("string", "the name of a file in quotes after 'include'")
@@ -200,7 +200,7 @@ class _Parser:
     # --- values ---------------------------------------------------------------------------------
 
     def _nested(self, parse_one: Callable[[], Parsed]) -> Parsed:
-        """What a function reads, unless such calls are too deep inside each other."""
+        """Parse with a function, with a limit on the nesting depth."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise refuse(self._next.place, f"brackets are more than {_DEEPEST} deep here")
@@ -231,7 +231,7 @@ class _Parser:
         token = self._take()
         if token.kind == "string":
             text = token.text
-            while self._next.kind == "string":  # strings beside each other are one
+            while self._next.kind == "string":  # adjacent strings are concatenated
                 text += self._take().text
             return syntax.Literal(token.place, text)
         if token.kind == "code":
@@ -258,7 +258,7 @@ class _Parser:
         return syntax.Instance(name.place, name.text, arguments)
 
     def _items(self, end: str, owner: str) -> tuple[syntax.Value, ...]:
-        """Values with commas between them, up to the closing mark."""
+        """Return values separated by commas, up to the closing mark."""
         items: list[syntax.Value] = []
         while not self._skip(end):
             if items:

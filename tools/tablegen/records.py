@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# A field's value: a string, an integer (a bit is 0 or 1), a list, a dag, a record, or None where it is not set.
+# A field's value: a string, an integer (a bit is 0 or 1), a list, a dag, a record, or None if it is not set.
 Value = Any
 
 
@@ -22,7 +22,7 @@ class Dag:
 
 @dataclass(eq=False)
 class Record:
-    """One record: its name (of a `Class<…>` that stands as a value, one that is made up), classes, place and fields."""
+    """One record: its name (generated for a `Class<…>` used as a value), classes, location and fields."""
 
     name: str
     path: str
@@ -35,7 +35,7 @@ class Record:
         return self.fields[name]
 
     def is_a(self, class_name: str) -> bool:
-        """Whether the record is of a class or of one made from it."""
+        """Return whether the record is of a class or of a class derived from it."""
         return class_name in self.classes
 
     def __repr__(self) -> str:
@@ -58,13 +58,13 @@ class Records(Mapping[str, Record]):
         return len(self._records)
 
     def of_class(self, class_name: str) -> list[Record]:
-        """The records of a class, sorted by file and line."""
+        """Return the records of a class, sorted by file and line."""
         members = [r for r in self._records.values() if r.is_a(class_name) and not r.anonymous]
         return sorted(members, key=lambda record: (record.path, record.line))
 
 
 def from_json(path: Path) -> Records:
-    """The records that `llvm-tblgen --dump-json` has written."""
+    """Return the records that `llvm-tblgen --dump-json` has written."""
     dumped = json.loads(path.read_text(encoding="utf-8"))
     records: dict[str, Record] = {}
     for name, entry in dumped.items():

@@ -24,7 +24,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A string, a code block, a number, `true`, `false`; None is `?`, a value that is not set."""
+    """A string, a code block, a number, `true`, `false`; None is `?`, an unset value."""
 
     place: Place
     value: str | int | None
@@ -108,7 +108,7 @@ Value = Literal | Name | ListOf | DagOf | Instance | Member | Element | Paste | 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`type name = value;` in a body, or a parameter of a class, whose value is its default; None is none."""
+    """`type name = value;` in a body, or a parameter of a class with its default; None is no default."""
 
     place: Place
     type: Type

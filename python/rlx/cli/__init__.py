@@ -10,11 +10,11 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-INTERRUPTED = 130  # what a shell reports of a program that died of SIGINT
+INTERRUPTED = 130  # a shell's exit code for a program that was ended by SIGINT
 
 
 def _is_command() -> bool:
-    """Whether this process is a command, and nothing else."""
+    """Return whether this process is only a command."""
     name = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
     return name in ("rlx", "rlx-opt") or any(
         option == "-m" and module.startswith("rlx.cli.") for option, module in itertools.pairwise(sys.orig_argv)
@@ -25,7 +25,8 @@ def _quit(*_: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-# An interrupt during the imports of a command would print a traceback. Nothing has begun, so the process ends at once.
+# An interrupt during the imports of a command would print a traceback. Nothing has started yet, so the process exits at
+# once.
 _early = _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 _was_interrupted = False
 
@@ -37,14 +38,14 @@ def _leave() -> None:
 
 if _early:
     signal.signal(signal.SIGINT, _quit)
-    atexit.register(_leave)  # the first that is registered runs last
+    atexit.register(_leave)  # the function registered first runs last
 
 
 def interrupted() -> int:
-    """The exit code after a `KeyboardInterrupt`.
+    """Return the exit code after a `KeyboardInterrupt`.
 
-    If the interrupt was raised inside `exec` of a text, as in `dataclass`, Python would end itself by the signal even though
-    the exception was caught.
+    If the interrupt occurs inside `exec` of a text, as in `dataclass`, Python would end itself by the signal even
+    though the exception was caught.
     """
     global _was_interrupted
     _was_interrupted = _early
@@ -52,22 +53,22 @@ def interrupted() -> int:
 
 
 def heed_interrupts() -> None:
-    """From here on an interrupt raises `KeyboardInterrupt`: there may be something to clean up.
+    """From here on, an interrupt raises `KeyboardInterrupt`, because there may be something to clean up.
 
-    The modules that most commands need are imported first: NumPy and the bindings of MLIR crash if the imports that their C
-    code makes raise an exception.
+    The modules that most commands need are imported first. NumPy and MLIR's bindings crash if an import in their C code
+    raises an exception.
     """
     if not _early:
         return
     for name in ("numpy", "ml_dtypes", "rlx.mlir", "rlx.ops"):
-        with contextlib.suppress(Exception):  # the command itself says what is missing, if it needs it
+        with contextlib.suppress(Exception):  # the command itself reports missing packages, if it needs them
             importlib.import_module(name)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def ended_by_interrupts() -> Generator[None]:
-    """Meanwhile an interrupt ends the process as a signal does: Python hears of one only when compiled code has returned."""
+    """In this context, an interrupt kills the process: Python handles signals only after compiled code returns."""
     before = signal.signal(signal.SIGINT, signal.SIG_DFL) if _early else None
     try:
         yield
@@ -77,6 +78,6 @@ def ended_by_interrupts() -> Generator[None]:
 
 
 def ignore_interrupts() -> None:
-    """The command has ended. Python now cleans up, and must not print errors if it is interrupted."""
+    """Ignore interrupts after the command. Python cleans up now, and must not print errors if it is interrupted."""
     if _early:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

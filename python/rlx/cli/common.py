@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
-_UNNAMED = "-"  # what the parser calls text without a file
+_UNNAMED = "-"  # the parser's name for text without a file
 _CURRENT = "see current operation: "
-_WIDEST = 200  # a longer source line is shown around the caret only
+_WIDEST = 200  # of a longer source line, only the part around the caret is shown
 
 
 @dataclass(frozen=True)
 class FilePosition:
-    """A place in a file; lines and columns count from 1, and 0 is unknown."""
+    """A location in a file. Lines and columns start at 1, and 0 means unknown."""
 
     file: str
     line: int = 0
@@ -32,7 +32,7 @@ class FilePosition:
 
 @dataclass(frozen=True)
 class CliDiagnostic:
-    """One message: its severity (`"error"`, `"warning"`, `"remark"`, `"note"`), place and notes."""
+    """One message: its severity (`"error"`, `"warning"`, `"remark"`, `"note"`), location and notes."""
 
     severity: str
     message: str
@@ -40,16 +40,16 @@ class CliDiagnostic:
     notes: tuple[CliDiagnostic, ...] = field(default=())
 
     def all(self) -> Iterator[CliDiagnostic]:
-        """The diagnostic itself, then its notes."""
+        """Yield the diagnostic itself, then its notes."""
         yield self
         for note in self.notes:
             yield from note.all()
 
     def format(self, sources: Mapping[str, str]) -> str:
-        """Text for a terminal, notes included.
+        """Return the text for a terminal, including notes.
 
         Args:
-            sources: Text by file name; other files are read from disk when they are there.
+            sources: Text by file name. Other files are read from disk if they exist.
         """
         from rlx.support.printable import printable
 
@@ -70,19 +70,21 @@ def _excerpt(place: FilePosition, sources: Mapping[str, str]) -> str:
     if not 0 < place.line <= len(lines):
         return ""
     line = lines[place.line - 1].rstrip("\r")
-    column = place.column and len(line.encode()[: place.column - 1].decode(errors="ignore")) + 1  # it counts bytes
+    column = (
+        place.column and len(line.encode()[: place.column - 1].decode(errors="ignore")) + 1
+    )  # MLIR's column counts bytes
     if len(line) > _WIDEST:
         start = max(0, column - _WIDEST // 2)
         line, column = line[start : start + _WIDEST], column - start
     if not column:
         return f"{line}\n"
-    # The caret moves by characters: tabs before it stay tabs.
+    # The caret's position is in characters: tabs before it stay tabs.
     before = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
     return f"{line}\n{before:{column - 1}}^\n"
 
 
 def place_of(location: Any, file: str) -> FilePosition:
-    """The place of an MLIR location.
+    """Return the place of an MLIR location.
 
     Args:
         location: A location, or its text.
@@ -98,7 +100,7 @@ def place_of(location: Any, file: str) -> FilePosition:
 
 
 def from_mlir(diagnostic: Any, file: str, source: GenericText | None = None) -> CliDiagnostic:
-    """A diagnostic of the bindings.
+    """Return a diagnostic of the bindings.
 
     Args:
         diagnostic: The diagnostic.
@@ -119,7 +121,7 @@ def from_mlir(diagnostic: Any, file: str, source: GenericText | None = None) -> 
 
 
 def from_error(problem: Any, file: str) -> list[CliDiagnostic]:
-    """An `rlx.Error` as diagnostics: those of MLIR if they are its cause, else its message.
+    """Return an `rlx.Error` as diagnostics: those of MLIR if they caused it, else its message.
 
     Args:
         problem: The error.
@@ -133,7 +135,7 @@ def from_error(problem: Any, file: str) -> list[CliDiagnostic]:
     hint = (CliDiagnostic("note", problem.hint, place),) if problem.hint else ()
     diagnostic = CliDiagnostic("error", problem.message, place, hint)
     if from_bindings:
-        # The message of the error names the pass; the place is that of the first diagnostic.
+        # The message of the error names the pass. The place is that of the first diagnostic.
         first = from_bindings[0]
         return [CliDiagnostic("error", diagnostic.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
     return [diagnostic]

@@ -1,10 +1,11 @@
-"""Compile a graph, given as MLIR text or ONNX, for one device.
+"""Compile a graph (MLIR text or ONNX) for one device.
 
-The artifact holds the program, those for other targets (`--also`), what they take and give, and the weights of `--params` or of
-the model itself, if any; `rlx run`, `rlx.load` and `rlx.deploy.load` read it. The target `stablehlo` is no device but a kind of
-file: a portable StableHLO artifact, which XLA, JAX and IREE read. Its function `main` takes inputs, weights and states in the
-order of the graph's arguments, and gives all results. For programs that XLA runs here the target is `xla`. Where a program is
-several files, such as C, OUT is a folder.
+The artifact contains the program, programs for other targets (`--also`), their interfaces, and the weights of
+`--params` or of the model. `rlx run`, `rlx.load` and `rlx.deploy.load` read it.
+
+The target `stablehlo` writes a portable StableHLO artifact for XLA, JAX and IREE. Its function `main` takes inputs,
+weights and states in the order of the graph's arguments, and returns all results. To run programs with XLA on this
+machine, use the target `xla`. For a program of several files, such as C, OUT is a folder.
 """
 
 from __future__ import annotations
@@ -28,69 +29,71 @@ if TYPE_CHECKING:
     from rlx.targets.artifacts.artifact import Artifact
     from rlx.targets.compilation import Compilation
 
-# What compiles to code; all other kinds of `--emit` are text, but for two that are bytes.
+# The kinds of `--emit` that compile to code. All other kinds are text, except two that are bytes.
 _CODE = ("artifact", "program")
 _JAX = "jax"
-# The endings of sources that tools take all of from a folder.
+# The suffixes of source files. Tools process all files with these suffixes in a folder.
 _SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
     result = parser.add_mutually_exclusive_group()
     result.add_argument(
         "-o",
         "--output",
         metavar="OUT",
-        help="the file to write, or the folder for a program of several files; - is standard output, the default where "
-        "--emit is text",
+        help="the file to write, or the folder for a program of several files; - is standard output, the default "
+        "if --emit is text",
     )
     result.add_argument(
         "--dump-pipeline",
         action="store_true",
-        help="compile nothing, and print the passes that --emit=lir runs, as rlx-opt takes them: "
-        '--pass-pipeline="$(rlx compile FILE --dump-pipeline)"',
+        help='do not compile; print the passes of --emit=lir for rlx-opt: --pass-pipeline="$(rlx compile FILE '
+        '--dump-pipeline)"',
     )
     parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
     parser.add_argument(
         "--arch",
-        help="the device's architecture, such as sm_80 or gfx1100; for cpu host (this machine's CPU, the default), x86-64-v2, "
-        "x86-64-v3, x86-64-v4, aarch64 …: what other machines are to run needs one of these",
+        help="the device's architecture, such as sm_80 or gfx1100. For cpu: host (this machine's CPU, the "
+        "default) or, for other machines, x86-64-v2, x86-64-v3, x86-64-v4, aarch64 …",
     )
     parser.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="TARGET[:ARCH]",
-        help="put a program for another target, or for other CPUs, into the same file: --arch=x86-64-v4 --also=cpu:x86-64; "
-        "whoever runs it gets the one for their machine (--flag is for the first one only)",
+        help="add a program for another target or other CPUs to the same file: --arch=x86-64-v4 "
+        "--also=cpu:x86-64. The program that fits the machine is run (--flag applies to the first one only)",
     )
     parser.add_argument("--params", metavar="FILE", help="put the weights of this file into the artifact")
     parser.add_argument(
         "--params-file",
         metavar="OUT.irpa",
-        help="put them into this file beside it instead, which IREE's tools can read",
+        help="put the weights into this separate file, which IREE's tools can read",
     )
     parser.add_argument(
         "--emit",
         metavar="KIND",
         default="artifact",
-        help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
-        "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
-        "or XLA is given, as text; bytecode: linalg as bytecode, for IREE's own compiler; jax: of stablehlo, what "
-        "any program of JAX calls, jax.export.deserialize(data).call(…), with the weights of --params or of the model inside",
+        help="artifact: a file for `rlx run` or, for a target that is a file format, that file (default); "
+        "program: only the code, for IREE's targets a VM module; lir: the rlx ops after all passes, as text; "
+        "linalg, stablehlo: the input of IREE or XLA, as text; bytecode: linalg as bytecode, for IREE's own "
+        "compiler; jax: for the target stablehlo, a program for JAX, jax.export.deserialize(data).call(…), "
+        "which contains the weights of --params or of the model",
     )
     parser.add_argument(
         "--report",
         action="store_true",
-        help="fpga: print what the design takes: cycles predicted and simulated, and estimates beside what synthesis finds",
+        help="fpga: print the cost of the design: predicted and simulated cycles, and estimated and synthesised "
+        "resources",
     )
     add_compile_options(parser)
 
 
 def add_compile_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that all commands that compile share."""
+    """Declare the options that all compiling commands share."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     add_bind(parser)
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
@@ -103,16 +106,16 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dispatch",
         metavar="POLICY",
-        help="prefer-native (the default), force-native or force-common: whether the target lowers composite ops by rules of "
-        "its own, or gets them decomposed; for single ops: prefer-native,softmax=common",
+        help="prefer-native (the default), force-native or force-common: whether composite ops are lowered by "
+        "rules of the target or decomposed; for single ops: prefer-native,softmax=common",
     )
-    parser.add_argument("--precision", metavar="NAME", help="f16, bf16, auto_mixed …: what to compute in")
-    parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
+    parser.add_argument("--precision", metavar="NAME", help="the precision of the computation: f16, bf16, auto_mixed …")
+    parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, in the syntax of rlx-opt")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
 
 
 class _TargetFlagAction(argparse.Action):
-    """An option that stands for a flag of the target."""
+    """An option that adds a flag of the target."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         namespace.flag = [*namespace.flag, f"{option_string}={values}"]
@@ -137,7 +140,7 @@ def add_level(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fast-math",
         action="store_true",
-        help="simplify floats as if they were real numbers: no NaN, any order of sums",
+        help="simplify floats like real numbers: assume no NaN, reorder sums",
     )
 
 
@@ -171,10 +174,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ask_for_report(arguments: argparse.Namespace) -> None:
-    """Let the target report.
+    """Enable the target's report.
 
     Raises:
-        Error: It has no reports, or no program is made.
+        Error: The target has no reports, or no program is compiled.
     """
     from rlx.support.errors import Error
     from rlx.targets.protocol import Reporting
@@ -188,10 +191,10 @@ def _ask_for_report(arguments: argparse.Namespace) -> None:
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
-    """What is named as output can be written: before any work is done.
+    """Check that the output can be written, before any work is done.
 
     Raises:
-        Error: It cannot.
+        Error: It cannot be written.
     """
     from rlx.cli.files import output_file
     from rlx.support.errors import Error
@@ -208,10 +211,10 @@ def _check_output(arguments: argparse.Namespace) -> None:
 
 
 def _check_additions(arguments: argparse.Namespace) -> None:
-    """Other programs and weights go into a file of the kind that has them.
+    """Check that additional programs and weights are written to an artifact.
 
     Raises:
-        Error: That is not what is written.
+        Error: Another kind of file is written.
     """
     from rlx.support.errors import Error
     from rlx.targets.registry import device_names
@@ -230,7 +233,7 @@ def _check_additions(arguments: argparse.Namespace) -> None:
 
 
 def _is_folder(arguments: argparse.Namespace) -> bool:
-    """Whether what is asked for is several files."""
+    """Return whether the output is a folder of several files."""
     from rlx.targets.protocol import FileSet
     from rlx.targets.registry import backend_of, device_names
 
@@ -242,7 +245,7 @@ def _is_folder(arguments: argparse.Namespace) -> bool:
 def compilation_of(
     graph: Graph, target: str, arguments: argparse.Namespace, other: tuple[str | None] | None = None
 ) -> Compilation:
-    """A graph on its way to a target as the options say; for `other`, an architecture, without the flags of the first."""
+    """Return the compilation of a graph with the command's options. For `other`, an architecture, `--flag` is ignored."""
     from rlx.targets.compilation import Compilation
     from rlx.targets.registry import target_of
 
@@ -260,7 +263,7 @@ def compilation_of(
 
 
 def _write_code(compilation: Compilation, arguments: argparse.Namespace, started: float) -> None:
-    """Compile, write the program, and say what it is and takes."""
+    """Compile, write the program, and print its description and interface."""
     from rlx.targets.cache import DiskCache
     from rlx.targets.contract import calling
 
@@ -276,7 +279,7 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
 
 
 def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
-    """Write a program, and say what it is."""
+    """Write a program, and print its description."""
     from rlx.cli.files import write_output
     from rlx.report.text import bytes_text
     from rlx.support.files import write_folder
@@ -311,7 +314,7 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
 
 
 def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Artifact]:
-    """The programs for other targets that go into the same file."""
+    """Return the programs for other targets that go into the same file."""
     from rlx.targets.cache import DiskCache
 
     found = []
@@ -326,7 +329,7 @@ def _others(compilation: Compilation, arguments: argparse.Namespace) -> list[Art
 
 
 def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments: argparse.Namespace) -> bytes:
-    """The file of some programs, and of weights."""
+    """Return the content of a file of programs and weights."""
     from rlx.ir.interface import argument_array
     from rlx.targets.artifacts.archive import Archive, with_parameters
     from rlx.weights import open as open_weights
@@ -344,7 +347,7 @@ def _packed(artifacts: Sequence[Artifact], weights: Mapping[str, Any], arguments
 
 
 def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
-    """Say which files of a folder look like those of another program: tools that take all of a kind would read them too."""
+    """Warn about files in a folder that look like another program: tools that process all sources would include them."""
     kinds = {Path(name).suffix for name in files} & _SOURCES
     others = sorted(p.name for p in Path(folder).iterdir() if p.suffix in kinds and p.name not in files)
     if others:
@@ -356,7 +359,7 @@ def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
-    """What JAX calls.
+    """Return the bytes of the `jax.export` form.
 
     Raises:
         Error: The target is another one, or JAX is not installed.
@@ -374,7 +377,7 @@ def _blob(compilation: Compilation, arguments: argparse.Namespace) -> bytes:
 
 
 def _text(compilation: Compilation, kind: str) -> str | bytes:
-    """The module at one of its last steps, for people to read."""
+    """Return the module at one of its last stages, as readable text."""
     from rlx.support.errors import Error
     from rlx.targets.contract import calling
 
@@ -391,7 +394,7 @@ def _text(compilation: Compilation, kind: str) -> str | bytes:
 
 
 def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
-    """A graph compiled for a device with the given options."""
+    """Return a graph compiled for a device with the given options."""
     from rlx.runtime.session import Session
 
     return Session(device, arch=arguments.arch, threads=threads, flags=tuple(arguments.flag)).compile(
@@ -408,10 +411,10 @@ def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: 
 
 
 def bindings(texts: Sequence[str]) -> dict[str, int]:
-    """Sizes by symbol, from `seq=128` texts.
+    """Return sizes by symbol, from texts like `seq=128`.
 
     Raises:
-        Error: One is not written like this, or a symbol is bound twice.
+        Error: A text has another form, or a symbol is bound twice.
     """
     from rlx.cli.pairs import size_of
     from rlx.support.errors import Error

@@ -1,4 +1,4 @@
-"""Print a script with which a shell completes `rlx` and `rlx-opt`: commands, flags, and the names of passes.
+"""Print a completion script for a shell: commands, flags and pass names of `rlx` and `rlx-opt`.
 
 bash:  rlx completion bash > ~/.local/share/bash-completion/completions/rlx
        ln -s rlx ~/.local/share/bash-completion/completions/rlx-opt
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="program",
         choices=("rlx", RLX_OPT),
-        help="complete this program; otherwise both where the shell takes both from one file (bash), else rlx",
+        help="complete this program; default: both programs if the shell supports both in one file (bash), else rlx",
     )
 
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def script(program: str, shell: str) -> str:
-    """What completes a program in a shell.
+    """Return the completion script of a program for a shell.
 
     Raises:
         Error: The package `shtab` is missing.
@@ -48,13 +48,13 @@ def script(program: str, shell: str) -> str:
     shtab = required("shtab", "completion")
     parser = rlx_parser() if program == "rlx" else opt_parser()
     for action in _actions(parser):
-        if action.choices is None and action.nargs != 0:  # what is no choice is most often a file
+        if action.choices is None and action.nargs != 0:  # an argument without choices is usually a file
             action.complete = shtab.FILE  # type: ignore[attr-defined]
     return shtab.complete(parser, shell)
 
 
 def rlx_parser() -> argparse.ArgumentParser:
-    """All of `rlx` as one parser, which the commands themselves do without, to start quickly."""
+    """Return one parser for all of `rlx`. The commands do not use it, so that they start quickly."""
     from rlx.cli.main import COMMANDS
 
     parser = argparse.ArgumentParser(prog="rlx")
@@ -68,7 +68,7 @@ def rlx_parser() -> argparse.ArgumentParser:
 
 
 def opt_parser() -> argparse.ArgumentParser:
-    """The flags of `rlx-opt`, and every pass as one."""
+    """Return a parser with the flags of `rlx-opt`, and a flag for every pass."""
     from rlx.passes import native
     from rlx.passes.base import infos
 
@@ -85,7 +85,7 @@ def opt_parser() -> argparse.ArgumentParser:
 
 
 def _plain(text: str) -> str:
-    """A description that argparse does not format and no shell expands."""
+    """Return a description that argparse does not format and no shell expands."""
     return text.replace("%", "%%").replace("`", "'").replace("$", "")
 
 

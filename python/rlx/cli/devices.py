@@ -1,4 +1,4 @@
-"""List the devices that programs can run on, and why a driver has none."""
+"""List the devices that programs can run on, and for each driver without devices the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def devices() -> list[DeviceInfo]:
-    """The devices of all back ends."""
+    """Return the devices of all back ends."""
     from rlx.targets.registry import backends
 
     return [device for backend in backends() for device in _devices_of(backend)]
@@ -57,5 +57,5 @@ def _devices_of(backend: Registered) -> Sequence[DeviceInfo]:
         return ()
     try:
         return backend.runtime.devices()
-    except Exception as problem:  # it may be somebody else's code
+    except Exception as problem:  # a back end of another package may raise anything
         return [DeviceInfo(backend.name, backend.name, "", False, f"{backend}: {type(problem).__name__}: {problem}")]

@@ -1,4 +1,4 @@
-"""The progress of slow steps."""
+"""Progress display of slow steps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FRAME_SECONDS = 0.1
 
 
 class Steps:
-    """Shows slow steps as they run: a spinner on a terminal, else a line for each when it is done.
+    """Shows slow steps while they run: a spinner on a terminal, else a line for each finished step.
 
     Args:
-        stream: Where to write; standard error when absent.
-        only_terminal: Show nothing where the stream is not a terminal.
+        stream: The stream to write to; standard error by default.
+        only_terminal: Show nothing if the stream is not a terminal.
 
     Attributes:
         seconds: The duration of each step, by name.

@@ -1,4 +1,4 @@
-"""Check this installation: versions, the native module, the cache, and whether a graph compiles and runs.
+"""Check this installation: versions, the native module, the cache, and compiling and running a graph.
 
 The exit code is 1 if something that RLX needs is broken.
 """
@@ -21,7 +21,7 @@ from rlx.cli.streams import say
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The result of one check: what was checked, whether it is in order, and what was found."""
+    """The result of one check: its name, whether it passed, and the details."""
 
     what: str
     ok: bool
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(name: str, check: Callable[[], str]) -> DoctorFinding:
-    """Run one check: an exception becomes its finding."""
+    """Run one check. An exception becomes its finding."""
     started = time.perf_counter()
     try:
         result = check()
@@ -184,7 +184,7 @@ def _xla() -> str:
 
 
 def _checks_of_others() -> dict[str, Callable[[], str]]:
-    """A check for each device of other packages."""
+    """Return a check for each device of other packages."""
     from rlx.targets.registry import RLX, backends
 
     others = [backend for backend in backends() if backend.origin != RLX]
@@ -196,7 +196,7 @@ def _try(device: str) -> str:
 
     try:
         return _compile_and_run(device)
-    except UnsupportedError as problem:  # it need not have every op
+    except UnsupportedError as problem:  # the device need not support every op
         return f"not tried: {problem.message}"
 
 

@@ -1,7 +1,7 @@
-"""Turn sentences into unit vectors with a BERT sentence encoder such as all-MiniLM-L6-v2.
+"""Convert sentences to unit vectors with a BERT sentence encoder such as all-MiniLM-L6-v2.
 
-The model's directory holds config.json, tokenizer.json and model.safetensors. Programs are compiled for the
-lengths that occur and kept in the user's cache, so the first call takes some seconds and later ones do not.
+The model's directory contains config.json, tokenizer.json and model.safetensors. Programs are compiled for the lengths
+that occur and cached, so the first call takes some seconds and later ones do not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TEXT_SHOWN = 60
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="sentences; none, or -, reads lines from standard input"
+        "texts", nargs="*", metavar="TEXT", help="sentences; without any, or with -, lines are read from standard input"
     )
     parser.add_argument("--model", required=True, metavar="DIR", help="directory of the model")
     parser.add_argument("--json", action="store_true", help='print {"embeddings": [[…], …]}, in the order of the texts')
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=32,
         metavar="N",
-        help="sentences that may run at once (default: %(default)s)",
+        help="the largest number of sentences per run (default: %(default)s)",
     )
     parser.add_argument("--device", default="cpu", help="cpu, cuda, rocm, vulkan or metal (default: %(default)s)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: one for each core)")

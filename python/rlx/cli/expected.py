@@ -1,4 +1,4 @@
-"""`--verify-diagnostics`: comments that say which diagnostics a file must give, as in MLIR's tests.
+"""`--verify-diagnostics`: comments with the expected diagnostics of a file, as in MLIR's tests.
 
 // expected-error @+1 {{part of the message}}
 // expected-note-re @below {{a {{[0-9]+}} in it}}
@@ -20,7 +20,7 @@ _COMMENT = re.compile(
 
 @dataclass
 class Expectation:
-    """One comment: a kind of diagnostic on a line (None is any place), and a pattern for its message."""
+    """One comment: the kind of a diagnostic, its line (None is any place), and a pattern for its message."""
 
     kind: str
     line: int | None
@@ -30,7 +30,7 @@ class Expectation:
     met: bool = False
 
     def fits(self, diagnostic: CliDiagnostic, file: str) -> bool:
-        """Whether a diagnostic is the one that is expected."""
+        """Return whether a diagnostic matches."""
         if self.met or diagnostic.severity != self.kind or not self.pattern.search(diagnostic.message):
             return False
         if self.line is None:
@@ -39,7 +39,7 @@ class Expectation:
 
 
 def _pattern(text: str, is_pattern: bool) -> re.Pattern[str]:
-    """Literal text, or literal text around `{{regular expressions}}`."""
+    """Return the pattern for literal text, or for literal text around `{{regular expressions}}`."""
     if not is_pattern:
         return re.compile(re.escape(text))
     parts = re.split(r"\{\{(.*?)\}\}", text)
@@ -47,10 +47,10 @@ def _pattern(text: str, is_pattern: bool) -> re.Pattern[str]:
 
 
 def expectations(text: str, file: str) -> list[Expectation]:
-    """The comments of a text, in order."""
+    """Return the comments of a text, in order."""
     result: list[Expectation] = []
     above = 0  # the last line without a comment
-    waiting: list[Expectation] = []  # for the next such line
+    waiting: list[Expectation] = []  # comments for the next line without a comment
     for number, line in enumerate(text.split("\n"), 1):
         match = _COMMENT.search(line)
         if match is None:
@@ -77,7 +77,7 @@ def expectations(text: str, file: str) -> list[Expectation]:
 def unmet(
     text: str, file: str, diagnostics: Iterable[CliDiagnostic], *, only_expected: bool = False
 ) -> list[CliDiagnostic]:
-    """Errors for the diagnostics that a text should give but does not and, unless `only_expected`, for unexpected ones."""
+    """Return errors for missing diagnostics and, unless `only_expected`, for unexpected ones."""
     expected = expectations(text, file)
     wrong: list[CliDiagnostic] = []
     for diagnostic in (part for top in diagnostics for part in top.all()):

@@ -1,4 +1,4 @@
-"""`--load`: modules of the user's that register ops, lowerings and passes."""
+"""`--load`: imports user modules that register ops, lowerings and passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def load(names: Iterable[str]) -> None:
     """Import Python files (`ops.py`) and modules (`package.ops`).
 
     Raises:
-        Error: One cannot be found, or raises when it is run.
+        Error: A module cannot be found, or raises an exception.
     """
     for name in names:
         try:
@@ -36,5 +36,5 @@ def _load_file(path: Path) -> None:
     if spec is None or spec.loader is None:
         raise Error(f"--load={path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # `inspect` finds the source of its classes by this
+    sys.modules.setdefault(path.stem, module)  # `inspect` needs this to find the source of the module's classes
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""The files that commands read (MLIR text or bytecode, of rlx or StableHLO, ONNX, compiled programs) and those they write."""
+"""Input files of commands (MLIR text or bytecode, of rlx or StableHLO, ONNX, compiled programs) and output files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _PROTOBUF = b"\x08"  # the first field of an ONNX model, the version; no text be
 def read_program(
     path: str, function: str | None = None, sha256: str | None = None, bind: list[str] | None = None
 ) -> Graph | Archive | Bundle:
-    """The graph or the compiled programs in a file.
+    """Return the graph or the compiled programs in a file.
 
     Args:
         path: The file; `-` is standard input.
-        function: Name of the function of a module; None takes the first public one, of StableHLO `main` before others.
+        function: The name of the function of a module. None selects the first public one; StableHLO prefers `main`.
         sha256: The SHA-256 that the file must have, in hexadecimal.
-        bind: The values of `--bind`. An importer that needs sizes takes them, and then the list is empty.
+        bind: The values of `--bind`. An importer that needs sizes removes them from the list.
 
     Raises:
-        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of programs.
+        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact file of
+            programs.
     """
     from rlx.targets.artifacts import bundle
     from rlx.targets.hashes import check_sha256
@@ -45,11 +46,11 @@ def read_program(
 
 
 def read_graph(path: str, function: str | None = None, bind: list[str] | None = None) -> Graph:
-    """The graph that a file of MLIR text or bytecode, or of ONNX, holds; one of ONNX with its weights.
+    """Return the graph in a file of MLIR text, MLIR bytecode or ONNX. An ONNX graph includes its weights.
 
     Args:
         path: The file; `-` is standard input.
-        function: Name of the function; None takes the first public one, of StableHLO `main` before others.
+        function: The name of the function. None selects the first public one; StableHLO prefers `main`.
         bind: See `read_program`.
 
     Raises:
@@ -65,7 +66,7 @@ def read_graph(path: str, function: str | None = None, bind: list[str] | None = 
 
 
 def _onnx(data: bytes, path: str, function: str | None, bind: list[str]) -> Graph:
-    """The graph of an ONNX model, with its weights. Sizes are given by their names in the model, as numbers or expressions."""
+    """Return the graph of an ONNX model, with its weights. `bind` has sizes by their names in the model."""
     import os
 
     from rlx.cli.pairs import size_of
@@ -95,19 +96,19 @@ def _graph(data: Any, path: str, function: str | None) -> Graph:
     source = stablehlo.of_content(data, "<stdin>" if path == "-" else path)
     try:
         module = stablehlo.parsed(source)
-        if stablehlo.is_stablehlo(module):  # a command has no place for its weights
+        if stablehlo.is_stablehlo(module):  # commands have no option for the weights of a StableHLO module
             return stablehlo.from_module(module, function, largest_literal=math.inf, constants=source.constants)
     except rlx.ParseError:
         if not source.constants:
             raise
-    if source.constants:  # it is of rlx, whose constants stay where they are
+    if source.constants:  # an rlx module, whose constants stay in the module
         module = parse_module(decoded(bytes(data), source.name), source.name)
-    graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods are there
+    graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods exist
     return graph_of(module, function)
 
 
 def output_file(path: str) -> str:
-    """The type of an argument that names a file to write, so that a wrong name is refused before any work is done.
+    """The type of an output file argument. An invalid name is refused before any work is done.
 
     Raises:
         Error: The file cannot be written.
@@ -120,7 +121,7 @@ def output_file(path: str) -> str:
 
 
 def write_output(path: str, data: bytes) -> None:
-    """Write the output of a command: to standard output for `-`, else to a file, completely or not at all.
+    """Write the output of a command, to standard output for `-`, else to a file, completely or not at all.
 
     Raises:
         Error: The file or standard output cannot be written.

@@ -1,6 +1,6 @@
-"""Say what a graph, or a compiled program, takes and gives, and list its ops with cost and source line; or list weights.
+"""Print the interface of a graph or compiled program, and list its ops with cost and source line; or list weights.
 
-At stage mir blocks are replaced by tensor ops; lir is what the target takes.
+At stage mir, blocks are replaced by tensor ops; lir is the input of the target.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bind(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument(
-        "--svg", type=output_file, metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file"
+        "--svg", type=output_file, metavar="OUT.svg", help="draw the graph (at the last shown stage) into a file"
     )
     parser.add_argument(
         "--html",
         type=output_file,
         metavar="OUT.html",
-        help="write a page for a browser: stages, what each pass changed, graphs, fusion, dispatch, memory, cost of ops",
+        help="write an HTML page: stages, changes by each pass, graphs, fusion, dispatch, memory, cost of ops",
     )
     parser.add_argument("--measure", action="store_true", help="with --html: run it, and add the time of each kernel")
     parser.add_argument(
@@ -56,9 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an input for --measure, which draws the others",
+        help="an input for --measure; other inputs are random",
     )
-    parser.add_argument("--memory", action="store_true", help="report where values lie in memory, and what needs most")
+    parser.add_argument(
+        "--memory", action="store_true", help="report the memory locations of values, and the largest values"
+    )
     parser.add_argument("--memory-svg", type=output_file, metavar="OUT.svg", help="draw memory over time into a file")
 
 
@@ -124,7 +126,7 @@ def _draw(report: GraphReport, path: str) -> None:
 
 
 def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None:
-    """Write the report on a compilation, with times if they are asked for."""
+    """Write the report on a compilation, with times if they are requested."""
     from rlx.cli.values import named_arrays
     from rlx.runtime.profiling import compile_report
     from rlx.support.files import write_atomically
@@ -184,12 +186,12 @@ def _archive_text(archive: Archive) -> str:
     return "\n".join(lines)
 
 
-# Facts whose names in files say too little.
+# Longer descriptions for short names in files.
 _IN_WORDS = {"borrow": "reads inputs in the caller's memory", "host": "of the machine with the hash"}
 
 
 def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Each entry on one line or more; the entries of a nested mapping are indented."""
+    """Yield the lines of each entry. The entries of a nested mapping are indented."""
     for name, value in info.items():
         if isinstance(value, Mapping):
             yield f"{indent}{name}:"

@@ -1,4 +1,4 @@
-"""The command `rlx`: compile, run, look at and try out models."""
+"""The command `rlx`: compile, run, inspect and tune models."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from rlx.cli.streams import flush, prepare_streams, reader_has_gone, say
 from rlx.report.text import table
 from rlx.version import __version__
 
-# Each is a module here, imported when it is called, with `add_arguments(parser)` and `run(arguments)`, which
+# Each command is a module here, imported when it is called. It has `add_arguments(parser)` and `run(arguments)`, which
 # returns the exit code.
 COMMANDS = {
     "compile": "compile a graph to a file for one device",
     "run": "run a graph, or a compiled one, on given arrays",
-    "tune": "look for what makes a graph the fastest on this machine",
+    "tune": "search for the fastest compilation of a graph on this machine",
     "quantize": "round a graph to integers of 8 or 4 bits",
-    "inspect": "say what a graph consists of and costs, or draw it",
-    "profile": "measure each kernel of a graph, and say which lines it comes from",
-    "embed": "turn sentences into vectors with a BERT sentence encoder",
+    "inspect": "print the ops and costs of a graph, or draw it",
+    "profile": "measure each kernel of a graph, with its source lines",
+    "embed": "convert sentences to vectors with a BERT sentence encoder",
     "devices": "list the devices that programs can run on",
     "doctor": "check this installation",
-    "completion": "print a script with which bash, zsh or fish completes rlx and rlx-opt",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line and return the exit code.
 
-    Mistakes of the user go to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
+    User errors are printed to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
     """
     prepare_streams()
     try:
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    # Only the command that is called is imported, so that --help and --version are quick.
+    # Import only the called command, so that --help and --version are quick.
     parser = _parser()
     command = next((word for word in argv if not word.startswith("-")), None)
     if command not in COMMANDS or argv[0] != command:
@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="rlx",
         usage="rlx [-h] [--version] COMMAND …",
         description="RLX compiles tensor programs for CPUs and GPUs.",
-        epilog=f"commands:\n{commands}\n\n`rlx COMMAND --help` says more; passes are run by `rlx-opt`.",
+        epilog=f"commands:\n{commands}\n\n`rlx COMMAND --help` describes a command; `rlx-opt` runs passes.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rlx {__version__}")

@@ -1,4 +1,4 @@
-"""The names of targets and devices, for arguments of commands: those of all registered back ends; and levels."""
+"""The names of targets and devices of all registered back ends, for command arguments, and the optimisation levels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 
 
 class _LazyNames(Collection[str]):
-    """Names that are looked up when they are printed: that imports the back ends of other packages.
+    """Names that are looked up when they are printed, because the lookup imports the back ends of other packages.
 
-    Any name is taken for one of them: what looks the target up has an error that says more than argparse's.
+    Every name is accepted here: the later lookup of the target raises a better error than argparse.
     """
 
     def __init__(self, look_up: Callable[[], list[str]]):
@@ -36,8 +36,8 @@ def _devices() -> list[str]:
     return device_names()
 
 
-# Both go with `choices=` and `help=` of an argument.
+# Both are used as `choices=` and in the `help=` of an argument.
 TARGETS, DEVICES = _LazyNames(_targets), _LazyNames(_devices)
-# The levels of optimisation, and that of every day: those of `rlx.passes.levels`, which takes long to import.
+# The optimisation levels and the default level of `rlx.passes.levels`, which takes long to import.
 LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
 TARGET_HELP = "%(choices)s (default: %(default)s)"

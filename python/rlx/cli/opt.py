@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from rlx.passes.pipeline import PassPipeline
     from rlx.passes.runner import Instrument
 
-# Only the modules that --version and --help need are imported above: MLIR is loaded when there is something to do.
+# Only the modules for --version and --help are imported above. MLIR is loaded when it is needed.
 _MARKER = "// -----"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, or 1 after an error."""
+    """Run the command line and return the exit code: 0, or 1 after an error."""
     prepare_streams()
     try:
         return _run(sys.argv[1:] if argv is None else argv)
@@ -75,7 +75,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def passes_text(*, mlir: bool) -> str:
-    """The text that `--list-passes` prints: the passes of RLX with their options, and those of MLIR or how many there are."""
+    """Return the output of `--list-passes`: the passes of RLX with their options, and those of MLIR or their number."""
     from rlx.passes import native
     from rlx.passes.base import infos
 
@@ -90,7 +90,7 @@ def passes_text(*, mlir: bool) -> str:
 
 
 def pipeline_of(settings: Settings) -> PassPipeline:
-    """The passes that the command line names.
+    """Return the pipeline that the command line specifies.
 
     Raises:
         CommandLineError: Both a pipeline and single passes are given, or a flag is not a pass.
@@ -107,7 +107,7 @@ def pipeline_of(settings: Settings) -> PassPipeline:
 
 
 def _element(name: str, value: str | None) -> str:
-    """A pass flag as pipeline text; a pass on functions is nested in `func.func`."""
+    """Return a pass flag as pipeline text. A function pass is nested in `func.func`."""
     from rlx.passes import base, native
 
     text = f"{name}{{{value}}}" if value else name
@@ -141,7 +141,7 @@ class OptRun:
         return self.settings.has("verify-diagnostics")
 
     def report(self, diagnostic: CliDiagnostic) -> None:
-        """Print a diagnostic, or keep it for comparison."""
+        """Print a diagnostic, or store it for comparison."""
         if self.verifying:
             self.found.append(diagnostic)
         else:
@@ -152,22 +152,22 @@ class OptRun:
             self.failed = True
         sys.stderr.write(diagnostic.format(self.sources))
 
-    # --- the whole --------------------------------------------------------------------------------
+    # --- the whole run ----------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Run the command; returns the exit code."""
+        """Run the command and return the exit code."""
         from rlx import mlir
         from rlx.ir.op import registry
         from rlx.passes.fusion.remarks import received
 
-        registry.load()  # before the context is made: verifiers are attached then
+        registry.load()  # before the context is created, because verifiers are attached then
         try:
             load(self.settings.load)
             pipeline = pipeline_of(self.settings)
             instruments = self._instruments()
             data = self._read()
         except Error as problem:
-            # An error in the pipeline is no error of the input, so it is not compared with comments.
+            # An error in the pipeline is not an error of the input, so it is not compared with comments.
             for diagnostic in from_error(problem, PROGRAM):
                 self.show(diagnostic)
             return 1
@@ -207,11 +207,11 @@ class OptRun:
             return standard_input().buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
         except OSError as problem:
             raise Error(f"cannot open input file '{path}': {problem.strerror}") from None
-        except ValueError:  # a NUL, or half of a character
+        except ValueError:  # a NUL, or an incomplete character
             raise Error(f"not the name of a file: {str(path)!r}") from None
 
     def _parts(self, data: bytes) -> list[str]:
-        """The parts of the input. Lines before a part become empty lines, so that line numbers are right."""
+        """Return the parts of the input. Lines before a part become empty lines, to preserve line numbers."""
         from rlx.ir.text.isolated import is_bytecode
         from rlx.ir.text.modules import decoded
 
@@ -263,7 +263,7 @@ class OptRun:
         if self.statistics is not None:
             result.append(self.statistics)
         if self.timing is not None:
-            result.append(self.timing)  # innermost: the time of other instruments does not count for a pass
+            result.append(self.timing)  # innermost, so that the time of other instruments is not included
         return result
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -278,7 +278,7 @@ class OptRun:
     # --- one part ---------------------------------------------------------------------------------
 
     def _process(self, part: str, pipeline: PassPipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
-        """Parse, transform and print one part; None when it failed."""
+        """Parse, transform and print one part. Return None if it failed."""
         self.found.clear()
         before = time.perf_counter()
         module = self._parse(part)
@@ -302,7 +302,7 @@ class OptRun:
         return result
 
     def _transformed(self, module: Any, pipeline: PassPipeline, instruments: Sequence[Instrument]) -> Any:
-        """The module behind the passes, or what was asked about them: a smaller module, or a text."""
+        """Return the module after the passes, or the result of a search: a smaller module, or a text."""
         settings = self.settings
         if settings.has("bisect") or "reduce" in settings.values:
             from rlx.cli import opt_search

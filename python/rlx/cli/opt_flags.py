@@ -1,4 +1,4 @@
-"""The command line of `rlx-opt`: flags in any order, pass flags in the order in which they run."""
+"""The command line of `rlx-opt`: flags in any order, pass flags in the order of execution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROGRAM = "rlx-opt"
 
 
 class CommandLineError(Exception):
-    """The command line does not make sense; the text says why."""
+    """The command line is invalid; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -31,39 +31,43 @@ class OptFlag:
 
     @property
     def usage(self) -> str:
-        """The flag as users write it."""
+        """The flag in the form that users write."""
         return f"-o {self.value[1:]}" if self.name == "o" else f"--{self.name}{self.value}"
 
 
 FLAGS = (
-    OptFlag("o", "=FILE", "where the result goes; nothing is written when something fails (default: -)"),
+    OptFlag("o", "=FILE", "the output file; nothing is written after a failure (default: -)"),
     OptFlag("pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"),
-    OptFlag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' one by one"),
+    OptFlag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' separately"),
     OptFlag("verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"),
     OptFlag("verify-each", "[=0|1]", "verify after every pass (default: 1)"),
     OptFlag(
         "check-numerics",
         "[=SEED]",
-        "evaluate on random inputs around every pass; name the first that changes a result",
+        "evaluate on random inputs before and after every pass; report the first pass that changes a result",
     ),
-    OptFlag("bisect", "", "find the first rewriting after which the module is wrong; exit code 1 if there is one"),
+    OptFlag("bisect", "", "find the first rewrite after which the module is wrong; exit code 1 if there is one"),
     OptFlag(
         "reduce",
         "[=COMMAND]",
-        "shrink the module as long as the passes fail on it as they do, or change its results; or as long as COMMAND FILE "
-        "fails (exit status not 0)",
+        "shrink the module while the passes still fail in the same way or change its results, or while "
+        "COMMAND FILE fails (exit status not 0)",
     ),
-    OptFlag("inputs", "=SEED|FILE", "what to evaluate on: a seed (default: 0), or arrays by name in an .npz file"),
-    OptFlag("tolerance", "=X", "how far floats may differ, relative to the largest (default: 1e-4 for f32)"),
-    OptFlag("rewrite-limit", "=N", "end after N rewrites, counted over all passes"),
+    OptFlag(
+        "inputs", "=SEED|FILE", "the inputs for evaluation: a seed (default: 0), or arrays by name in an .npz file"
+    ),
+    OptFlag(
+        "tolerance", "=X", "the largest difference of floats, relative to the largest value (default: 1e-4 for f32)"
+    ),
+    OptFlag("rewrite-limit", "=N", "stop after N rewrites, counted over all passes"),
     OptFlag("mlir-print-ir-before", "=PASS,…", "print the IR before these passes"),
     OptFlag("mlir-print-ir-after", "=PASS,…", "print the IR after these passes"),
     OptFlag("mlir-print-ir-before-all", "", "print the IR before every pass"),
     OptFlag("mlir-print-ir-after-all", "", "print the IR after every pass"),
     OptFlag("mlir-print-ir-after-change", "", "print the IR after passes that changed it"),
     OptFlag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
-    OptFlag("mlir-timing", "", "print how long every pass took"),
-    OptFlag("mlir-pass-statistics", "", "print how often each rewrite pattern was applied"),
+    OptFlag("mlir-timing", "", "print the time of every pass"),
+    OptFlag("mlir-pass-statistics", "", "print the number of applications of each rewrite pattern"),
     OptFlag("mlir-print-debuginfo", "", "print locations"),
     OptFlag("mlir-print-op-generic", "", "print all ops in MLIR's generic form, those of rlx in quotes"),
     OptFlag(
@@ -72,7 +76,7 @@ FLAGS = (
         "leave out constants of more than N elements when printing",
     ),
     OptFlag("emit-bytecode", "", "write MLIR bytecode instead of text"),
-    OptFlag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
+    OptFlag("allow-unregistered-dialect", "", "accept ops of unknown dialects"),
     OptFlag("dump-pass-pipeline", "", "print the pipeline that runs"),
     OptFlag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
     OptFlag(
@@ -96,7 +100,7 @@ class Settings:
     print_after: list[str] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Whether a flag is given; with `=0` or `=false` it is not."""
+        """Return whether a flag is set. `=0` or `=false` unset it."""
         return name in self.values and self.values[name] not in ("0", "false")
 
     @property
@@ -110,10 +114,10 @@ class Settings:
 
 
 def parse(arguments: Sequence[str]) -> Settings:
-    """The settings that arguments give. An unknown flag may be the name of a pass.
+    """Return the settings for arguments. An unknown flag may be the name of a pass.
 
     Raises:
-        CommandLineError: A flag lacks its value, or has one that does not fit.
+        CommandLineError: A flag lacks its value, or has an invalid one.
     """
     settings = Settings()
     words = list(reversed(arguments))
@@ -171,26 +175,26 @@ def _fail(message: str) -> NoReturn:
 
 
 def unknown(name: str, passes: Sequence[str]) -> CommandLineError:
-    """The error for a flag that is neither a flag of `rlx-opt` nor a pass."""
+    """Return the error for a flag that is neither a flag of `rlx-opt` nor a pass."""
     close = get_close_matches(name, [*_BY_NAME, *passes], 1)
     guess = f"\nDid you mean '--{close[0]}'?" if close else ""
     return CommandLineError(f"unknown command line argument '--{name}'{guess}\nTry: '{PROGRAM} --help'")
 
 
 def help_text() -> str:
-    """The text that `--help` prints."""
+    """Return the output of `--help`."""
     options = "\n".join(table([(f.usage, f.help) for f in FLAGS], indent="  ", long={1}))
     return f"""\
 usage: {PROGRAM} [FILE|-] [-o OUT] [--pass-pipeline=TEXT | --PASS[=OPTIONS] …] [flags]
 
 Run passes on MLIR text or bytecode. Without passes the module is read, verified and printed.
 
-Every pass is a flag as well, and these run in the order in which they stand:
+Every pass is also a flag. Passes run in the order of their flags:
   {PROGRAM} model.mlir --rlx-lower-blocks --rlx-decompose="except=softmax,attention" --canonicalize --cse
   {PROGRAM} model.mlir --pass-pipeline='builtin.module(rlx-bind{{batch=1}},func.func(canonicalize,cse))'
 
 flags:
 {options}
 
-Diagnostics go to standard error as file:line:col: error: …; the exit code is 0, or 1 when there was an error.
+Diagnostics go to standard error as file:line:col: error: …; the exit code is 0, or 1 after an error.
 """

@@ -1,4 +1,4 @@
-"""`rlx-opt --bisect` and `--reduce`: what they take from the command line, and what they print."""
+"""`rlx-opt --bisect` and `--reduce`: their options and their output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from rlx.passes.checking.numerics import Comparison
     from rlx.passes.pipeline import PassPipeline
 
-_CANNOT_RUN = (126, 127)  # what a shell reports of a program that it cannot start
+_CANNOT_RUN = (126, 127)  # a shell's exit codes for a program that it cannot start
 
 
 def comparison_of(settings: Settings) -> Comparison:
-    """How results are compared: `--inputs` and `--tolerance`.
+    """Return how results are compared: `--inputs` and `--tolerance`.
 
     Raises:
         Error: The file of inputs cannot be read.
@@ -55,7 +55,7 @@ def _tensors(path: str) -> dict[str, Any]:
 
 
 def bisected(module: Any, pipeline: PassPipeline, settings: Settings) -> tuple[str, bool]:
-    """What `--bisect` prints, and whether it is that something is wrong."""
+    """Return the output of `--bisect`, and whether it found a difference."""
     from rlx.passes.checking.bisect import bisect
     from rlx.support.errors import Error
 
@@ -91,7 +91,7 @@ def _described(culprit: Culprit, pipeline: PassPipeline, settings: Settings) -> 
 
 
 def _command(culprit: Culprit, pipeline: PassPipeline, settings: Settings) -> str:
-    """The command that prints the module behind the rewriting, or fails as it does there."""
+    """Return the command that prints the module after the faulty rewrite, or reproduces its failure."""
     from rlx.passes.pipeline import PassPipeline
 
     words = [PROGRAM, settings.file if settings.file != "<stdin>" else "-"]
@@ -109,7 +109,7 @@ def _command(culprit: Culprit, pipeline: PassPipeline, settings: Settings) -> st
 
 
 def reduced(module: Any, pipeline: PassPipeline, settings: Settings) -> Any:
-    """The module that `--reduce` gives.
+    """Return the module that `--reduce` finds.
 
     Raises:
         Error: The test is not interesting for the module, or cannot be run.
@@ -127,10 +127,10 @@ def reduced(module: Any, pipeline: PassPipeline, settings: Settings) -> Any:
 
 
 def _command_test(command: str) -> Callable[[Any], bool]:
-    """A test that runs a command with the name of a file behind it: interesting is what it fails on, as with mlir-reduce.
+    """Return a test that runs a command with a file name appended. Interesting is a failure, as with mlir-reduce.
 
     Raises:
-        Error: It is no command.
+        Error: It is not a command.
     """
     from rlx.ir.text.modules import print_op
 

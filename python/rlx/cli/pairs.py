@@ -1,4 +1,4 @@
-"""`NAME=VALUE` on the command line, where names may have a `=` themselves."""
+"""`NAME=VALUE` on the command line. Names may contain `=`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable, Collection
 
 from rlx.support.errors import Error
 
-_MOST_DIGITS = 19  # of 2^63 - 1
+_MOST_DIGITS = 19  # the digits of 2^63 - 1
 
 
 def split(text: str, option: str, names: Collection[str], is_value: Callable[[str], bool]) -> tuple[str, str, str]:
-    """The name, `=` and the value of a text, as `str.partition` gives them.
+    """Return name, `=` and value of a text, as `str.partition` does.
 
-    If no known name fits, the value is the longest text that is written as values are.
+    If no known name matches, the value is the longest suffix with the form of a value.
 
     Args:
         text: The text.
         option: The option that has it, for messages.
-        names: The names that are known.
-        is_value: Whether a text is written as values are, which decides between several names.
+        names: The known names.
+        is_value: Whether a text has the form of a value. It decides between several names.
 
     Raises:
-        Error: Several names fit.
+        Error: Several names match.
     """
     everywhere = [i for i, character in enumerate(text) if character == "="]
     ends = [i for i in everywhere if text[:i] in names]
@@ -38,10 +38,10 @@ def split(text: str, option: str, names: Collection[str], is_value: Callable[[st
 
 
 def size_of(text: str, flag: str) -> int:
-    """The number that decimal digits are.
+    """Return the number for decimal digits.
 
     Raises:
-        Error: It is beyond 64 bits: Python does not even read thousands of digits.
+        Error: It exceeds 64 bits. (Python does not even parse thousands of digits.)
     """
     if len(text) > _MOST_DIGITS:
         raise Error(f"{flag}: a number of {len(text)} digits is too large", hint="numbers end at 2^63 - 1")

@@ -1,4 +1,4 @@
-"""The parser of the commands of `rlx`: that of argparse, which also names the option that was meant."""
+"""The parser of the `rlx` commands: argparse's, extended by suggestions for unknown options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNKNOWN = "unrecognized arguments: "
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors suggest an option for each one that is unknown."""
+    """A parser whose errors suggest an option for each unknown one."""
 
     def error(self, message: str) -> NoReturn:
         if message.startswith(_UNKNOWN):

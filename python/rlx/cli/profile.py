@@ -1,7 +1,7 @@
-"""Measure each kernel of a compiled graph: how long it takes, what it computes, and which lines that comes from.
+"""Measure each kernel of a compiled graph: its time, its ops, and the source lines of these ops.
 
-Inputs and weights that are not given are drawn at random. Arrays are written as for `rlx run`: NAME=@FILE.npy,
-NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4. A trace opens in https://ui.perfetto.dev.
+Missing inputs and weights are drawn at random. Arrays are written as for `rlx run`: NAME=@FILE.npy, NAME=1x4xf32=0 (all
+elements) or NAME=1x4xf32=1,2,3,4. Open the trace in https://ui.perfetto.dev.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rlx.cli.streams import say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
-    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--params", metavar="FILE", help="a file with parameters: safetensors, .npz or .npy")
     parser.add_argument("--device", choices=DEVICES, default="cpu", metavar="NAME", help="%(choices)s (default: cpu)")
     parser.add_argument("--arch", help="the device's architecture")
     parser.add_argument(

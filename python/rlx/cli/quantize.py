@@ -1,10 +1,11 @@
-"""Round the weights and activations of a graph, given as MLIR text or ONNX, to integers of 8 or 4 bits.
+"""Round the weights and activations of a graph (MLIR text or ONNX) to integers of 8 or 4 bits.
 
-Ranges of activations come from data: arrays of an .npz file by the names of the inputs. An array has one more axis than its
-input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one
-given takes, and rounds them when it is loaded; with --output-params, the rounded ones are written to a file, and it takes
-those. With --integer-only every op of it is on integers, weights are in it, and so are scales of inputs and outputs: for
-microcontrollers and FPGAs.
+Ranges of activations come from data: an .npz file with an array for each input, by name. An array has one more axis
+than its input, for the batches, or the same number of axes, and is then cut along its first axis.
+
+The written graph takes the same weights as the given one, and rounds them when it is loaded. With --output-params, the
+rounded weights are written to a file, and the graph takes those. With --integer-only, all ops are integer ops, and the
+graph contains its weights and the scales of inputs and outputs. This form is for microcontrollers and FPGAs.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS
     from rlx.quantization.observers import METHODS
 
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
     parser.add_argument(
         "-o", "--output", type=output_file, required=True, metavar="OUT", help="the file to write; - is standard output"
     )
-    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--params", metavar="FILE", help="a file with parameters: safetensors, .npz or .npy")
     parser.add_argument("--data", metavar="FILE.npz", help="inputs to calibrate with, by name")
     parser.add_argument(
         "--record", metavar="FILE.json", help="a calibration record, or ranges of values, instead of data"
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the calibration record, or the ranges, to a file",
     )
     parser.add_argument(
-        "--output-params", type=output_file, metavar="FILE", help="write the weights, rounded, as safetensors"
+        "--output-params", type=output_file, metavar="FILE", help="write the rounded weights as safetensors"
     )
     parser.add_argument("--weights", choices=WEIGHTS, default="int8", help="default: %(default)s")
     parser.add_argument("--activations", choices=ACTIVATIONS, default="int8", help="default: %(default)s")
@@ -54,7 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: %(default)s)"
     )
     parser.add_argument(
-        "--percentile", type=float, default=99.99, metavar="P", help="of the numbers in range (default: %(default)s)"
+        "--percentile",
+        type=float,
+        default=99.99,
+        metavar="P",
+        help="the percentage of values in range (default: %(default)s)",
     )
     parser.add_argument("--symmetric", action="store_true", help="zero points of activations are 0")
     parser.add_argument(
@@ -62,18 +67,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.75,
         metavar="S",
-        help="how far channels of large numbers are scaled down, 0 to 1 (default: %(default)s)",
+        help="the degree to which channels with large values are scaled down, 0 to 1 (default: %(default)s)",
     )
     parser.add_argument(
         "--group", type=int, default=32, metavar="N", help="rows that share a scale, for int4 (default: %(default)s)"
     )
     parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
-    parser.add_argument("--sensitivity", action="store_true", help="print what each product costs in accuracy")
+    parser.add_argument("--sensitivity", action="store_true", help="print the loss of accuracy of each product")
     parser.add_argument(
         "--min-cosine",
         type=float,
         metavar="C",
-        help="leave those products in f32 that cost most, until the outputs for the data are as close to those in f32",
+        help="keep the products with the largest loss in f32, until the outputs reach this cosine with those in f32",
     )
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
@@ -82,14 +87,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_integers(parser: argparse.ArgumentParser) -> None:
-    """Declare the options for graphs of integers alone."""
+    """Declare the options for integer-only graphs."""
     integers = parser.add_argument_group("integers alone")
-    integers.add_argument("--integer-only", action="store_true", help="a graph whose every op is on integers")
+    integers.add_argument("--integer-only", action="store_true", help="write a graph of only integer ops")
     integers.add_argument(
-        "--bits", type=int, choices=(8, 4, 2), default=8, help="of the weights of products (default: %(default)s)"
+        "--bits",
+        type=int,
+        choices=(8, 4, 2),
+        default=8,
+        help="the bits of the weights of products (default: %(default)s)",
     )
     integers.add_argument(
-        "--layer", action="append", default=[], metavar="NAME=BITS", help="bits of the weights of one product"
+        "--layer", action="append", default=[], metavar="NAME=BITS", help="the bits of the weights of one product"
     )
     integers.add_argument(
         "--mode",
@@ -98,7 +107,10 @@ def _add_integers(parser: argparse.ArgumentParser) -> None:
         help="how sums are scaled: see rlx.requantize (default: %(default)s)",
     )
     integers.add_argument(
-        "--max-bytes", type=int, metavar="N", help="choose bits for each product, so that weights take so much at most"
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="choose bits for each product, so that the weights take at most N bytes",
     )
 
 
@@ -141,10 +153,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """What is asked for goes together.
+    """Check that the options are compatible.
 
     Raises:
-        Error: It does not.
+        Error: They are not.
     """
     from rlx.quantization.sensitivity import check_cosine
     from rlx.support.errors import Error
@@ -166,10 +178,10 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _check_integers(arguments: argparse.Namespace) -> None:
-    """What is asked for goes together with graphs of integers alone.
+    """Check that the options are compatible with integer-only graphs.
 
     Raises:
-        Error: It does not.
+        Error: They are not.
     """
     from rlx.quantization.sensitivity import check_cosine
     from rlx.support.errors import Error
@@ -191,7 +203,7 @@ def _check_integers(arguments: argparse.Namespace) -> None:
 def _integers(
     arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
 ) -> tuple[Graph, str]:
-    """The graph of integers alone, and what its weights are."""
+    """Return the integer-only graph, and a description of its weights."""
     from rlx.passes.integer.value_ranges import ValueRanges
     from rlx.quantization.bit_widths import search_bits
     from rlx.quantization.integer import integer_only, observe_ranges
@@ -217,10 +229,10 @@ def _integers(
 
 
 def _layers(texts: list[str]) -> dict[str, int]:
-    """Bits by product, from `fc=4` texts.
+    """Return bits by product, from texts like `fc=4`.
 
     Raises:
-        Error: One is not written like this.
+        Error: A text has another form.
     """
     from rlx.support.errors import Error
 
@@ -255,7 +267,7 @@ def _measured(
     params: Mapping[str, Any],
     options: dict[str, Any],
 ) -> list[str]:
-    """The products that have to stay in f32 for the accuracy that is asked for; what each costs is printed."""
+    """Return the products that must stay in f32 for the requested accuracy. Print the loss of each product."""
     from rlx.quantization.sensitivity import quantization_sensitivity
 
     if not arguments.sensitivity and arguments.min_cosine is None:
@@ -266,10 +278,10 @@ def _measured(
 
 
 def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
-    """The batches of inputs in an .npz file.
+    """Return the batches of inputs in an .npz file.
 
     Raises:
-        Error: The file cannot be read, or an array of it does not fit.
+        Error: The file cannot be read, or an array does not fit.
     """
     from rlx.support.errors import Error
     from rlx.weights import open as open_weights
@@ -290,7 +302,7 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
 
 
 def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
-    """The batches of one input."""
+    """Return the batches of one input."""
     from rlx.support.errors import Error
 
     shape = argument.shape

@@ -1,4 +1,4 @@
-"""Run a graph (MLIR text or ONNX), or a program that `rlx compile` made, on given arrays, and print what comes out.
+"""Run a graph (MLIR text or ONNX), or a program from `rlx compile`, on given arrays, and print the outputs.
 
 Arrays are written as NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4.
 """
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from rlx.targets.artifacts.bundle import Bundle
 
 Arrays = dict[str, np.ndarray]
-# What a name may not have that becomes the name of a file in a folder; a drive or a stream begins behind a colon.
+# Characters that a name must not contain if it becomes a file name. A colon follows a drive or precedes a stream.
 _SEPARATORS = re.compile(r"[/\\:]" if os.name == "nt" else "/")
 
 
 @dataclass(frozen=True)
 class _MeasuredCall:
-    """What runs the program, and what is to be said of its last run."""
+    """The function that runs the program, and the information about its last run."""
 
     run: Callable[[], list[np.ndarray]]
     remarks: Callable[[], Sequence[str]]
@@ -47,29 +47,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="MLIR text, of rlx or StableHLO ops, ONNX, or a compiled artifact; - is standard input",
+        help="MLIR text (rlx or StableHLO ops), ONNX, or a compiled artifact; - is standard input",
     )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
-    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--params", metavar="FILE", help="a file with parameters: safetensors, .npz or .npy")
     parser.add_argument("--device", choices=DEVICES, metavar="NAME", help="%(choices)s (default: cpu)")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
     )
-    parser.add_argument("--repeat", type=int, metavar="N", help="run N times more and say how long a run takes")
+    parser.add_argument("--repeat", type=int, metavar="N", help="run N more times and print the time of a run")
     parser.add_argument(
         "--save",
         action="append",
         default=[],
         metavar="[NAME=]FILE.npy",
-        help="write an output to a file; without NAME the outputs are taken in order",
+        help="write an output to a file; without NAME, outputs are written in order",
     )
     parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
     parser.add_argument(
-        "--verify", metavar="SHA256", help="look at the file only if this is its SHA-256, which `rlx compile` prints"
+        "--verify", metavar="SHA256", help="read the file only if this is its SHA-256, which `rlx compile` prints"
     )
-    parser.add_argument("--entry", metavar="NAME", help="the entry point to run, of a compiled artifact with several")
+    parser.add_argument("--entry", metavar="NAME", help="the entry point to run, for a compiled artifact with several")
     parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
     add_compile_options(parser)
 
@@ -118,10 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _entry(program: Graph | Archive | Bundle, arguments: argparse.Namespace) -> Graph | Archive:
-    """What is to be run of a file.
+    """Return the graph or program of a file to run.
 
     Raises:
-        Error: It has several entry points and none is named, has no such entry point, or has none at all.
+        Error: It has several entry points and none is named, does not have the named entry point, or has no entry
+            points.
     """
     from rlx.support.errors import Error
     from rlx.targets.artifacts.bundle import Bundle
@@ -146,7 +147,7 @@ def _check_options(archive: Archive, arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
-    """The files to which each output is written."""
+    """Return the files that each output is written to."""
     from rlx.cli.pairs import split
     from rlx.support.errors import Error
     from rlx.support.suggestions import suggestion
@@ -171,10 +172,10 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
 
 
 def _check_paths(files: Mapping[str, Sequence[str]]) -> None:
-    """No file is to hold two outputs, and none has a name that is too long.
+    """Check that no file gets two outputs, and that no name is too long.
 
     Raises:
-        Error: One does.
+        Error: A file or name violates this.
     """
     from rlx.support.errors import Error
     from rlx.support.files import check_length
@@ -210,7 +211,7 @@ def _from_file(path: str, declared: Sequence[Argument], already_given: Mapping[s
 
 
 def _stored(archive: Archive, already_given: Mapping[str, np.ndarray]) -> Arrays:
-    """The values of parameters that a file of programs has or refers to, if any of them is needed."""
+    """Return the parameter values that a file of programs contains or refers to, if any of them is needed."""
     assert archive.parameters is not None
     if archive.parameters.places.keys() <= already_given.keys():
         return {}
@@ -289,7 +290,7 @@ def _compiled_call(program: CompiledGraph, inputs: Arrays) -> _MeasuredCall:
 
 
 def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:
-    """The results of the last run; prints how long the runs took."""
+    """Return the results of the last run. Print the time of the runs."""
     results = call()
     if repeat is None:
         return results

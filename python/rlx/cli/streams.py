@@ -1,4 +1,4 @@
-"""Standard input, output and error of the commands: closed, full, or of an encoding that lacks characters."""
+"""Standard input, output and error of the commands. They may be closed, full, or have a limited encoding."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import TextIO
 
 from rlx.support.printable import printable
 
-# Replacements for terminals without Unicode; all other characters are shown as their number.
+# Replacements for terminals without Unicode. All other characters are shown by their number.
 _ASCII = {"…": "...", "–": "-", "—": "-", "×": "x", "µ": "u", "²": "^2", "≤": "<=", "≥": ">=", "→": "->", "·": "*"}
 
-BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
+BROKEN_PIPE = 141  # a shell's exit code for a program that was ended by SIGPIPE
 
 
 def prepare_streams() -> None:
     """Make the standard streams usable, however the process was started.
 
-    Characters that the encoding of standard output or error lacks are written in ASCII. Messages to a closed standard error
-    are dropped. Descriptors of closed streams are given to the null device: the next file that is opened would get their
-    number, and what libraries print would be written to it.
+    Characters that the encoding of standard output or error lacks are written in ASCII. Messages to a closed standard
+    error are dropped. The descriptors of closed streams are opened on the null device. Otherwise the next opened file
+    would get their number, and libraries would print into it.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest number that is free
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # the lowest free number
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
     if sys.stderr is None:
@@ -44,19 +44,19 @@ def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
 
 
 def standard_input() -> TextIO:
-    """The stream that a command reads where it is given no file.
+    """Return the stream for a command's input without a file.
 
     Raises:
-        Error: The program was started without one.
+        Error: The program was started without standard input.
     """
     return _open_stream(sys.stdin, "standard input", "give the path of a file")
 
 
 def standard_output() -> TextIO:
-    """The stream for results that are not written to a file.
+    """Return the stream for results without an output file.
 
     Raises:
-        Error: The program was started without one.
+        Error: The program was started without standard output.
     """
     return _open_stream(sys.stdout, "standard output", "redirect it to a file")
 
@@ -71,12 +71,12 @@ def _open_stream(stream: TextIO | None, name: str, instead: str) -> TextIO:
 
 @contextlib.contextmanager
 def _naming_standard_output() -> Iterator[None]:
-    """Say in an error of the system that standard output cannot be written."""
+    """Name standard output in system errors from the body."""
     from rlx.support.errors import Error
 
     try:
         yield
-    except BrokenPipeError:  # no error: the reader has what it wants
+    except BrokenPipeError:  # not an error: the reader needs no more output
         raise
     except OSError as problem:
         raise Error(f"cannot write to standard output: {problem.strerror}") from None
@@ -100,12 +100,12 @@ def write(data: str | bytes) -> None:
 
 
 def say(text: str, *, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Print text for readers, with escapes for what a name of a file must not do to a terminal.
+    """Print readable text. Control characters, for example from names in files, are escaped.
 
     Args:
         text: The text.
-        stream: Where to; standard output when absent.
-        end: What follows it.
+        stream: The stream to write to; standard output by default.
+        end: The text that follows.
 
     Raises:
         Error: Standard output is closed, or cannot be written.
@@ -119,7 +119,7 @@ def say(text: str, *, stream: TextIO | None = None, end: str = "\n") -> None:
 
 
 def flush() -> None:
-    """Write what was said to standard output.
+    """Flush standard output.
 
     Raises:
         Error: It cannot be written.
@@ -130,9 +130,9 @@ def flush() -> None:
 
 
 def reader_has_gone() -> int:
-    """The exit code after a `BrokenPipeError`: the reader of standard output has ended, as `head` does.
+    """Return the exit code after a `BrokenPipeError`: the reader of standard output has ended, as `head` does.
 
-    What is left goes to the null device, or Python would fail again when it flushes at exit.
+    The remaining output goes to the null device, because Python would fail again when it flushes at exit.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE

@@ -1,8 +1,9 @@
-"""Look for what makes a graph, given as MLIR text or ONNX, the fastest on this machine, and keep it.
+"""Search for the fastest compilation of a graph (MLIR text or ONNX) on this machine, and cache it.
 
-Fusions, layouts, flags and tiles of the compiler, threads, and for the CPU the other compiler are tried. Each result is
-compared with the NumPy evaluator's. What is found is kept in the cache: the next call, and `Session.compile(…, tune=SECONDS)`
-of the same graph, use it without measuring. With -o the program is written to a file, as by `rlx compile`.
+It tries fusions, layouts, flags and tiles of the compiler, numbers of threads, and on the CPU also the other compiler.
+Each result is compared with that of the NumPy evaluator. The choice is stored in the cache. The next call, and
+`Session.compile(…, tune=SECONDS)` of the same graph, use it without measuring. With -o, the program is written to a
+file, as by `rlx compile`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or ONNX; - is standard input")
-    parser.add_argument("--seconds", default="60", metavar="S", help="how long it may take (default: %(default)s)")
+    parser.add_argument("file", metavar="FILE", help="MLIR text (rlx or StableHLO ops) or ONNX; - is standard input")
+    parser.add_argument("--seconds", default="60", metavar="S", help="the time limit in seconds (default: %(default)s)")
     parser.add_argument(
         "-o", "--output", type=output_file, metavar="OUT", help="the file to write the program to; - is standard output"
     )
@@ -32,15 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an input to measure with, as `rlx run` takes it; others are drawn",
+        help="an input to measure with, as for `rlx run`; other inputs are random",
     )
-    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--params", metavar="FILE", help="a file with parameters: safetensors, .npz or .npy")
     parser.add_argument("--device", choices=DEVICES, default="cpu", metavar="NAME", help="%(choices)s (default: cpu)")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads to use on the CPU (default: what is faster is looked for)"
+        "--threads", type=int, metavar="N", help="threads to use on the CPU (default: the fastest number)"
     )
-    parser.add_argument("--again", action="store_true", help="measure even if an earlier run has kept a choice")
+    parser.add_argument("--again", action="store_true", help="measure even if an earlier choice is in the cache")
     add_compile_options(parser)
 
 

@@ -22,15 +22,16 @@ _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
 def named_arrays(texts: Iterable[str], option: str, arguments: Collection[Argument]) -> dict[str, np.ndarray]:
-    """Arrays by name, from several uses of one option.
+    """Return arrays by name, from several uses of one option.
 
     Args:
         texts: The values of the option.
         option: Its name, for messages.
-        arguments: The program's arguments. Their names may have a `=`; a file that does not name its dtype has the argument's.
+        arguments: The program's arguments. Their names may contain `=`. A file without a dtype name gets the argument's
+            dtype.
 
     Raises:
-        Error: One is not written as expected, is given twice, or its file cannot be read.
+        Error: A text has another form, is given twice, or its file cannot be read.
     """
     from rlx.weights.npy import read_file
 
@@ -51,7 +52,7 @@ def named_arrays(texts: Iterable[str], option: str, arguments: Collection[Argume
 
 
 def save_array(path: str, array: np.ndarray) -> None:
-    """Write an array as a `.npy` file that NumPy reads, completely or not at all. Elements of ml_dtypes have no dtype there.
+    """Write an array as a `.npy` file that NumPy can read, completely or not at all. ml_dtypes are stored untyped.
 
     Raises:
         Error: The file cannot be written.
@@ -60,13 +61,13 @@ def save_array(path: str, array: np.ndarray) -> None:
     from rlx.support.files import write_atomically
 
     buffer = io.BytesIO()
-    # For float8_e5m2 NumPy writes a name, '<f1', that it does not read.
+    # For float8_e5m2, NumPy writes a name, '<f1', that it cannot read.
     np.save(buffer, array if dtype(array.dtype).is_numpys_own else array.view(f"V{array.itemsize}"), allow_pickle=False)
     write_atomically(path, buffer.getvalue())
 
 
 def flag_for(argument: Argument) -> str:
-    """A flag that gives an argument a value, to be copied from a message."""
+    """Return a flag that gives an argument a value, for copying from a message."""
     option = "--param" if argument.kind == "param" else "--input"
     dims = "".join(f"{d}x" for d in argument.shape.dims) if argument.shape.is_static else None
     if dims is None:
@@ -94,7 +95,7 @@ def _parsed_array(value: str, flag: str) -> np.ndarray:
     kind = dtype("bool" if match["dtype"] == "i1" else match["dtype"])
     try:
         shape = tuple(int(size) for size in match["dims"].split("x")[:-1])
-    except ValueError:  # Python does not read numbers of thousands of digits
+    except ValueError:  # Python does not parse numbers of thousands of digits
         raise Error(f"{flag}: expected {_FORMS}") from None
     words = [word.strip() for word in elements.split(",")] if elements.strip() else []
     if len(words) not in (1, prod(shape)):

@@ -1,10 +1,11 @@
-"""Importers: models of other formats as graphs with their weights, a package for each format.
+"""Importers: convert models of other formats to graphs with their weights. Each format has a package.
 
-A format is a table of rules (`table.py`), one for each kind of its ops: `@imports("tanh")` above a function of rlx tensors.
+Each format has a table of rules (`table.py`), with one rule for each kind of op. A rule is a function of rlx tensors
+decorated with, for example, `@imports("tanh")`.
 """
 
 from __future__ import annotations
 
-# The packages to the left first, and whole: see passes/__init__.py.
+# Import the packages to the left in the import order first, and completely: see passes/__init__.py.
 import rlx.blocks
 import rlx.weights  # noqa: F401

@@ -1,4 +1,4 @@
-"""What all importers share: the table of rules, the list of ops without a rule, limits, constants that become weights."""
+"""Shared code of all importers: the table of rules, the list of unsupported ops, limits, and constants as weights."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ from rlx.support.guards import is_iterable
 from rlx.support.traces import defined_at
 from rlx.weights.weight import Weight
 
-# The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
+# The largest number of ops in a model. A function counts once per call, because a text of a kilobyte can expand to any
+# number.
 MOST_OPS = 100_000
-# The elements of the largest constant. A larger one becomes a parameter with its value: compilers pack and share those.
+# The number of elements of the largest literal. A larger constant becomes a parameter, which compilers can pack and
+# share.
 LARGEST_LITERAL = 1024
 _LISTED = 50
-_FIRST = 64  # elements that are compared before all are
+_FIRST = 64  # elements that are compared before all elements are
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def importer(function: Function) -> Function:
-    """A decorator of what users call to import a model: its errors name the line of the call, beside the place in the model."""
+    """Decorate a public import function: its errors name the caller's line besides the location in the model."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -47,13 +49,13 @@ def importer(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Rule:
-    """How one kind of op is built.
+    """The rule that builds one kind of op.
 
     Attributes:
-        build: Takes the graph, the op's operands, and by keyword the attributes that its signature names.
-        signature: Its signature.
-        attributes: The names of these attributes.
-        required: The names of those without a default.
+        build: A function of the graph and the operands. It takes the attributes that its signature names by keyword.
+        signature: The signature of `build`.
+        attributes: The names of the attributes that `build` accepts.
+        required: The names of the attributes without a default.
     """
 
     build: Callable[..., Any]
@@ -63,17 +65,17 @@ class Rule:
 
     @classmethod
     def of(cls, build: Callable[..., Any]) -> Rule:
-        """The rule for a function, from its signature."""
+        """Return the rule for a function, derived from its signature."""
         signature = inspect.signature(build)
         keywords = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
         required = frozenset(p.name for p in keywords if p.default is p.empty)
         return cls(build, signature, frozenset(p.name for p in keywords), required)
 
     def check_operands(self, g: Graph, operands: Sequence[Tensor], attributes: Mapping[str, Any]) -> None:
-        """The rule takes so many operands.
+        """Check that the rule accepts these operands.
 
         Raises:
-            UnsupportedError: It does not.
+            UnsupportedError: The rule does not accept this number of operands.
         """
         try:
             self.signature.bind(g, *operands, **attributes)
@@ -84,9 +86,9 @@ class Rule:
 class ImportTable:
     """The rules of a format. An instance is the decorator that registers them: `@imports("add", "sub")`.
 
-    A rule is `rule(g, *operands, **attributes)`: it emits rlx ops into the graph `g` and gives a tensor, or a sequence of
-    them for an op of several results. An attribute of the op that the rule does not name is an error, so that none is
-    overlooked; the importer lists the attributes that do not change the numbers.
+    A rule is `rule(g, *operands, **attributes)`. It emits rlx ops into the graph `g` and returns a tensor, or a
+    sequence of tensors for an op with several results. An attribute of the op that the rule does not name is an error,
+    so that no attribute is ignored by mistake. The importer lists the attributes that do not change the numbers.
 
     Args:
         what: The name of the format, for messages.
@@ -110,10 +112,10 @@ class ImportTable:
         """Check that every op has a rule.
 
         Args:
-            nodes: The name and the place of each op.
+            nodes: The name and the source location of each op.
 
         Raises:
-            UnsupportedError: The message lists all kinds of ops without a rule, how often each occurs, and where first.
+            UnsupportedError: Some ops have no rule. The message lists each kind, its count and its first location.
         """
         counts: Counter[str] = Counter()
         first: dict[str, str] = {}
@@ -139,7 +141,7 @@ class ImportTable:
         place: str | None = None,
         location: mlir.Location | None = None,
     ) -> list[Tensor]:
-        """Build an op; returns the tensors for its results.
+        """Build an op and return the tensors for its results.
 
         Args:
             g: The graph.
@@ -147,11 +149,11 @@ class ImportTable:
             operands: Tensors of the graph.
             attributes: The op's attributes by name, as Python values.
             irrelevant: Attributes that a rule need not name.
-            place: Where the op stands, for messages: `file:line`, or what else says it.
-            location: The same for the ops that are built; without it they get the place.
+            place: The source location of the op for messages, usually `file:line`.
+            location: The MLIR location of the ops that are built. If it is omitted, they get `place`.
 
         Raises:
-            Error: The rule does not take the op as it is written; the message names the op and its place.
+            Error: The rule does not accept the op in this form. The message names the op and its location.
         """
         rule = self.rules[op]
         try:
@@ -174,17 +176,17 @@ class ImportTable:
 
 
 def _located(g: Graph, location: mlir.Location | None, place: str | None) -> contextlib.AbstractContextManager[None]:
-    """The context in which ops get a location; where nothing is known, that of the caller."""
+    """Return a context in which new ops get a location. If none is known, they get the location of the caller."""
     if location is None and place is not None:
         location = location_at(place)
     return contextlib.nullcontext() if location is None else g.located(location)
 
 
 def _tensors(rule: Rule, built: Any) -> list[Tensor]:
-    """What a rule returned, as a list.
+    """Return the result of a rule as a list.
 
     Raises:
-        Error: It is no tensor, and no sequence of them.
+        Error: The result is neither a tensor nor a sequence of tensors.
     """
     tensors: list[Any] = [built] if isinstance(built, Tensor) else list(built) if is_iterable(built) else [built]
     if wrong := [type(tensor).__name__ for tensor in tensors if not isinstance(tensor, Tensor)]:
@@ -196,13 +198,13 @@ def _tensors(rule: Rule, built: Any) -> list[Tensor]:
 def constant(
     g: Graph, elements: np.ndarray | Weight, largest_literal: float = LARGEST_LITERAL, trainable: bool = True
 ) -> Tensor:
-    """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
+    """Return a constant of a model: a literal if it is small or uniform, else a parameter `constant0`, ….
 
     Args:
         g: The graph, which gets the parameter.
         elements: The elements.
-        largest_literal: The number of elements up to which a constant is a literal.
-        trainable: Whether training trains the parameter by default.
+        largest_literal: The largest number of elements of a literal.
+        trainable: Whether the parameter is trained by default.
     """
     if isinstance(elements, Weight):
         if math.prod(elements.shape) <= largest_literal:
@@ -224,11 +226,11 @@ def constant(
 
 
 def is_one_number(stored: np.ndarray, width: int) -> bool:
-    """Whether all elements have the same bits.
+    """Return whether all elements have the same bits.
 
     Args:
-        stored: The bytes of one element or more.
-        width: Those of an element.
+        stored: The bytes of one or more elements.
+        width: The number of bytes per element.
     """
     few = stored[: _FIRST * width].reshape(-1, width)
     return bool((few == few[0]).all()) and bool((stored.reshape(-1, width) == few[0]).all())

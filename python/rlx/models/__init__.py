@@ -1,7 +1,7 @@
-"""Models: published weights in the graphs they belong to.
+"""Models: published weights, and the graphs that compute with them.
 
-`load` reads a folder as it is published on the Hugging Face hub. A family of models is one file with a table `FAMILIES`: how
-its `config.json` is read, and how its graph is built of the parts that all share.
+`load` reads a folder in the format of the Hugging Face hub. Each file for model families has a table `FAMILIES`. An
+entry defines how `config.json` is read, and how the graph is built from shared parts.
 """
 
 from __future__ import annotations

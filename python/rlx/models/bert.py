@@ -1,4 +1,4 @@
-"""BERT (Devlin et al., 2018): absolute positions, and two kinds of tokens."""
+"""BERT (Devlin et al., 2018): absolute positions and two token types."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rlx.models.fields import Fields
 
 
 def read(fields: Fields) -> EncoderConfig:
-    """The configuration."""
+    """Return the configuration."""
     return EncoderConfig.read(fields, "bert", type_vocab_size=fields.size("type_vocab_size", 2))
 
 
 def encode(
     scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor, types: Tensor | None = None
 ) -> Tensor:
-    """Token representations `[B, S, E]`."""
+    """Return token representations `[B, S, E]`."""
     return layers(scope, config, BERT_NAMES, embeddings(scope, config, ids, types), mask, "custom")
 
 

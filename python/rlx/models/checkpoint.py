@@ -1,8 +1,8 @@
-"""The tensors of a checkpoint under the names that graphs use, and `ParameterPrefix`, which declares them as parameters.
+"""The tensors of a checkpoint, by the parameter names of graphs, and `ParameterPrefix`, which declares parameters.
 
-A checkpoint of a whole model has the tensors of its base under a prefix (`bert.`, `model.`), one of the base alone has not,
-and old ones call the weights of norms `gamma` and `beta`. Graphs have the names of the base model, whatever file their weights
-come from.
+Names vary between checkpoints. In a checkpoint of a whole model, the tensors of the base model have a prefix (`bert.`,
+`model.`). In a checkpoint of the base model, they do not. Old checkpoints name the weights of norms `gamma` and `beta`.
+Graphs always use the names of the base model.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rlx.ir.shape import Shape
 from rlx.support.errors import Error
 from rlx.weights import Weight
 
-_NAMED = 10  # how many problems a message lists
-# Dtypes whose numbers f32 has. A quantised model has integers, and scales beside them that are not known here.
+_NAMED = 10  # the largest number of problems in a message
+# Dtypes whose values f32 can represent. A quantised model has integers with scales, which are not supported here.
 _DTYPES = tuple(kind.numpy_name for kind in DTYPES if kind.is_float and kind.bits <= f32.bits)
 _OLD_NAMES = ((".weight", ".gamma"), (".bias", ".beta"))
-# What implementations of models have stored beside weights: it is known without the file.
+# Buffers that model implementations store with the weights. They can be computed, so they are not needed.
 _BUFFERS = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias|rotary_emb\.\w+)$")
 
 
@@ -29,8 +29,8 @@ class ModelTensors:
     """The tensors of a model's files.
 
     Args:
-        tensors: By name.
-        name: What messages call it: the file or folder.
+        tensors: The tensors by name.
+        name: The name of the file or folder, for messages.
         prefixes: Prefixes that the tensors of the base model may have.
     """
 
@@ -42,7 +42,7 @@ class ModelTensors:
         self._problems: list[str] = []
 
     def find(self, name: str) -> Weight | None:
-        """The tensor that graphs call `name`."""
+        """Return the tensor that graphs call `name`; None if there is none."""
         for prefix in dict.fromkeys((self.prefix, "")):
             for new, old in ((name, name), *_OLD_NAMES):
                 found = self.tensors.get(f"{prefix}{name.removesuffix(new)}{old}") if name.endswith(new) else None
@@ -51,7 +51,7 @@ class ModelTensors:
         return None
 
     def take(self, name: str, shape: Shape) -> Weight | None:
-        """The tensor for a parameter. If it is missing, or has another shape or dtype, `check` will say so."""
+        """Return the tensor for a parameter. If it is missing, or has another shape or dtype, `check` reports it."""
         weight = self.find(name)
         if weight is None:
             self._problems.append(f"'{name}' ({shape}) is missing")
@@ -64,24 +64,24 @@ class ModelTensors:
         return weight
 
     def check_layers(self, num_layers: int) -> None:
-        """Refuse more layers than there are tensors: to build them, and to compare each, would take too long.
+        """Check that there are not more layers than tensors: building and comparing all of them would take too long.
 
         Raises:
-            Error: There are more.
+            Error: There are more layers.
         """
         if num_layers > len(self.tensors):
             layers = f"num_hidden_layers is {num_layers}"
             raise Error(f"{self.name} does not fit config.json: {layers}, and it has {len(self.tensors)} tensors")
 
     def check(self, layers: str, num_layers: int) -> tuple[str, ...]:
-        """Check, after a graph has taken its parameters, that each was there, and that none of the base model is left.
+        """Check, after building a graph, that all its parameters exist and that no tensor of the base model is unused.
 
         Args:
-            layers: What tensors of layers are called: `"encoder.layer."`, before the number.
+            layers: The prefix of the tensors of layers, before the number: `"encoder.layer."`.
             num_layers: The number of layers.
 
         Returns:
-            The names of other tensors, such as those of a head for another task.
+            The names of other tensors, for example those of a head for another task.
 
         Raises:
             Error: Tensors are missing, have another shape or dtype, or are unknown. The message names them.
@@ -103,7 +103,7 @@ class ModelTensors:
         return tuple(n for n in left if not self._is_own(n))
 
     def _is_own(self, name: str) -> bool:
-        """Whether a tensor is one of the base model: under its prefix or, without one, in a part that it has."""
+        """Return whether a tensor belongs to the base model: it has the prefix or, without a prefix, a known first part."""
         if self.prefix:
             return name.startswith(self.prefix)
         return name.split(".")[0] in {other.split(".")[0] for other in self._files_names}
@@ -114,28 +114,28 @@ class ParameterPrefix:
 
     Args:
         g: The graph.
-        checkpoint: Where their values are; without it, parameters are f32 and have no value.
-        prefix: What their names begin with.
+        checkpoint: The source of their values. Without it, parameters are f32 and have no value.
+        prefix: The prefix of their names.
     """
 
     def __init__(self, g: Any, checkpoint: ModelTensors | None = None, prefix: str = ""):
         self.g, self.checkpoint, self.prefix = g, checkpoint, prefix
 
     def at(self, name: str) -> ParameterPrefix:
-        """The parameters of a part."""
+        """Return the scope of a part of the model."""
         return ParameterPrefix(self.g, self.checkpoint, f"{self.prefix}{name}.")
 
     def has(self, name: str) -> bool:
-        """Whether the checkpoint has a tensor."""
+        """Return whether the checkpoint has a tensor."""
         return self.checkpoint is not None and self.checkpoint.find(self.prefix + name) is not None
 
     def rows(self, name: str) -> int:
-        """The rows of a matrix in the checkpoint, whose number the configuration does not say; 0 if there is none."""
+        """Return the number of rows of a matrix in the checkpoint, which the configuration lacks; 0 without a matrix."""
         weight = None if self.checkpoint is None else self.checkpoint.find(self.prefix + name)
         return weight.shape[0] if weight is not None and len(weight.shape) == 2 else 0
 
     def param(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A parameter, as f32: one that is stored in a narrower float stays so, and is widened in the graph."""
+        """Return a parameter as f32. A narrower float is stored as it is, and widened in the graph."""
         full_name = self.prefix + name
         weight = None if self.checkpoint is None else self.checkpoint.take(full_name, Shape(shape, "f32"))
         if weight is None:
@@ -144,23 +144,23 @@ class ParameterPrefix:
         return tensor if weight.dtype.name == "float32" else self.g.cast(tensor, "f32")
 
     def table(self, name: str, rows: int, size: int) -> Tensor:
-        """The rows of an embedding."""
+        """Return the table of an embedding."""
         return self.param(f"{name}.weight", (rows, size))
 
     def matrix(self, name: str, size_in: int, size_out: int) -> Tensor:
-        """The weight of a linear layer, `[in, out]`; it is stored `[out, in]`."""
+        """Return the weight of a linear layer, `[in, out]`; it is stored as `[out, in]`."""
         return self.g.transpose(self.param(f"{name}.weight", (size_out, size_in)))
 
     def dense(self, name: str, size_in: int, size_out: int) -> tuple[Tensor, Tensor]:
-        """Weight and bias of a linear layer."""
+        """Return weight and bias of a linear layer."""
         return self.matrix(name, size_in, size_out), self.param(f"{name}.bias", (size_out,))
 
     def linear(self, x: Tensor, name: str, size_out: int, bias: bool = True) -> Tensor:
-        """`x·w (+ bias)` over the last axis of `x`."""
+        """Return `x·w (+ bias)` over the last axis of `x`."""
         size_in: Any = x.shape.dims[-1]
         weights = self.dense(name, size_in, size_out) if bias else (self.matrix(name, size_in, size_out),)
         return self.g.linear(x, *weights)
 
     def norm(self, name: str, size: int) -> tuple[Tensor, Tensor]:
-        """Scale and bias of a norm."""
+        """Return scale and bias of a norm."""
         return self.param(f"{name}.weight", (size,)), self.param(f"{name}.bias", (size,))

@@ -1,7 +1,7 @@
-"""Decoders of text with rotary positions, RMS norms and gated feed-forward networks: what Llama, Mistral, Qwen and Gemma share.
+"""Text decoders with rotary positions, RMS norms and gated feed-forward networks: Llama, Mistral, Qwen and Gemma.
 
-Sources: Touvron et al., Llama (2023), §2.2; grouped heads: Ainslie et al., GQA (2023); windows: Jiang et al., Mistral 7B
-(2023), §2; norms of queries and keys: Qwen3 (2025), §2; soft caps and norms behind each part: Gemma 2 (2024), §2.
+Sources: Touvron et al., Llama (2023), §2.2; grouped heads: Ainslie et al., GQA (2023); windows: Jiang et al., Mistral
+7B (2023), §2; norms of queries and keys: Qwen3 (2025), §2; soft caps and norms after each part: Gemma 2 (2024), §2.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ _LAYER_TYPES = ("full_attention", "sliding_attention")
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Sizes and options of a decoder; names as in `config.json`.
+    """Sizes and options of a decoder, with the names of `config.json`.
 
     Attributes:
-        layer_types: For each layer whether it has a window; empty if all are alike.
-        sliding_window: How many tokens a token sees, itself included, in layers with a window; None without windows.
-        biases: Which parts have biases: `"qkv"`, `"o"`, `"mlp"`.
+        layer_types: Whether each layer has a window. It is empty if all layers are equal.
+        sliding_window: The number of tokens that a token attends to, including itself, in layers with a window; None
+            without windows.
+        biases: The parts with biases: `"qkv"`, `"o"`, `"mlp"`.
         qk_norm: Whether queries and keys are normalised.
         offset_norm: Whether norms multiply by 1 + their weights, and embeddings are scaled, as in Gemma.
-        post_norms: Whether there is a norm behind attention and feed-forward network as well.
+        post_norms: Whether there is also a norm after attention and after the feed-forward network.
         score_scale: The factor of attention scores; None is `head_dim**-0.5`.
-        head: Whether the graph has logits; else it ends with the last norm.
+        head: Whether the graph computes logits; otherwise it ends with the last norm.
     """
 
     model_type: str
@@ -68,7 +69,7 @@ class DecoderConfig:
     head: bool = True
 
     def window(self, layer: int) -> int | None:
-        """The window of a layer."""
+        """Return the window of a layer."""
         alike = not self.layer_types or self.layer_types[layer] == "sliding_attention"
         return self.sliding_window if alike else None
 
@@ -84,16 +85,16 @@ class DecoderConfig:
         positions: int = 2048,
         **more: Any,
     ) -> DecoderConfig:
-        """The fields that all decoders have.
+        """Return the configuration from the fields that all decoders have.
 
         Args:
             fields: The file.
             model_type: The family.
-            head_dim: Lanes of a head where the file does not say; by default the width divided by the heads.
-            tied: Whether logits are products with the embeddings where the file does not say.
-            act: The activation where the file does not say.
-            positions: `max_position_embeddings` where the file does not say.
-            **more: What only some have.
+            head_dim: The default number of lanes of a head; None is the width divided by the number of heads.
+            tied: The default for whether logits are products with the embeddings.
+            act: The default activation.
+            positions: The default of `max_position_embeddings`.
+            **more: Fields that only some decoders have.
         """
         heads, width = fields.size("num_attention_heads"), fields.size("hidden_size")
         kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
@@ -130,7 +131,7 @@ class DecoderConfig:
 
 
 def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str, ...]:
-    """Which layers have windows: the field `layer_types` or, for files without one, a rule.
+    """Return the window type of each layer: the field `layer_types`, or a rule for files without the field.
 
     Raises:
         Error: The field has another number of layers, or an unknown kind.
@@ -139,7 +140,7 @@ def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str
     if not fields.has("layer_types"):
         return tuple(
             default(i) for i in range(min(num_layers, 1 << 16))
-        )  # no checkpoint has more: `check_layers` refuses
+        )  # no checkpoint has more: `check_layers` refuses them
     kinds = fields.data["layer_types"]
     if not isinstance(kinds, list) or len(kinds) != num_layers or any(kind not in _LAYER_TYPES for kind in kinds):
         raise fields.refusal("layer_types", f"a list of {num_layers} of {', '.join(_LAYER_TYPES)}")
@@ -147,13 +148,16 @@ def read_layer_types(fields: Fields, default: Callable[[int], str]) -> tuple[str
 
 
 def decoder_family(model_type: str, config: Callable[[Fields], DecoderConfig]) -> ModelFamily:
-    """A family of decoders.
+    """Return a family of decoders.
 
-    Its graphs have an input `input_ids` `[batch, sequence]` i32 and an output `logits` `[batch, sequence, vocab_size]` (or
-    `last_hidden_state`, if the checkpoint is of a model without a head). With `cache=True` keys and values of each layer are
-    outputs `key_<layer>` and `value_<layer>`, `[batch, past + sequence, num_key_value_heads · head_dim]`, and with `past` other
-    than 0 those of the tokens before are inputs `past_key_<layer>` and `past_value_<layer>`. With `attention_mask=True` there
-    is an input `attention_mask` `[batch, past + sequence]` i32. With `last=True` logits are those of the last token alone.
+    Its graphs have an input `input_ids` `[batch, sequence]` i32 and an output `logits` `[batch, sequence, vocab_size]`,
+    or `last_hidden_state` if the checkpoint is of a model without a head. Options add inputs and outputs:
+
+    - `cache=True` adds outputs `key_<layer>` and `value_<layer>`,
+      `[batch, past + sequence, num_key_value_heads · head_dim]`. If `past` is not 0, the keys and values of earlier
+      tokens are inputs `past_key_<layer>` and `past_value_<layer>`.
+    - `attention_mask=True` adds an input `attention_mask` `[batch, past + sequence]` i32.
+    - `last=True` computes the logits of only the last token.
     """
     return ModelFamily(model_type, config, _build, SIZES, "layers.", ("model.",))
 
@@ -185,7 +189,7 @@ def _build(scope: ParameterPrefix, config: DecoderConfig, sizes: Mapping[str, An
 
 
 class _DecoderLayers:
-    """The layers of one graph, with what they share: rotary tables and masks."""
+    """The layers of one graph, with shared rotary tables and masks."""
 
     def __init__(self, scope: ParameterPrefix, config: DecoderConfig, ids: Tensor, sizes: Mapping[str, Any]):
         self.scope, self.config, self.g = scope, config, scope.g
@@ -204,7 +208,7 @@ class _DecoderLayers:
         self.tables = config.rope.tables(self.g, past, self.length)
 
     def layer(self, x: Tensor, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One layer; also the keys and values of all tokens."""
+        """Return the result of one layer, and the keys and values of all tokens."""
         part, config = self.scope.at(f"layers.{i}"), self.config
         update, key, value = self._attention(part, self.norm(part, "input_layernorm", x), i)
         if config.post_norms:
@@ -215,7 +219,7 @@ class _DecoderLayers:
         return x + self._feed_forward(part, self.norm(part, "post_attention_layernorm", x)), key, value
 
     def norm(self, scope: ParameterPrefix, name: str, x: Tensor) -> Tensor:
-        """An RMS norm over the last axis."""
+        """Return the RMS norm over the last axis."""
         size: Any = x.shape.dims[-1]
         weight = scope.param(f"{name}.weight", (size,))
         return self.g.rms_norm(x, 1.0 + weight if self.config.offset_norm else weight, eps=self.config.rms_norm_eps)
@@ -244,12 +248,12 @@ class _DecoderLayers:
         return part.linear(attended, "o_proj", config.hidden_size, "o" in config.biases), k, v
 
     def _normed_heads(self, part: ParameterPrefix, name: str, x: Tensor, heads: int) -> Tensor:
-        """Each head normalised by itself."""
+        """Normalise each head separately."""
         split = self.g.reshape(x, (self.batch, self.length, heads, self.config.head_dim))
         return self.g.reshape(self.norm(part, name, split), x.shape.dims)
 
     def _mask(self, window: int | None) -> dict[str, Any]:
-        """Which tokens a token sees, for `attention`, whose window does not count the token itself."""
+        """Return the mask arguments of `attention`. Its window does not count the token itself."""
         if self.mask is None:
             return {"mask_kind": "causal"} if window is None else {"mask_kind": "sliding_window", "window": window - 1}
         g, square = self.g, (self.length, self.total)

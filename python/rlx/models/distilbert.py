@@ -1,4 +1,4 @@
-"""DistilBERT (Sanh et al., 2019): a BERT without kinds of tokens and pooler, under names of its own."""
+"""DistilBERT (Sanh et al., 2019): a BERT without token types and pooler, with different parameter names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = LayerNames(
 
 
 def _read(fields: Fields) -> EncoderConfig:
-    fields.only(pruned_heads={})  # sinusoidal positions are stored as others are
+    fields.only(pruned_heads={})  # sinusoidal positions are stored like learned ones
     heads, width = fields.size("n_heads"), fields.size("dim")
     fields.divided("n_heads", width, heads)
     return EncoderConfig(

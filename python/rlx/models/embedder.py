@@ -1,4 +1,4 @@
-"""`SentenceEmbedder`: text in, unit vectors out."""
+"""`SentenceEmbedder`: converts texts to unit vectors."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rlx.support.locks import holding, make_lock
 from rlx.support.printable import printable
 from rlx.weights.weight import finite
 
-# Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter
-# bound the padding, and fixed sizes are much faster than dynamic ones in attention.
+# Programs are compiled for these lengths, and a sentence is padded to the next one. Steps of about a quarter limit the
+# padding. In attention, fixed sizes are much faster than dynamic ones.
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 BATCHES = (1, 2, 4, 8, 16, 32)
 
@@ -31,15 +31,15 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class SentenceEmbedder:
-    """A sentence encoder (BERT, RoBERTa, DistilBERT, …) compiled for one device. Any thread may use it.
+    """A sentence encoder (BERT, RoBERTa, DistilBERT, …) compiled for one device. It is thread-safe.
 
     Args:
-        directory: Holds `config.json`, `tokenizer.json` and `model.safetensors` (or the index of several files).
-        session: Where to compile; the CPU by default.
-        max_length: Longer sentences are truncated to this many tokens. By default the number in
-            `sentence_bert_config.json` if there is one, else the number of the model's positions.
-        progress: Called with the name of each slow step; returns a context manager that is open while it
-            runs.
+        directory: A folder with `config.json`, `tokenizer.json` and `model.safetensors` (or the index of several
+            files).
+        session: The session to compile in; by default one for the CPU.
+        max_length: Longer sentences are truncated to this number of tokens. The default is the number in
+            `sentence_bert_config.json`, or else the number of the model's positions.
+        progress: Called with the name of each slow step. It returns a context manager that is open during the step.
         cache: As in `Session.compile`.
 
     Raises:
@@ -78,7 +78,7 @@ class SentenceEmbedder:
         return printable(text, keep="")
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
-        """Token ids of each text, truncated to `max_length`.
+        """Return the token ids of each text, truncated to `max_length`.
 
         Raises:
             Error: `texts` is not a list of strings, or one cannot be tokenised.
@@ -88,7 +88,7 @@ class SentenceEmbedder:
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
 
     def program(self, batch: int, length: int) -> CompiledGraph:
-        """The program for `[batch, length]`, compiled and loaded on first use."""
+        """Return the program for `[batch, length]`. It is compiled and loaded on first use."""
         return self._programs.get((batch, length)) or holding(self._lock, self._make_program, batch, length)
 
     def _make_program(self, batch: int, length: int) -> CompiledGraph:
@@ -104,11 +104,11 @@ class SentenceEmbedder:
         return self._programs[key]
 
     def embed(self, texts: Iterable[str], *, batch: int = BATCHES[-1]) -> np.ndarray:
-        """One unit vector for each text.
+        """Return one unit vector for each text.
 
         Args:
             texts: Any number of strings.
-            batch: How many sentences may run at once.
+            batch: The largest number of sentences that run together.
 
         Returns:
             `[len(texts), hidden_size]`, f32, in the order of the texts.
@@ -122,7 +122,7 @@ class SentenceEmbedder:
         texts = _strings(texts)
         result = np.zeros((len(texts), self.config.hidden_size), np.float32)
         ids = self.tokenize(texts) if texts else []
-        # Neighbours in length share a batch, so that little is padded.
+        # Texts of similar length share a batch, to reduce padding.
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         for start in range(0, len(order), batch):
             group = order[start : start + batch]
@@ -130,7 +130,7 @@ class SentenceEmbedder:
         return result
 
     def embed_ids(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """One unit vector for each list of token ids; they run as one batch.
+        """Return one unit vector for each list of token ids. They run as one batch.
 
         Args:
             ids: Up to 32 sentences of at least one and at most `max_length` tokens.
@@ -185,11 +185,11 @@ def _config(path: Path) -> EncoderConfig:
 
 
 def _weights(directory: Path, config: EncoderConfig) -> dict[str, np.ndarray]:
-    """The parameters of the encoder, read-only, for all programs together. Those in f32 are mapped from the file."""
+    """Return the parameters of the encoder, read-only, shared by all programs. Those in f32 are mapped from the file."""
     tensors = load(directory).weights
     weights = {}
     for name in (a.name for a in sentence_encoder(config, 1, 1).params):
-        weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # halves have the same numbers in f32
+        weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # halves have the same values in f32
         weights[name].flags.writeable = False
     return weights
 
@@ -221,7 +221,7 @@ def _tokenizer(path: Path, config: EncoderConfig, longest: int) -> Any:
         greatest = max(tokenizer.get_vocab().values(), default=-1)
         tokenizer.no_padding()
         tokenizer.enable_truncation(longest)
-    # A greater id would silently read another row of the embedding table.
+    # A larger id would silently read another row of the embedding table.
     if greatest >= config.vocab_size:
         raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
     return tokenizer
@@ -229,8 +229,9 @@ def _tokenizer(path: Path, config: EncoderConfig, longest: int) -> Any:
 
 @contextmanager
 def _as_error(message: str) -> Iterator[None]:
-    """Turn what the package tokenizers raises into an `Error`: plain exceptions, and for some damaged files a panic of its
-    Rust code, which is not an `Exception`.
+    """Convert exceptions of the package tokenizers to an `Error`.
+
+    For some damaged files, its Rust code panics. That panic is not an `Exception`.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Encoders of text with a norm behind each residual (BERT and its kin): what they share, and what they are told apart by.
+"""Text encoders with a norm after each residual (BERT and related models): shared code and options.
 
 Source: Devlin et al., BERT (2018), §3; the layer is Vaswani et al., Attention Is All You Need (2017), §3.1.
 """
@@ -20,13 +20,13 @@ SIZES: Mapping[str, int | bool] = {"batch": 1, "sequence": 128}
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes of an encoder of text; names as in BERT's `config.json`.
+    """Sizes of a text encoder, with the names of BERT's `config.json`.
 
     Attributes:
-        type_vocab_size: Kinds of tokens; 0 in models that do not tell any.
-        pad_token_id: The token that fills up a batch, where positions depend on it: they count the others, from
+        type_vocab_size: The number of token types; 0 in models without token types.
+        pad_token_id: The padding token, if positions depend on it: they count the other tokens, from
             `pad_token_id + 1`.
-        num_buckets: Kinds of distances of the relative attention bias; 0 in models without one.
+        num_buckets: The number of distance buckets of the relative attention bias; 0 in models without one.
     """
 
     model_type: str
@@ -44,12 +44,12 @@ class EncoderConfig:
 
     @property
     def max_length(self) -> int:
-        """The most tokens that there are positions for."""
+        """The largest number of tokens that have positions."""
         return self.max_position_embeddings - (0 if self.pad_token_id is None else self.pad_token_id + 1)
 
     @classmethod
     def read(cls, fields: Fields, model_type: str, **more: Any) -> EncoderConfig:
-        """The fields that BERT, RoBERTa and MPNet call alike; `more` are those that only some have."""
+        """Return the configuration from the fields that BERT, RoBERTa and MPNet share; `more` has additional fields."""
         fields.only(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False, pruned_heads={})
         sizes = {
             name: fields.size(name)
@@ -77,7 +77,7 @@ class EncoderConfig:
 
 @dataclass(frozen=True)
 class LayerNames:
-    """What the parameters of a layer are called."""
+    """The names of the parameters of a layer."""
 
     layers: str
     query: str
@@ -104,13 +104,13 @@ BERT_NAMES = LayerNames(
 
 
 def embeddings(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, types: Tensor | None) -> Tensor:
-    """Words, positions and kinds of tokens, added and normalised.
+    """Return the normalised sum of word, position and token type embeddings.
 
     Args:
         scope: The parameters.
         config: Sizes.
         ids: Token ids `[B, S]`, i32.
-        types: Kinds of tokens `[B, S]`, i32; without them all are of kind 0.
+        types: Token types `[B, S]`, i32; without them all tokens have type 0.
 
     Returns:
         `[B, S, E]`, f32.
@@ -139,7 +139,7 @@ def embeddings(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, types
 def layers(
     scope: ParameterPrefix, config: EncoderConfig, names: LayerNames, x: Tensor, mask: Tensor, mask_kind: str
 ) -> Tensor:
-    """All layers: `[B, S, E]` to `[B, S, E]`; the mask is that of `attention`."""
+    """Apply all layers, `[B, S, E]` to `[B, S, E]`. The mask is that of `attention`."""
     g, e, f = scope.g, config.hidden_size, config.intermediate_size
     for i in range(config.num_hidden_layers):
         part = scope.at(f"{names.layers}{i}")
@@ -167,11 +167,11 @@ def layers(
 
 
 def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, prefixes: tuple[str, ...]) -> ModelFamily:
-    """A family of encoders of text.
+    """Return a family of text encoders.
 
-    Its graphs have inputs `input_ids`, `attention_mask` and, if there are several kinds of tokens, `token_type_ids`, all
-    `[batch, sequence]` i32; outputs `last_hidden_state` `[batch, sequence, hidden_size]` and, if the checkpoint has a pooler,
-    `pooler_output` `[batch, hidden_size]`.
+    Its graphs have inputs `input_ids`, `attention_mask` and, for several token types, `token_type_ids`, all
+    `[batch, sequence]` i32. The outputs are `last_hidden_state` `[batch, sequence, hidden_size]` and, if the checkpoint
+    has a pooler, `pooler_output` `[batch, hidden_size]`.
     """
 
     def build(scope: ParameterPrefix, values: Any, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -185,7 +185,7 @@ def encoder_family(model_type: str, config: Any, encode: Encode, layers: str, pr
 
 
 def pooled(scope: ParameterPrefix, tokens: Tensor) -> dict[str, Tensor]:
-    """The first token's representation through a layer with tanh, if the checkpoint has that layer."""
+    """Return the pooler output, a tanh layer on the first token, if the checkpoint has that layer."""
     if not scope.has("pooler.dense.weight"):
         return {}
     batch, _, width = tokens.shape.dims

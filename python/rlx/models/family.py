@@ -1,4 +1,4 @@
-"""What a family of models is: how its configuration is read, and how its graph is built."""
+"""Families of models: how the configuration is read, and how the graph is built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.models.fields import Fields
 
 
 class Config(Protocol):
-    """What is read of a configuration, in all families."""
+    """The part of a configuration that all families share."""
 
     @property
     def num_hidden_layers(self) -> int:
@@ -21,7 +21,7 @@ class Config(Protocol):
 
 
 class Encode(Protocol):
-    """Token representations `[B, S, E]` of token ids and mask `[B, S]`, and kinds of tokens where a model has them."""
+    """A function from token ids, mask `[B, S]` and optional token types to token representations `[B, S, E]`."""
 
     def __call__(
         self, scope: ParameterPrefix, config: Any, ids: Tensor, mask: Tensor, types: Tensor | None = None
@@ -35,14 +35,14 @@ class ModelFamily:
     """A family of models.
 
     Attributes:
-        model_type: What `config.json` calls it.
+        model_type: Its name in `config.json`.
         config: Reads the configuration; raises `Error`.
-        build: Adds inputs and parameters to a graph, and returns its outputs by name. The last argument has a value for each of
-            `sizes`.
-        sizes: What users may give to `Model.graph`, with defaults: sizes (integers or names of symbols) and options.
-        layers: What tensors of layers are called, before the number.
-        prefixes: What the names of the base model's tensors may begin with in a checkpoint.
-        encode: For encoders of text: from token ids to token representations.
+        build: Adds inputs and parameters to a graph, and returns its outputs by name. The last argument has a value for
+            each of `sizes`.
+        sizes: The arguments of `Model.graph`, with defaults: sizes (integers or names of symbols) and options.
+        layers: The prefix of the tensors of layers, before the number.
+        prefixes: The possible prefixes of the base model's tensors in a checkpoint.
+        encode: For text encoders: the function from token ids to token representations.
     """
 
     model_type: str

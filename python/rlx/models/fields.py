@@ -1,4 +1,4 @@
-"""The fields of a `config.json`, each read with a check: the file may come from anybody."""
+"""The fields of a `config.json`. Each is checked when it is read, because the file is not trusted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx.ir.op.attributes import suggestion
 from rlx.support.errors import Error
 from rlx.support.files import read_json
 
-# No published model comes near these. What is larger would only fail later, in arithmetic on sizes or for want of memory.
+# No published model is close to these limits. Larger values would fail later, in size arithmetic or for lack of memory.
 _LARGEST_SIZE = 1 << 24
 _LARGEST_NUMBER = 1e30
 
@@ -31,7 +31,7 @@ class Fields:
     Args:
         data: Its values by name.
         file: The name of the file, for messages.
-        place: Where in the file the object is: `"rope_scaling."`.
+        place: The path of the object in the file: `"rope_scaling."`.
     """
 
     def __init__(self, data: Mapping[str, Any], file: str, place: str = ""):
@@ -39,7 +39,7 @@ class Fields:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Fields:
-        """The fields of a file.
+        """Return the fields of a file.
 
         Raises:
             Error: The file is missing, or is not a JSON object.
@@ -50,18 +50,18 @@ class Fields:
         return cls(data, name)
 
     def has(self, name: str) -> bool:
-        """Whether a field is there and not null."""
+        """Return whether a field exists and is not null."""
         return self.data.get(name) is not None
 
     def refusal(self, name: str, expected: str) -> Error:
-        """The error for a field with a value that is not expected."""
+        """Return the error for a field with an unexpected value."""
         return Error(f"{self.file}: '{self.place}{name}' must be {expected}, got {self.data.get(name)!r:.80}")
 
     def size(self, name: str, default: int | None = None, *, least: int = 1, most: int = _LARGEST_SIZE) -> int:
-        """A size, or the default if the field is absent.
+        """Return a size, or the default if the field is absent.
 
         Raises:
-            Error: It is no integer from `least` to `most`, or absent without a default.
+            Error: It is not an integer from `least` to `most`, or is absent without a default.
         """
         value = self._get(name, default)
         if type(value) is not int or value < least:
@@ -71,10 +71,10 @@ class Fields:
         return value
 
     def number(self, name: str, default: float | None = None, *, least: float = 0) -> float:
-        """A number, or the default if the field is absent.
+        """Return a number, or the default if the field is absent.
 
         Raises:
-            Error: It is no number of at least `least`, or absent without a default.
+            Error: It is not a number of at least `least`, or is absent without a default.
         """
         value = self._get(name, default)
         if type(value) not in (int, float) or not least <= value <= _LARGEST_NUMBER:
@@ -82,32 +82,32 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false; the default if the field is absent."""
+        """Return a boolean, or the default if the field is absent."""
         value = self._get(name, default)
         if type(value) is not bool:
             raise self.refusal(name, "true or false")
         return value
 
     def choice(self, name: str, among: Sequence[str], default: str) -> str:
-        """One of some words; the default if the field is absent."""
+        """Return one of several strings, or the default if the field is absent."""
         value = self._get(name, default)
         if not isinstance(value, str) or value not in among:
             raise self.refusal(name, f"one of {', '.join(among)}")
         return value
 
     def activation(self, name: str, default: str) -> str:
-        """A name of an activation function: a key of `ACTIVATIONS`."""
+        """Return the name of an activation function: a key of `ACTIVATIONS`."""
         return self.choice(name, tuple(ACTIVATIONS), default)
 
     def optional(self, name: str, read: Callable[[str, Any], Any], default: Any) -> Any:
-        """What `read` gives for a field; None if it is null, which stands for something else than its absence."""
+        """Return a field by `read`; None if it is null, which differs in meaning from an absent field."""
         return None if self.data.get(name, default) is None else read(name, default)
 
     def within(self, name: str) -> Fields | None:
-        """The object in a field; None if the field is absent or null.
+        """Return the object in a field; None if the field is absent or null.
 
         Raises:
-            Error: It is no object.
+            Error: It is not an object.
         """
         value = self.data.get(name)
         if value is None:
@@ -117,10 +117,10 @@ class Fields:
         return Fields(value, self.file, f"{self.place}{name}.")
 
     def only(self, **expected: Any) -> None:
-        """Check fields of which a single value is supported, if they are there.
+        """Check fields that support only a single value, if they are present.
 
         Raises:
-            Error: One has another value: what the model computes would be something else.
+            Error: A field has another value, so the model would compute something else.
         """
         for name, value in expected.items():
             if self.has(name) and (type(self.data[name]) is not type(value) or self.data[name] != value):
@@ -128,10 +128,10 @@ class Fields:
                 raise Error(f"{self.file}: {self.place}{name} {given:.80} is not supported; expected {wanted}")
 
     def divided(self, name: str, size: int, heads: int) -> int:
-        """The lanes of each head: `size / heads`.
+        """Return the number of lanes of each head: `size / heads`.
 
         Raises:
-            Error: They do not divide.
+            Error: The division has a remainder.
         """
         if size % heads:
             raise Error(f"{self.file}: {size} lanes do not divide into {heads} heads ('{name}')")

@@ -1,4 +1,4 @@
-"""Gemma (2024) and Gemma 2 (2024), which has windows in every other layer, soft caps, and norms behind each part."""
+"""Gemma (2024) and Gemma 2 (2024), with windows in every other layer, soft caps, and norms after each part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`load`: a folder as published on the Hugging Face hub, as a `PretrainedModel` that gives graphs with their weights."""
+"""`load`: reads a folder from the Hugging Face hub as a `PretrainedModel`, which builds graphs with weights."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FAMILIES: Mapping[str, ModelFamily] = {family.model_type: family for module in _
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """A model of a folder: its configuration, and graphs of it for any sizes.
+    """A model from a folder: its configuration, and graphs of it for any sizes.
 
     Attributes:
-        model_type: What `config.json` calls the family: `"bert"`, `"llama"`.
-        config: Sizes and options, as attributes with names as in `config.json`.
+        model_type: The name of the family in `config.json`: `"bert"`, `"llama"`.
+        config: Sizes and options, as attributes with the names of `config.json`.
         weights: The tensors, by the names of the graphs' parameters. They are read when they are used.
-        unused: The names of tensors that no graph uses, such as those of a head for another task.
-        sizes: What `graph` takes, with defaults.
+        unused: The names of tensors that no graph uses, for example those of a head for another task.
+        sizes: The arguments of `graph`, with defaults.
     """
 
     model_type: str
@@ -45,37 +45,38 @@ class PretrainedModel:
     _checkpoint: ModelTensors = field(repr=False)
 
     def graph(self, **sizes: Any) -> Graph:
-        """A graph of the model, with its weights.
+        """Return a graph of the model, with its weights.
 
         Args:
-            **sizes: Sizes by name, each an integer or the name of a symbol: `batch=2, sequence="sequence"`. Which there are,
-                and options of the family, is in `sizes`.
+            **sizes: Sizes by name, each an integer or the name of a symbol: `batch=2, sequence="sequence"`. The
+                attribute `sizes` lists the names and the options of the family.
 
         Returns:
-            A graph at HIR; its inputs and outputs have the names that the transformers package has for them.
+            A graph at HIR. Its inputs and outputs have the names of the transformers package.
 
         Raises:
-            Error: A size is unknown, is not one, or is more than the model has positions for.
+            Error: A size is unknown, is not a valid size, or is larger than the number of the model's positions.
         """
         return _build(self._family, self.config, self._checkpoint, _checked_sizes(self._family, sizes))
 
 
 def load(folder: str | os.PathLike[str]) -> PretrainedModel:
-    """A model from a folder with `config.json` and `model.safetensors` (or the index of several files).
+    """Return a model from a folder with `config.json` and `model.safetensors` (or the index of several files).
 
-    Nothing is read of the weights but the headers of their files, which are mapped: see `rlx.weights`.
+    Only the headers of the weight files are read. The files are mapped: see `rlx.weights`.
 
     Args:
         folder: The folder.
 
     Raises:
-        Error: A file is missing or damaged, `config.json` has a value that no such model has, or weights do not fit it.
-        UnsupportedError: The model is of a family that is not known, or quantised; the message says which are known.
+        Error: A file is missing or damaged, `config.json` has an unsupported value, or weights do not fit it.
+        UnsupportedError: The family of the model is not known, or the model is quantised. The message lists the known
+            families.
     """
     path = Path(file_name(folder, "a folder"))
     try:
         is_folder = path.is_dir()
-    except OSError:  # a name that is too long
+    except OSError:  # the name is too long
         is_folder = False
     if not is_folder:
         hint = "give a folder of this machine with config.json and model.safetensors; names on a hub are not looked up"
@@ -91,10 +92,10 @@ def load(folder: str | os.PathLike[str]) -> PretrainedModel:
 
 
 def load_config(path: str | os.PathLike[str]) -> tuple[ModelFamily, Any]:
-    """The family and the configuration that a `config.json` describes.
+    """Return the family and the configuration that a `config.json` describes.
 
     Raises:
-        Error: The file is missing, is not JSON, lacks a size, or has a value that no such model has.
+        Error: The file is missing, is not JSON, lacks a size, or has an unsupported value.
         UnsupportedError: The family is not known, or the weights are quantised.
     """
     fields = Fields.load(path)

@@ -17,12 +17,13 @@ _FULL, _LOCAL = "full_attention", "sliding_attention"
 
 @dataclass(frozen=True)
 class ModernBertConfig:
-    """Sizes and options; names as in `config.json`.
+    """Sizes and options, with the names of `config.json`.
 
     Attributes:
-        local_attention: In layers with a window a token sees those at most half as far away, before and behind.
-        ropes: Rotary positions of layers without window, and with.
-        biases: Which parts have biases: `"attention"`, `"mlp"`, `"norm"`.
+        local_attention: The window. In layers with a window, a token attends to tokens up to half of it away in both
+            directions.
+        ropes: Rotary positions of layers without a window, and with one.
+        biases: The parts with biases: `"attention"`, `"mlp"`, `"norm"`.
     """
 
     model_type: str
@@ -41,7 +42,7 @@ class ModernBertConfig:
 
     @property
     def max_length(self) -> int:
-        """The most tokens that the model was trained for."""
+        """The largest number of tokens in training."""
         return self.max_position_embeddings
 
 
@@ -82,14 +83,14 @@ def _encode(
     for i, kind in enumerate(config.layer_types):
         layer = scope.at(f"layers.{i}")
         with g.named(f"layer{i}"):
-            normal = _norm(layer, config, "attn_norm", x) if i else x  # the embeddings are normalised already
+            normal = _norm(layer, config, "attn_norm", x) if i else x  # the embeddings are already normalised
             x = x + _attention(layer.at("attn"), config, normal, tables[kind], masks[kind])
             x = x + _feed_forward(layer.at("mlp"), config, _norm(layer, config, "mlp_norm", x))
     return _norm(scope, config, "final_norm", x)
 
 
 def _window_mask(g: Any, mask: Tensor, reach: int) -> Tensor:
-    """The mask of layers with a window, bool `[B, 1, S, S]`."""
+    """Return the mask of layers with a window, bool `[B, 1, S, S]`."""
     batch, length = mask.shape.dims
     distance = g.iota((length, length), axis=1, dtype="i32") - g.iota((length, length), axis=0, dtype="i32")
     near = g.reshape(g.abs(distance) <= reach, (1, 1, length, length))

@@ -1,7 +1,7 @@
-"""MPNet (Song et al., 2020): a RoBERTa whose attention also knows how far apart two tokens are.
+"""MPNet (Song et al., 2020): a RoBERTa with a relative attention bias.
 
-The bias of a pair depends on their distance only, up to 7 tokens exactly and further off in steps that grow by a constant
-factor (Raffel et al., T5, 2020, §2.1); all layers share it.
+The bias of two tokens depends only on their distance. Distances up to 7 have separate buckets; larger ones share
+buckets that grow by a constant factor (Raffel et al., T5, 2020, §2.1). All layers share the bias.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = LayerNames(
     "output.dense",
     "output.LayerNorm",
 )
-_FARTHEST = 128  # from here on all distances are alike
+_FARTHEST = 128  # from this distance on, all are in one bucket
 
 
 def _read(fields: Fields) -> EncoderConfig:
@@ -38,18 +38,18 @@ def _read(fields: Fields) -> EncoderConfig:
 
 
 def _buckets(num_buckets: int) -> np.ndarray:
-    """The kind of each distance from `-_FARTHEST` to `_FARTHEST` (of the token that is seen from the one that sees), i32."""
+    """Return the bucket of each distance (key minus query position) from `-_FARTHEST` to `_FARTHEST`, i32."""
     distance = np.arange(-_FARTHEST, _FARTHEST + 1)
     half = num_buckets // 2
     exact, far = half // 2, np.abs(distance)
     steps = np.log(np.maximum(far, 1) / exact) / np.log(_FARTHEST / exact) * (half - exact)
-    # Distances at which a step ends are powers whose logarithms may come out a little too small.
+    # Bucket limits are powers. Their computed logarithms may be slightly too small.
     coarse = np.minimum(exact + np.floor(steps + 1e-9).astype(np.int64), half - 1)
     return (np.where(far < exact, far, coarse) + half * (distance > 0)).astype(np.int32)
 
 
 def _bias(scope: ParameterPrefix, config: EncoderConfig, ids: Tensor, mask: Tensor) -> Tensor:
-    """What is added to the scores: `[B, H, S, S]`, and -inf at padding."""
+    """Return the bias of the scores: `[B, H, S, S]`, with -inf at padding."""
     g, heads = scope.g, config.num_attention_heads
     batch, length = ids.shape.dims
     table = scope.table("encoder.relative_attention_bias", config.num_buckets, heads)

@@ -9,7 +9,7 @@ from rlx.models.fields import Fields
 
 
 def _windows(fields: Fields, max_window_layers: int) -> dict[str, Any]:
-    """Layers from `max_window_layers` on have a window, if windows are used at all."""
+    """Return the window fields. If windows are used at all, layers from `max_window_layers` on have one."""
     window = fields.optional("sliding_window", fields.size, 4096)
     if not fields.flag("use_sliding_window", False) or window is None:
         return {}

@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al., 2019), CamemBERT and XLM-RoBERTa: a BERT whose positions count the tokens that are no padding."""
+"""RoBERTa (Liu et al., 2019), CamemBERT and XLM-RoBERTa: a BERT whose positions do not count padding tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rotary positions of a configuration: frequencies, and the ways in which they are stretched for longer texts.
+"""Rotary positions of a configuration: frequencies, and the methods of stretching them for longer texts.
 
-Sources: Su et al., RoFormer (2021), §3.2.2; `linear`: Chen et al., Position Interpolation (2023), eq. 4; `dynamic` and `yarn`:
-Peng et al., YaRN (2023), §3.1 to §3.4; `llama3`: the Llama 3.1 model card and its reference code.
+Sources: Su et al., RoFormer (2021), §3.2.2; `linear`: Chen et al., Position Interpolation (2023), eq. 4; `dynamic` and
+`yarn`: Peng et al., YaRN (2023), §3.1 to §3.4; `llama3`: the Llama 3.1 model card and its reference code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.models.fields import Fields
 from rlx.support.errors import ShapeError
 
-# The least of numbers that are divided by; no published model comes near it.
+# The smallest divisor. No published model is close to it.
 _LEAST = 1e-6
 _TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
 
@@ -27,14 +27,15 @@ class RotaryTables:
     """Rotary positions.
 
     Attributes:
-        head_dim: Lanes of a head, all of which are rotated.
+        head_dim: The number of lanes of a head. All lanes are rotated.
         rope_theta: The base of the frequencies.
-        rope_type: How they are stretched.
-        factor: By how much.
-        original_length: The tokens that the model was first trained for; for `dynamic` those from which on it stretches.
-        attention_factor: What cosines and sines are multiplied with.
-        low, high: For `yarn`, rotations over the original length at which stretching is full, and none; for `llama3` likewise.
-        truncate: For `yarn`, whether the lanes between which it is partial are whole numbers.
+        rope_type: The method of stretching.
+        factor: The stretching factor.
+        original_length: The number of tokens in the first training. For `dynamic`, longer texts are stretched.
+        attention_factor: The factor of cosines and sines.
+        low, high: For `yarn` and `llama3`, the numbers of rotations over the original length with full stretching and
+            with none.
+        truncate: For `yarn`, whether the limits of the partially stretched lanes are rounded to integers.
     """
 
     head_dim: int
@@ -48,10 +49,10 @@ class RotaryTables:
     truncate: bool = True
 
     def frequencies(self, length: Dim) -> np.ndarray:
-        """The angle by which each pair of lanes is rotated from one position to the next.
+        """Return the angle by which each pair of lanes is rotated from one position to the next.
 
         Args:
-            length: The number of positions, which decides where the type is `dynamic`.
+            length: The number of positions. It is used only for the type `dynamic`.
 
         Returns:
             `[head_dim / 2]`, f64, in radians.
@@ -75,7 +76,7 @@ class RotaryTables:
         return plain
 
     def _kept(self, plain: np.ndarray) -> np.ndarray:
-        """Between 0 and 1 for each frequency: how much of it is not stretched."""
+        """Return the unstretched fraction of each frequency, between 0 and 1."""
         if self.rope_type == "llama3":
             rotations = self.original_length * plain / (2 * math.pi)
             return np.clip((rotations - self.low) / (self.high - self.low), 0, 1)
@@ -93,7 +94,7 @@ class RotaryTables:
         return 1 - np.clip((np.arange(len(plain)) - first) / (last - first), 0, 1)
 
     def tables(self, g: Any, start: Dim, length: Dim) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for `length` positions from `start` on, each `[length, head_dim / 2]`, f32."""
+        """Return cosines and sines for `length` positions from `start` on, each `[length, head_dim / 2]`, f32."""
         with g.named("rope"):
             positions = g.reshape(g.cast(g.arange(start, start + length), "f32"), (length, 1))
             angles = positions * g.constant(self.frequencies(start + length).astype(np.float32)[None])
@@ -104,19 +105,20 @@ class RotaryTables:
 def read_rope(
     fields: Fields, head_dim: int, positions: int, theta: float = 10_000.0, part: str | None = None
 ) -> RotaryTables:
-    """The rotary positions of a configuration.
+    """Return the rotary positions of a configuration.
 
-    Newer files have all of it in `rope_parameters`, older ones `rope_theta` and, if it is stretched, `rope_scaling`.
+    Newer files have all values in `rope_parameters`. Older files have `rope_theta` and, for stretched positions,
+    `rope_scaling`.
 
     Args:
         fields: The configuration.
-        head_dim: Lanes of a head.
+        head_dim: The number of lanes of a head.
         positions: `max_position_embeddings`.
-        theta: The base where the file names none.
-        part: Which object in `rope_parameters` holds for the layer, where layers differ.
+        theta: The default base.
+        part: The key of the layer's object in `rope_parameters`, if layers differ.
 
     Raises:
-        Error: The type is not known, or a number is missing or makes no sense.
+        Error: The type is not known, or a number is missing or invalid.
     """
     if head_dim % 2:
         raise fields.refusal("head_dim", f"even, since rotary positions need pairs of lanes ({head_dim} lanes)")
@@ -153,7 +155,7 @@ def read_rope(
 
 
 def _yarn_scale(scaling: Fields, factor: float) -> float:
-    """YaRN's temperature of the attention, as a factor of cosines and sines (§3.4, eq. 22)."""
+    """Return YaRN's attention temperature, as a factor of cosines and sines (§3.4, eq. 22)."""
     if scaling.has("attention_factor"):
         return scaling.number("attention_factor", least=_LEAST)
 

@@ -1,4 +1,4 @@
-"""The graph of a sentence encoder: an encoder of text, the mean over its tokens, and L2 normalisation."""
+"""The graph of a sentence encoder: a text encoder, the mean over its tokens, and L2 normalisation."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from rlx.models.model import FAMILIES
 
 
 def sentence_encoder(config: EncoderConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder") -> Graph:
-    """A graph from token ids to unit vectors.
+    """Return a graph from token ids to unit vectors.
 
     Args:
-        config: Sizes; parameters are f32, and have the names of the published checkpoints without the prefix of the base model.
-        batch: Number of sentences.
-        length: Tokens of a (padded) sentence.
-        name: Name of the function.
+        config: Sizes. Parameters are f32, and have the names of the published checkpoints without the prefix of the
+            base model.
+        batch: The number of sentences.
+        length: The number of tokens of a (padded) sentence.
+        name: The name of the function.
 
     Returns:
-        Inputs `input_ids` and `attention_mask` `[batch, length]` i32, output `embedding` `[batch, hidden_size]` f32. (Reimers
-        and Gurevych, Sentence-BERT, §3: mean pooling.)
+        A graph with inputs `input_ids` and `attention_mask` `[batch, length]` i32, and output `embedding`
+        `[batch, hidden_size]` f32. (Reimers and Gurevych, Sentence-BERT, §3: mean pooling.)
     """
     encode = FAMILIES[config.model_type].encode
     assert encode is not None

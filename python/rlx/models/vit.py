@@ -18,11 +18,11 @@ _LARGEST_SIDE = 1 << 14
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """Sizes; names as in `config.json`.
+    """Sizes, with the names of `config.json`.
 
     Attributes:
         image_size: Height and width of images, in pixels.
-        patch_size: Those of patches.
+        patch_size: Height and width of patches, in pixels.
     """
 
     model_type: str
@@ -39,7 +39,7 @@ class ViTConfig:
 
 
 def _sides(fields: Fields, name: str, default: int) -> tuple[int, int]:
-    """A height and a width, or one number for both."""
+    """Return height and width, from two numbers or one number for both."""
     value: Any = fields.data.get(name, default)
     sides: list[Any] = value if isinstance(value, list) and len(value) == 2 else [value, value]
     if any(type(side) is not int or not 1 <= side <= _LARGEST_SIDE for side in sides):
@@ -70,7 +70,7 @@ def _read(fields: Fields) -> ViTConfig:
 
 
 def _embeddings(scope: ParameterPrefix, config: ViTConfig, pixels: Tensor) -> Tensor:
-    """A token for the class and one for each patch, `[B, 1 + patches, E]`."""
+    """Return the class token and a token for each patch, `[B, 1 + patches, E]`."""
     g, e, batch = scope.g, config.hidden_size, pixels.shape.dims[0]
     patches = scope.at("patch_embeddings.projection")
     weight = patches.param("weight", (e, config.num_channels, *config.patch_size))
@@ -94,8 +94,10 @@ def _layer(scope: ParameterPrefix, config: ViTConfig, x: Tensor) -> Tensor:
 
 
 def _build(scope: ParameterPrefix, config: ViTConfig, sizes: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Input `pixel_values` `[batch, channels, height, width]`, normalised as the model's own preprocessor does; outputs as of
-    encoders of text, or `logits` `[batch, classes]` if the checkpoint has a classifier.
+    """Build the graph.
+
+    The input is `pixel_values` `[batch, channels, height, width]`, normalised as by the model's own preprocessor. The
+    outputs are those of text encoders, or `logits` `[batch, classes]` if the checkpoint has a classifier.
     """
     g, e = scope.g, config.hidden_size
     pixels = g.input("pixel_values", (sizes["batch"], config.num_channels, *config.image_size))

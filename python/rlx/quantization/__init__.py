@@ -1,1 +1,1 @@
-"""Quantisation of whole graphs: calibration, schemes, and what each layer costs in accuracy."""
+"""Quantisation of whole graphs: calibration, schemes, and the loss of accuracy of each layer."""

@@ -1,4 +1,4 @@
-"""`rlx.search_bits`: how many bits the weights of each product get, within a budget of bytes or of accuracy."""
+"""`rlx.search_bits`: chooses the bit width of the weights of each product, within a budget of bytes or accuracy."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from rlx.support.guards import is_integer, is_real
 from rlx.targets.stages import graph_of
 
 Arrays = dict[str, np.ndarray]
-# Of the outputs of each batch, by name, as floats: larger is better.
+# A function of the outputs of each batch, by name, as floats. Larger is better.
 Score = Callable[[list[Arrays]], float]
 _LOWER = (4, 2)
 
 
 @dataclass(frozen=True)
 class BitWidthTrial:
-    """One product with fewer bits, all others with 8.
+    """One product with fewer bits, while all others have 8.
 
     Attributes:
         name: The product.
-        bits: Of its weights.
-        saved: Bytes of weights that it saves.
-        score: What is left of the score.
+        bits: The bits of its weights.
+        saved: The number of bytes of weights that it saves.
+        score: The score with this change.
     """
 
     name: str
@@ -47,14 +47,14 @@ class BitWidthTrial:
 
 @dataclass(frozen=True)
 class BitWidths:
-    """What `search_bits` found; as text, a table.
+    """The result of `search_bits`; as text, a table.
 
     Attributes:
         layers: Bits by product, as `integer_only` takes them.
-        weight_bytes: What all weights of products take with them, packed.
-        score: With them.
-        score_at_8: With 8 bits everywhere.
-        trials: What each product costs alone.
+        weight_bytes: The size of all weights of products with these bits, packed.
+        score: The score with these bits.
+        score_at_8: The score with 8 bits everywhere.
+        trials: Each product tried alone.
     """
 
     layers: Mapping[str, int]
@@ -88,26 +88,27 @@ def search_bits(
     device: Any = None,
     progress: bool = True,
 ) -> BitWidths:
-    """Choose 8, 4 or 2 bits for the weights of each product: the fewest within the budgets that are given.
+    """Choose 8, 4 or 2 bits for the weights of each product: the fewest within the given budgets.
 
-    Each product is tried with fewer bits alone. Then those that cost least for each byte they save get them, one after the
-    other, until the weights are small enough, or the next one would cost too much.
+    Each product is first tried with fewer bits alone. Then products get fewer bits one after the other, in the order of
+    the least loss of score per saved byte. The search ends when the weights are small enough, or the next step would
+    cost too much.
 
     Args:
         graph: As for `integer_only`.
-        ranges: Likewise.
+        ranges: As for `integer_only`.
         batches: Inputs by name, as floats, to measure the score on.
         params: Weights that did not come with the graph.
-        max_bytes: How many bytes the weights of products may take, packed.
-        min_score: The score that has to be left.
-        score: Called with the outputs of each batch by name, as floats; larger is better, such as a part of answers that are
-            right. By default the mean cosine of the outputs with those in f32.
+        max_bytes: The largest size of the weights of products in bytes, packed.
+        min_score: The smallest acceptable score.
+        score: A function of the outputs of each batch by name, as floats. Larger is better, for example the fraction of
+            correct answers. The default is the mean cosine of the outputs with those in f32.
         symmetric: As for `integer_only`.
-        device: Where to run the graphs of integers; None takes the NumPy evaluator.
+        device: The device for the integer graphs; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
 
     Raises:
-        Error: No budget is given, it cannot be met (the message says what can), or as `integer_only`.
+        Error: No budget is given, it cannot be met (the message has the attainable size or score), or as for `integer_only`.
     """
     if max_bytes is None and min_score is None:
         raise Error("search_bits needs a budget", hint="give max_bytes, min_score, or both")
@@ -202,7 +203,7 @@ def _floats(known: Quantization | None, array: np.ndarray) -> np.ndarray:
 
 
 class _Cosine:
-    """The mean cosine of outputs with what is expected; of integers, the part that is the same."""
+    """The mean cosine of outputs with the expected ones. For integers, the fraction of equal elements."""
 
     def __init__(self, expected: list[Arrays]):
         self.expected = expected

@@ -1,4 +1,4 @@
-"""`rlx.calibrate`: the ranges of the activations of a graph, over a user's data."""
+"""`rlx.calibrate`: the ranges of a graph's activations over a user's data."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def calibrate(
     device: Any = "cpu",
     progress: bool = True,
 ) -> CalibrationRecord:
-    """Run a graph on data like that which it is for, and note the ranges of what its products with weights take.
+    """Run a graph on representative data, and record the ranges of the activations that its products with weights take.
 
     Args:
         graph: A `Graph` or `GraphModule`; it is not changed.
         batches: Inputs by name, for one run each.
         params: Weights that did not come with the graph.
-        method: How ranges are chosen: `minmax` takes all numbers in, `percentile` leaves out the outermost, `mse` makes the
-            mean square of the error least, `entropy` the loss of information.
-        percentile: Of the numbers that are represented, in percent, for `percentile`.
-        device: Where to run; None takes the NumPy evaluator.
+        method: How ranges are chosen: `minmax` includes all values, `percentile` excludes outliers, `mse` minimises the
+            mean squared error, `entropy` minimises the loss of information.
+        percentile: The percentage of values in the range, for `percentile`.
+        device: The device to run on; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
 
     Returns:
         A record for `rlx.quantize`, which can be saved.
 
     Raises:
-        Error: There is nothing to calibrate, no batch, a batch that does not fit, or a number that is not finite; the message
-            names the batch and the tensor.
+        Error: There is nothing to calibrate, no batch, a batch that does not fit, or a value that is not finite. The
+            message names the batch and the tensor.
     """
     check_method(method, percentile)
     source = run(graph_of(graph, "calibrate"), "rlx-lower-blocks")
@@ -98,10 +98,10 @@ def check_method(method: str, percentile: float) -> None:
 
 
 def check_batch(batch: Any, number: int) -> None:
-    """A batch is inputs by name, all of finite numbers.
+    """Check that a batch has inputs by name, with finite values.
 
     Raises:
-        Error: It is not.
+        Error: It does not.
     """
     if not is_mapping(batch):
         hint = "batches is a list of them: [{name: array}]"
@@ -122,10 +122,10 @@ def called(call: Runner, batch: Mapping[str, Any], number: int) -> list[np.ndarr
 
 
 def runner(graph: Graph, values: Mapping[str, Any], device: Any) -> Runner:
-    """A function that runs a graph on inputs, compiled for a device or, where that is None, by the evaluator.
+    """Return a function that runs a graph on inputs, compiled for a device, or by the evaluator if the device is None.
 
     Raises:
-        Error: A weight is missing, or does not fit; or the graph cannot be compiled.
+        Error: A weight is missing or does not fit, or the graph cannot be compiled.
     """
     names = [a.name for a in graph.params]
     if missing := next((name for name in names if name not in values), None):
@@ -142,7 +142,7 @@ def read(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]) -> dict[Any, np.ndarray]:
-    """What values that depend on weights alone are, by the evaluator.
+    """Evaluate values that depend only on weights.
 
     Args:
         graph: At MIR.
@@ -150,7 +150,7 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
         wanted: MLIR values.
 
     Raises:
-        Error: A weight is missing or does not fit, or has a number that no scale represents.
+        Error: A weight is missing or does not fit, or has a value that no scale can represent.
     """
     constant = WeightValues(graph.function)
     positions = {i for value in wanted for i in constant.roots(value)}
@@ -170,7 +170,7 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
 
 
 class _Evaluated:
-    """Values of a graph that depend on weights, evaluated when they are asked for."""
+    """Values of a graph that depend on weights, evaluated on demand."""
 
     def __init__(self, graph: Graph, arrays: Mapping[str, np.ndarray]):
         arguments = graph.function.entry_block.arguments

@@ -1,4 +1,4 @@
-"""`rlx.observe_ranges` and `rlx.integer_only`: graphs whose every op is on integers, for machines without floats."""
+"""`rlx.observe_ranges` and `rlx.integer_only`: graphs of only integer ops, for machines without floats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rlx.support.errors import Error, UnsupportedError
 from rlx.support.guards import is_mapping
 from rlx.targets.stages import graph_of
 
-# Ops that have a form in integers of their own; all other composite ones are taken apart.
+# Composite ops with an integer form. All other composite ops are decomposed.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"
 _DECOMPOSE = f"rlx-decompose{{except={_KEPT}}}"
 _PREPARE = (
@@ -64,19 +64,20 @@ def observe_ranges(
     device: Any = "cpu",
     progress: bool = True,
 ) -> ValueRanges:
-    """Run a graph on data like that which it is for, and note the ranges of its values.
+    """Run a graph on representative data, and record the ranges of its values.
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
         batches: Inputs by name, for one run each.
         params: Weights that did not come with the graph.
-        method: How ranges are chosen, as of `rlx.calibrate`.
-        percentile: Likewise.
-        device: Where to run; None takes the NumPy evaluator.
+        method: How ranges are chosen, as for `rlx.calibrate`.
+        percentile: As for `rlx.calibrate`.
+        device: The device to run on; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
 
     Raises:
-        Error: There is no batch, one does not fit, or a number is not finite; the message names the batch and the value.
+        Error: There is no batch, a batch does not fit, or a value is not finite. The message names the batch and the
+            value.
     """
     check_method(method, percentile)
     source = prepared(graph, "observe_ranges")
@@ -114,25 +115,25 @@ def integer_only(
     mode: str = "double",
     allow_float: bool = False,
 ) -> Graph:
-    """A graph whose every op is on integers: i8 values, i32 sums, fixed-point numbers, tables.
+    """Return a graph with only integer ops: i8 values, i32 sums, fixed-point numbers, tables.
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32, of static sizes; it is not changed.
-        ranges: What `observe_ranges` gave of this graph.
+        ranges: The result of `observe_ranges` for this graph.
         params: Weights that did not come with the graph.
-        bits: Of weights: 8, 4 (-7 to 7) or 2 (-1, 0, 1); one scale for each channel of a result.
-        layers: Bits of the weights of single products, by the names of their weights.
+        bits: The bits of weights: 8, 4 (-7 to 7) or 2 (-1, 0, 1), with one scale per channel of a result.
+        layers: The bits of the weights of single products, by the names of their weights.
         symmetric: Whether zero points are 0.
-        mode: How sums are scaled: `double`, `single` or `short`, as `requantize` has them.
-        allow_float: Leave what has no form in integers as it is, instead of refusing the graph.
+        mode: How sums are scaled: `double`, `single` or `short`, as in `requantize`.
+        allow_float: Keep ops without an integer form, instead of refusing the graph.
 
     Returns:
-        A graph at MIR without parameters: weights are constants. Inputs and outputs are i8 and stand for
-        `(value - zero_point)·scale` by `rlx.quantizations(graph)`; indices stay what they are.
+        A graph at MIR without parameters: weights are constants. Inputs and outputs are i8. They represent
+            `(value - zero_point)·scale` with the parameters of `rlx.quantizations(graph)`. Indices are not changed.
 
     Raises:
         Error: An option is wrong, a weight is missing, or the ranges are of another graph.
-        UnsupportedError: Something has no form in integers; all such ops are named, with the user's lines.
+        UnsupportedError: Some ops do not have an integer form. The message names all of them, with the user's lines.
     """
     _check_options(ranges, layers, mode)
     source = graph_of(graph, "integer_only")
@@ -169,10 +170,10 @@ def _check_options(ranges: Any, layers: Any, mode: Any) -> None:
 
 
 def _check_weights(graph: Graph, values: Mapping[str, Any]) -> None:
-    """The weights of products are finite, with the factors that were folded into them.
+    """Check that the weights of products, with the factors folded into them, are finite.
 
     Raises:
-        Error: Some are not; the message names the product, or the parameter.
+        Error: Some are not. The message names the product or the parameter.
     """
     known = sites(graph.function, ranks=(3, 4))
     arrays = weight_values(graph, values, {site.weights for site in known})
@@ -184,22 +185,22 @@ def _check_weights(graph: Graph, values: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Quantization:
-    """What the integers of an input or output stand for: `(value - zero_point)·scale`."""
+    """The mapping from integers of an input or output to numbers: `(value - zero_point)·scale`."""
 
     scale: float
     zero_point: int
 
     def quantize(self, x: Any) -> np.ndarray:
-        """Floats as i8, rounded half to even and saturated; NaN becomes the zero point, as in the op `quantize`."""
-        with np.errstate(over="ignore"):  # beyond f32: saturated as well
+        """Return floats as i8, rounded half to even and saturated. NaN becomes the zero point, as in the op `quantize`."""
+        with np.errstate(over="ignore"):  # values beyond f32 are saturated too
             steps = np.rint(np.asarray(x, np.float32) / np.float32(self.scale)) + self.zero_point
         return np.clip(np.where(np.isnan(steps), self.zero_point, steps), -128, 127).astype(np.int8)
 
     def dequantize(self, x: Any) -> np.ndarray:
-        """The floats, f32, that integers stand for.
+        """Return the floats, f32, for integers.
 
         Raises:
-            Error: There are other numbers than integers.
+            Error: Some values are not integers.
         """
         array = np.asarray(x)
         if array.dtype.kind not in "iu":
@@ -209,13 +210,13 @@ class Quantization:
 
 @answered
 def quantizations(graph: Graph) -> dict[str, Quantization]:
-    """What the inputs and outputs of a graph of `integer_only` stand for, by name; plain integers are not among them."""
+    """Return the quantisations of inputs and outputs of a graph from `integer_only`, by name, without plain integers."""
     with mlir.entered():
         return {name: Quantization(*pair) for name, pair in quantization_of(graph.function).items()}
 
 
 def prepared(graph: Any, caller: str) -> Graph:
-    """A graph as its values are rounded: of primitives, with batch norms folded."""
+    """Return a graph in the form in which its values are quantised: primitives, with batch norms folded."""
     return run(graph_of(graph, caller), [*_PREPARE])
 
 
@@ -225,7 +226,7 @@ def _place(value: mlir.Value) -> str | None:
 
 def _refused(left: list[mlir.Operation]) -> UnsupportedError:
     moves = ("quantize", "dequantize")
-    left = [op for op in left if opview.name_of(op) not in moves] or left  # which stand around what is meant
+    left = [op for op in left if opview.name_of(op) not in moves] or left  # which only surround the ops in question
     lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
     return UnsupportedError(
         "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),

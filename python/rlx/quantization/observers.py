@@ -1,4 +1,4 @@
-"""What is kept of the numbers of a tensor over all batches, and the ranges that are chosen by it."""
+"""Statistics of a tensor over all batches, and the choice of ranges from them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 
 METHODS = ("minmax", "percentile", "mse", "entropy")
-_BINS = 8192  # on both sides of 0 together
+_BINS = 8192  # for both signs together
 _STEPS = 255
-# Shares of the whole range that are tried.
+# The fractions of the whole range that are tried.
 _SHARES = np.linspace(0.1, 1, 91)
 
 
 @dataclass
 class Observer:
-    """The numbers of one tensor.
+    """The statistics of one tensor.
 
     Attributes:
         axis: The axis of its channels.
-        counts: Whether to count numbers by size, which all methods but `minmax` need.
-        low: The least number of each channel so far, and 0.
-        high: The greatest.
+        counts: Whether to record a histogram, which all methods but `minmax` need.
+        low: The smallest value of each channel so far, at most 0.
+        high: The largest value of each channel so far, at least 0.
     """
 
     axis: int
@@ -30,10 +30,10 @@ class Observer:
     low: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     high: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     histogram: np.ndarray = field(default_factory=lambda: np.zeros(_BINS, np.int64))
-    reach: float = 0.0  # the histogram is of the numbers from -reach to reach, a power of 2
+    reach: float = 0.0  # the histogram covers the values from -reach to reach, a power of 2
 
     def observe(self, x: np.ndarray) -> None:
-        """Take in the numbers of a batch, which are finite."""
+        """Add the values of a batch, which are finite."""
         x = np.asarray(x, np.float32)
         others = tuple(i for i in range(x.ndim) if i != self.axis)
         low, high = np.min(x, axis=others, initial=0), np.max(x, axis=others, initial=0)
@@ -45,7 +45,7 @@ class Observer:
             self.histogram += np.histogram(x, _BINS, (-self.reach, self.reach))[0]
 
     def _widen(self, reach: float) -> None:
-        """Join neighbouring bins until the histogram reaches so far."""
+        """Merge neighbouring bins until the histogram covers this range."""
         while self.reach and self.reach < reach:
             joined = self.histogram.reshape(-1, 2).sum(1)
             self.histogram = np.pad(joined, (_BINS // 4, _BINS // 4))
@@ -53,12 +53,12 @@ class Observer:
         self.reach = max(self.reach, reach)
 
     def range(self, method: str, percentile: float) -> tuple[float, float]:
-        """The least and the greatest number to represent, 0 among those between.
+        """Return the smallest and the largest value to represent. The range includes 0.
 
         Args:
-            method: One of `METHODS`. `percentile` leaves out the outermost numbers; `mse` makes the mean square of what
-                rounding and cutting off change least, `entropy` the information that they lose.
-            percentile: Of the numbers that are represented, in percent.
+            method: One of `METHODS`. `percentile` excludes outliers. `mse` minimises the mean squared error of rounding
+                and clipping, `entropy` their loss of information.
+            percentile: The percentage of values in the range, for `percentile`.
         """
         low, high = float(self.low.min(initial=0)), float(self.high.max(initial=0))
         if method == "minmax" or not self.reach:
@@ -83,14 +83,14 @@ class Observer:
         return max(low, min(first, 0.0)), min(high, max(last, 0.0))
 
     def _mean_square(self, low: float, high: float) -> float:
-        """What rounding between two numbers and cutting off beyond them changes, squared and summed."""
+        """Return the summed squared error of rounding in a range and clipping beyond it."""
         centres = self._centres
         beyond = centres - np.clip(centres, low, high)
         rounding = ((high - low) / _STEPS) ** 2 / 12
         return float(np.sum(self.histogram * np.where(beyond == 0, rounding, beyond**2)))
 
     def _divergence(self, low: float, high: float) -> float:
-        """The divergence of the rounded numbers' distribution from the numbers' own, with what is cut off at the ends.
+        """Return the divergence of the distribution of rounded values, including clipped values, from that of the values.
 
         (Migacz, 8-bit inference with TensorRT, 2017.)
         """
@@ -112,5 +112,5 @@ class Observer:
 
 
 def finite(x: Any) -> bool:
-    """Whether all numbers are finite."""
+    """Return whether all values are finite."""
     return bool(np.isfinite(x).all())

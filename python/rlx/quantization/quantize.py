@@ -1,4 +1,4 @@
-"""`rlx.quantize`: a graph whose products with weights are of integers."""
+"""`rlx.quantize`: quantisation of a graph's products with weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rlx.support.errors import Error
 from rlx.targets.stages import graph_of
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
-# The names of bytes that stand for a parameter's numbers, and of what goes with them.
+# The suffix in the names of parameters that hold the integers of a quantised parameter. Scales have the suffix "scale".
 _SUFFIX = "quantised"
 
 
@@ -45,19 +45,21 @@ def quantize(
 
     Args:
         graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
-        record: What `rlx.calibrate` gave of this graph; `int8` activations need one.
+        record: The result of `rlx.calibrate` for this graph. It is required for `int8` activations.
         weights: `int8`, with a scale for each channel, or `int4`, with one for each group of rows of a channel.
-        activations: `int8`: products are of 8-bit integers, with sums in i32. `dynamic`: likewise, with a
-            scale for each row, from its numbers in each run. `none`: weights are made floats again.
+        activations: `int8`: products of 8-bit integers, with sums in i32. `dynamic`: the same, with a scale for each
+            row, from its values in each run. `none`: weights are converted back to floats.
         symmetric: Whether the zero points of activations are 0.
-        smooth: How far channels of activations with large numbers are scaled down, and their weights up: 0 is not at all.
+        smooth: The degree to which activation channels with large values are scaled down, and their weights up. 0
+            disables it.
         group: The rows of a group, for `int4`.
-        keep: Products that stay in f32, by their names in the record; if these are all, so does the graph.
+        keep: Products that stay in f32, by their names in the record. If these are all products, the graph stays as it
+            is.
         params: Weights that did not come with the graph.
 
     Returns:
-        A graph at MIR. Where the values of a quantised weight are known, a parameter with the integers takes its place, and
-        its values come with the graph; else the weight is rounded when a program is loaded.
+        A graph at MIR. If the values of a quantised weight are known, a parameter with the integers replaces it, and
+        its values come with the graph. Otherwise the weight is rounded when a program is loaded.
 
     Raises:
         Error: An option is wrong, the record is of another graph, or the graph has no product with weights.
@@ -83,7 +85,7 @@ def quantize(
 
 
 def with_values(graph: Graph, values: Mapping[str, Any]) -> Graph:
-    """The graph with parameters in place of what is rounded of weights whose values are known.
+    """Return the graph with known quantised weights replaced by parameters of integers and scales.
 
     Args:
         graph: Quantised; it is changed.
@@ -107,9 +109,9 @@ def with_values(graph: Graph, values: Mapping[str, Any]) -> Graph:
 
 
 def _foldable(graph: Graph, constant: WeightValues) -> list[mlir.Value]:
-    """What is computed of quantised weights up to their bytes, and what else is read behind these, such as scales.
+    """Return the integers of quantised weights, and the other values that later ops read, such as scales.
 
-    What makes floats of bytes is left to whoever loads the program, or nothing would be gained.
+    Conversion from integers to floats is left to the loaded program, otherwise nothing would be saved.
     """
     operations = list(opview.operations(graph.function.entry_block))
     rounded = {r for op in operations for r in op.results if r in constant and _is_bytes(r) and constant.roots(r)}
@@ -137,7 +139,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _without_unread(graph: Graph) -> Graph:
-    """The graph without parameters that nobody reads."""
+    """Return the graph without unused parameters."""
     function, block = graph.function, graph.function.entry_block
     kept: list[Argument] = []
     with mlir.entered():

@@ -1,4 +1,4 @@
-"""`rlx.quantization_sensitivity`: what each product costs in accuracy, and which to leave in f32."""
+"""`rlx.quantization_sensitivity`: the loss of accuracy of each product, and the products to keep in f32."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SWITCHES = "quantised_products"
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What rounding does to the results of a graph.
+    """The effect of rounding on the results of a graph.
 
     Attributes:
-        name: The product that is rounded alone.
+        name: The only product that is rounded.
         place: The user's line.
-        cosine: The least cosine of a row of an output with that in f32.
-        error: The norm of what changes in the outputs, over that of the outputs.
+        cosine: The smallest cosine of a row of an output with that in f32.
+        error: The norm of the change of the outputs, divided by the norm of the outputs.
     """
 
     name: str
@@ -45,21 +45,21 @@ class Sensitivity:
 
 
 def check_cosine(cosine: Any) -> None:
-    """A least cosine is a number between 0 and 1, and neither of them.
+    """Check that a smallest cosine is a number above 0 and below 1.
 
     Raises:
-        Error: It is none.
+        Error: It is not.
     """
     if isinstance(cosine, bool) or not isinstance(cosine, (int, float)) or not 0 < cosine < 1:
         raise Error(f"the least cosine must be above 0 and below 1, got {cosine!r:.60}")
 
 
 class SensitivityReport:
-    """What each product costs, the one that costs most first; as text, a table.
+    """The loss of accuracy of each product, the largest first; as text, a table.
 
     Attributes:
         rows: Each product rounded alone.
-        together: All rounded.
+        together: All products rounded.
     """
 
     def __init__(self, rows: Sequence[Sensitivity], together: Sensitivity, measure: _Measure):
@@ -68,18 +68,18 @@ class SensitivityReport:
         self._measure = measure
 
     def keep(self, cosine: float) -> list[str]:
-        """The products to leave in f32 for the outputs to be as close as that, those that cost most first.
+        """Return the products to keep in f32 for a given accuracy, those with the largest loss first.
 
         Args:
-            cosine: The least cosine that a row of an output may have with that in f32, above 0 and below 1.
+            cosine: The smallest acceptable cosine of a row of an output with that in f32, above 0 and below 1.
 
         Raises:
-            Error: It is no such number.
+            Error: The cosine is not in this range.
         """
         check_cosine(cosine)
         names = [row.name for row in self.rows]
         fewest, most = 0, len(names)
-        while fewest < most:  # one more product in f32 costs no accuracy, but for chance
+        while fewest < most:  # apart from noise, one more product in f32 does not reduce accuracy
             count = (fewest + most) // 2
             if self._measure.of(names[count:])[0] >= cosine:
                 most = count
@@ -112,23 +112,23 @@ def quantization_sensitivity(
 ) -> SensitivityReport:
     """Round one product at a time, and compare the outputs with those in f32.
 
-    One program is compiled, in which each product has a switch, and which rounds and multiplies as floats.
+    A single program is compiled. It has a switch for each product, and it rounds and multiplies as floats.
 
     Args:
         graph: As for `rlx.quantize`, with its options and its record.
-        record: Likewise.
+        record: As for `rlx.quantize`.
         batches: Inputs by name; few are enough.
         weights: As for `rlx.quantize`.
-        activations: Likewise.
-        symmetric: Likewise.
-        smooth: Likewise.
-        group: Likewise.
+        activations: As for `rlx.quantize`.
+        symmetric: As for `rlx.quantize`.
+        smooth: As for `rlx.quantize`.
+        group: As for `rlx.quantize`.
         params: Weights that did not come with the graph.
-        device: Where to run; None takes the NumPy evaluator.
+        device: The device to run on; None uses the NumPy evaluator.
         progress: Show a bar on a terminal.
 
     Raises:
-        Error: As `rlx.quantize`; or there is no batch, or no output of floats.
+        Error: As for `rlx.quantize`; or there is no batch, or no output of floats.
     """
     scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
     source = graph_of(graph, "quantization_sensitivity")
@@ -154,7 +154,7 @@ def quantization_sensitivity(
 
 
 def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | None, names: Sequence[str]) -> None:
-    """Round every product whose switch, an element of one more input, is on."""
+    """Round every product whose switch is on. The switches are the elements of one more input."""
     if any(a.name == _SWITCHES for a in graph.arguments):
         raise Error(f"the graph has an argument '{_SWITCHES}' already")
     switches = graph.input(_SWITCHES, (len(names),), "bool")
@@ -169,7 +169,7 @@ def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | Non
 
 
 class _Measure:
-    """How far results are from those in f32 with some products rounded."""
+    """The distance of results from those in f32, with some products rounded."""
 
     def __init__(self, call: Runner, batches: Sequence[Mapping[str, Any]], names: Sequence[str]):
         self._call, self._batches, self._names = call, batches, names
@@ -184,7 +184,7 @@ class _Measure:
         return [r.reshape(-1, r.shape[-1] if r.ndim else 1) for r in floats]
 
     def of(self, rounded: Sequence[str]) -> tuple[float, float]:
-        """The least cosine of a row, and the relative error of all."""
+        """Return the smallest cosine of a row, and the relative error of all outputs."""
         least, changed, whole = 1.0, 0.0, 0.0
         for batch, exact in zip(self._batches, self._exact, strict=True):
             for wanted, got in zip(exact, self._run(batch, rounded), strict=True):

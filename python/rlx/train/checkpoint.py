@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, which is complete or does not exist."""
+"""Checkpoints: a single safetensors file, which is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rlx.support.files import file_name
 from rlx.weights import safetensors
 
 _KIND = {"format": "rlx.train", "version": "1"}
-# How many of the tensors that do not fit are listed in a message.
+# The largest number of mismatched tensors in a message.
 _NAMED = 10
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
-    """Write tensors to a file, which replaces a file of the same name once it is complete and on the disk.
+    """Write tensors to a file. It replaces a file of the same name once it is complete and on the disk.
 
     Raises:
         Error: The file cannot be written.
@@ -26,21 +26,21 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     safetensors.write(path, tensors, _KIND)
 
 
-# Where training was: the steps that fit has taken, the epoch, and the batches of it; the least loss of a validation, and how
-# many have been since.
+# The position of the training: the steps of `fit`, the epoch, and the batches of the epoch. The smallest validation
+# loss, and the number of validations since then.
 POSITION, VALIDATION = "train/position", "train/validation"
 _OF_FIT = {POSITION: ((3,), np.dtype(np.int64)), VALIDATION: ((2,), np.dtype(np.float64))}
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
-    """The tensors of a checkpoint.
+    """Return the tensors of a checkpoint.
 
     Args:
         path: The file.
-        expected: The arguments for which it must have tensors, by name. It may have those of `fit` too.
+        expected: The arguments that it must have tensors for, by name. It may also have those of `fit`.
 
     Raises:
-        Error: The file is missing or damaged, or does not fit; the message lists the tensors that do not.
+        Error: The file is missing or damaged, or does not fit. The message lists the tensors that do not fit.
     """
     name = file_name(path)
     tensors = safetensors.read(name, "the checkpoint ")
@@ -53,7 +53,7 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
         weight = tensors.get(key)
         if weight is None:
             continue
-        # Frozen parameters may have symbols for sizes.
+        # Frozen parameters may have symbolic sizes.
         expected_sizes = [d if type(d) is int else None for d in argument.shape.dims]
         sizes = weight.shape
         sizes_fit = len(expected_sizes) == len(sizes) and all(

@@ -1,4 +1,4 @@
-"""A loss of energies and forces, for potentials of atoms."""
+"""A loss of energies and forces, for interatomic potentials."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def force_energy_loss(
     reference_forces: str = "reference_forces",
     reference_energy: str = "reference_energy",
 ) -> Any:
-    """A graph of `force_weight · mean((F - F_ref)²) + energy_weight · mean((E - E_ref)²)`, where `F = -dE/dx`.
+    """Return a graph of `force_weight · mean((F - F_ref)²) + energy_weight · mean((E - E_ref)²)`, where `F = -dE/dx`.
 
     It is an ordinary graph: `TrainStep` trains it, and differentiates the forces with respect to the parameters.
 
     Args:
-        energy_graph: A `Graph` or `GraphModule`, HIR or MIR, with the energy among its outputs: a scalar, or one number for
-            each of the structures of a batch, each of which depends on its own positions only.
+        energy_graph: A `Graph` or `GraphModule`, HIR or MIR, with the energy among its outputs. The energy is a scalar,
+            or one number per structure of a batch that depends only on the positions of that structure.
         positions: The input `x`.
-        energy: The name of the output that is the energy; the first when absent.
+        energy: The name of the energy output; the first output by default.
         force_weight: The weight of the forces.
         energy_weight: The weight of the energy.
         reference_forces: The name of the new input with `F_ref`, which has the shape of the positions.
@@ -45,7 +45,7 @@ def force_energy_loss(
         A graph with the outputs `loss`, `force_mse`, `energy_mse`, `energy` and `forces`.
 
     Raises:
-        Error: There is no such input or output, or it holds no floats, or a weight is negative.
+        Error: The input or output does not exist or does not hold floats, or a weight is negative.
     """
     for name, weight in (("force_weight", force_weight), ("energy_weight", energy_weight)):
         if check_number(name, weight) < 0:
@@ -60,7 +60,7 @@ def force_energy_loss(
     if not isinstance(positions, str) or positions not in {a.name for a in summed.inputs}:
         input_names = ", ".join(a.name for a in summed.inputs)
         raise Error(f"the graph has no input {shown(positions)}; it has {input_names or 'none'}")
-    # The gradient of the sum over a batch holds the gradients of all its structures.
+    # The gradient of the sum over a batch contains the gradients of all its structures.
     summed.set_outputs({_TOTAL: summed.sum(outputs[chosen]), "energy": outputs[chosen]})
 
     g: Graph = grad_with_loss(summed, [positions], loss=_TOTAL)

@@ -1,4 +1,4 @@
-"""Options of an optimiser for some of the parameters, by patterns of their names."""
+"""Optimiser options for groups of parameters, by patterns of their names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Mask = Iterable[str] | Callable[[str, Any], bool]
 def optimizers_of(
     optimizer: Optimizer, params: Iterable[Argument], groups: Groups | None, mask: Mask | None
 ) -> dict[str, Optimizer]:
-    """The optimiser of each parameter, by name: see `TrainStep`.
+    """Return the optimiser of each parameter, by name: see `TrainStep`.
 
     Raises:
-        Error: A pattern fits no parameter, or the optimiser has no such option.
+        Error: A pattern does not match a parameter, or the optimiser does not have an option.
     """
     arguments = list(params)
     patterns = _checked(optimizer, groups)
@@ -68,7 +68,7 @@ def _check_used(what: str, patterns: Iterable[str], arguments: list[Argument]) -
 
 
 def _decaying(mask: Any, arguments: list[Argument]) -> set[str]:
-    """The names of the parameters that decay."""
+    """Return the names of the parameters with weight decay."""
     if callable(mask):
         results = {a.name: mask(a.name, a.shape) for a in arguments}
         wrong = next((n for n, r in results.items() if not isinstance(r, bool)), None)

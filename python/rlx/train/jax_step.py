@@ -1,4 +1,4 @@
-"""`JaxStep`: a training step as a pure function of JAX, for what one machine is too small for."""
+"""`JaxStep`: a training step as a pure function of JAX, for models that are too large for one machine."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rlx.weights import opened
 
 
 class JaxStep:
-    """Loss, gradients and update as a function of a state and a batch, which JAX compiles for one device or for many.
+    """Loss, gradients and update as a function of a state and a batch. JAX compiles it for one device or for many.
 
     `state, results = step(state, batch)` is pure, so `jax.jit(step, donate_argnums=0)` is a whole step. The state is a
-    dictionary of arrays by name: parameters, also those that are not trained, what the optimiser keeps, and the states of the
-    graph; the names are those of `TrainStep.snapshot`, which `TrainStep.restore` takes back.
+    dictionary of arrays by name: parameters, including frozen ones, the states of the optimiser, and the states of the
+    graph. The names are those of `TrainStep.snapshot`, and `TrainStep.restore` accepts them.
 
-    Where the graph has a mesh, parameters and batch are spread over it as their shardings say, and what the optimiser keeps of
-    a parameter as that parameter is.
+    If the graph has a mesh, parameters and batch are distributed over it according to their shardings. States of the
+    optimiser are distributed like their parameter.
 
     Args:
-        graph: As of `TrainStep`.
-        optimizer: As of `TrainStep`.
-        options: Those of `TrainStep` that say what is computed: `wrt`, `loss`, `precision`, `loss_scale`, `accumulate`,
-            `clip_norm`, `groups`, `weight_decay_mask`, `ema`, `bind`.
+        graph: As for `TrainStep`.
+        optimizer: As for `TrainStep`.
+        options: The options of `TrainStep` that affect the computation: `wrt`, `loss`, `precision`, `loss_scale`,
+            `accumulate`, `clip_norm`, `groups`, `weight_decay_mask`, `ema`, `bind`.
 
     Attributes:
         graph: The step as a graph.
@@ -48,11 +48,11 @@ class JaxStep:
 
     @classmethod
     def of(cls, training: TrainingGraph, values: Mapping[str, Any]) -> JaxStep:
-        """The step of a graph that is made already.
+        """Return the step of an existing training graph.
 
         Args:
             training: The graph.
-            values: What `init` takes where nothing else is given.
+            values: The default values of `init`.
         """
         self = cls.__new__(cls)
         self._take(training, values)
@@ -67,18 +67,18 @@ class JaxStep:
         self._function: JaxGraph = training.graph.to_jax()
 
     def __call__(self, state: Mapping[str, Any], batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """One step.
+        """Take one step.
 
         Args:
-            state: What `init` gave, or the last step.
+            state: The result of `init`, or the state after the last step.
             batch: Arrays by the names of the graph's inputs.
 
         Returns:
-            The next state; `"loss"`, before the update, and the metrics by their names.
+            The next state, and a dictionary with `"loss"`, before the update, and the metrics by name.
 
         Raises:
             Error: An array is missing or unknown.
-            ShapeError: One has another shape or dtype.
+            ShapeError: An array has another shape or dtype.
         """
         _check_names("the state", state, self._arguments)
         _check_names("the batch", batch, self._inputs)
@@ -88,18 +88,18 @@ class JaxStep:
         return following | params, dict(zip(self._results, outputs, strict=True))
 
     def shardings(self, mesh: Any = None) -> JaxShardings:
-        """How state and batch are spread over devices: see `JaxGraph.shardings`."""
+        """Return the shardings of state and batch over devices: see `JaxGraph.shardings`."""
         return self._function.shardings(mesh)
 
     def init(self, values: Any = None, *, mesh: Any = None) -> dict[str, Any]:
-        """The first state.
+        """Return the first state.
 
         Args:
-            values: Parameters by name, or the path of a file with them. There may be all else that a state has among them, as
-                in `TrainStep.snapshot()` or a state of before; what is missing begins as the optimiser says. Parameters that
-                are missing have the values that came with the graph.
-            mesh: Where the graph has a mesh, the one of JAX that it is spread over: see `shardings`. All processes give the
-                same values, of which each keeps its part.
+            values: Parameters by name, or the path of a file with them. Other entries of a state may be included, as in
+                `TrainStep.snapshot()` or an earlier state. Missing states get the optimiser's initial values. Missing
+                parameters get the values that came with the graph.
+            mesh: The JAX mesh to distribute over, if the graph has a mesh: see `shardings`. All processes pass the same
+                values, and each stores its part.
 
         Raises:
             Error: A parameter is missing, or a name is unknown.
@@ -125,7 +125,7 @@ class JaxStep:
         return self.shardings(mesh).put(filled)
 
     def _started(self, name: str) -> np.ndarray:
-        """What a state begins with."""
+        """Return the initial value of a state."""
         argument = self._arguments[name]
         return np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
 

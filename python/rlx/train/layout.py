@@ -1,4 +1,4 @@
-"""`compile_training`: forward and backward graphs at every stage, and one layout of the weights that both use."""
+"""`compile_training`: forward and backward graphs at every stage, with a common layout of the weights."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class WeightSlot:
-    """Where a weight lies.
+    """The location of a weight.
 
     Attributes:
         name: The name of the parameter.
         forward_id: Its position among the arguments of the forward function.
         offset: Its first byte, a multiple of 64.
-        size: Its bytes.
+        size: Its size in bytes.
     """
 
     name: str
@@ -40,11 +40,11 @@ class WeightSlot:
 
 @dataclass(frozen=True)
 class SharedWeightLayout:
-    """One region of memory with all weights, for the forward and the backward function.
+    """One memory region with all weights, for the forward and the backward function.
 
     Attributes:
-        arena_size: Its bytes, a multiple of 64.
-        slots: The places of the weights, one after the other, in the order of the forward function's arguments.
+        arena_size: Its size in bytes, a multiple of 64.
+        slots: The locations of the weights, consecutive, in the order of the forward function's arguments.
     """
 
     arena_size: int
@@ -52,10 +52,10 @@ class SharedWeightLayout:
 
     @classmethod
     def of(cls, graph: Graph) -> SharedWeightLayout:
-        """The layout of a graph's parameters.
+        """Return the layout of a graph's parameters.
 
         Raises:
-            Error: The size of one is not known.
+            Error: The size of a parameter is not known.
         """
         slots, offset = [], 0
         for i, a in enumerate(graph.arguments):
@@ -88,7 +88,7 @@ class TrainingCompileResult:
         forward: The stages of the graph.
         backward: The stages of the graph with the loss, the gradients `grad_<name>`, and the other outputs.
         weights: The layout of the weights for both.
-        wrt: The names of the arguments of the gradients.
+        wrt: The names of the differentiated arguments.
     """
 
     forward: CompileResult
@@ -97,7 +97,7 @@ class TrainingCompileResult:
     wrt: tuple[str, ...]
 
     def activations(self, sizes: Mapping[str, int] | None = None) -> MemoryPlan:
-        """Where all that the backward function computes lies, in one arena; its weights are those of `weights`.
+        """Return the memory plan of the backward function's values, in one arena. Its weights are those of `weights`.
 
         Args:
             sizes: Sizes of symbols.
@@ -126,20 +126,20 @@ def compile_training(
 ) -> TrainingCompileResult:
     """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
 
-    The backward graph is derived from primitives and simplified before ops are fused in it, and has the same arguments in the
-    same order.
+    The backward graph is derived from primitives and simplified before fusion. It has the same arguments in the same
+    order.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: The arguments to differentiate by; all parameters when empty.
-        loss: The output that is the loss; the first when absent.
+        wrt: The arguments to differentiate by; all parameters if empty.
+        loss: The name of the loss output; the first output by default.
         target: As in `rlx.Pipeline`.
         arch: As in `rlx.Pipeline`.
-        bind: Sizes of symbols that are fixed; those of parameters must be.
+        bind: Sizes of symbols that are fixed. The symbols of parameters must be included.
 
     Raises:
-        Error: The loss is no scalar, an argument does not exist, an op has no derivative, the size of a parameter is not
-            known, or there is no such target.
+        Error: The loss is not a scalar, an argument does not exist, an op has no derivative, the size of a parameter is
+            not known, or the target does not exist.
     """
     pipeline = Pipeline(target=target, arch=arch)
     prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training"), bind)

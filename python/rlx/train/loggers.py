@@ -14,25 +14,25 @@ from rlx.train.schedules import check_count
 
 
 def scalars(entry: dict[str, Any]) -> dict[str, float]:
-    """The numbers of an entry without its step."""
+    """Return the numbers of an entry without its step."""
     return {n: float(v) for n, v in entry.items() if n != "step" and isinstance(v, Real)}
 
 
 class Logger:
-    """A callback that `fit` closes when it ends; it can be used again."""
+    """A callback that `fit` closes at its end. It can be used again."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered entries."""
 
 
 class CSVLogger(Logger):
     """Writes one line for each step: `step,loss,…`.
 
-    The columns are those of the first entry, and `columns`. A file that is there is gone on with if it has the same ones.
+    The columns are those of the first entry, and `columns`. An existing file is extended if it has the same columns.
 
     Args:
         path: The file.
-        every: One of this many steps is written, and each with a validation.
+        every: Every n-th step is written, and each step with a validation.
         columns: Names of numbers that only some entries have, such as `val_loss`.
     """
 
@@ -58,7 +58,7 @@ class CSVLogger(Logger):
         self._write([row], "a")
 
     def _begun(self, columns: list[str]) -> list[str]:
-        """The columns of the file, which is made if it is not there."""
+        """Return the columns of the file. The file is created if it does not exist."""
         try:
             with open(self.path, newline="", encoding="utf-8") as file:
                 present = next(csv.reader(file), None)
@@ -77,7 +77,7 @@ class CSVLogger(Logger):
         return present
 
     def _write(self, rows: list[list[Any]], mode: str) -> None:
-        # Python's writer does not quote a carriage return, which its reader takes for the end of a line.
+        # Python's csv writer does not quote a carriage return, but its reader treats it as the end of a line.
         has_return = any("\r" in cell for row in rows for cell in row if isinstance(cell, str))
         quoting = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
         try:
@@ -88,13 +88,13 @@ class CSVLogger(Logger):
 
 
 class TensorBoardLogger(Logger):
-    """Writes event files that TensorBoard shows: `tensorboard --logdir FOLDER`.
+    """Writes event files for TensorBoard: `tensorboard --logdir FOLDER`.
 
     It needs the package tensorboardX: `pip install 'rlx[tensorboard]'`.
 
     Args:
         folder: The folder of the run.
-        every: One of this many steps is written, and each with a validation.
+        every: Every n-th step is written, and each step with a validation.
 
     Raises:
         Error: The package is not installed.
@@ -113,5 +113,5 @@ class TensorBoardLogger(Logger):
                 self._writer.add_scalar(name, value, entry["step"])
 
     def close(self) -> None:
-        """Write what is left, and close the file; what comes then goes into another one."""
+        """Write buffered entries and close the file. Later entries go into a new file."""
         self._writer.close()

@@ -1,4 +1,4 @@
-"""`fit`: the loop around a training step."""
+"""`fit`: the training loop."""
 
 from __future__ import annotations
 
@@ -51,28 +51,29 @@ def fit(
 
     Args:
         step: The step.
-        batches: The batches, as a list or another iterable, which each epoch iterates over. Or a function that returns those of
-            an epoch, for instance shuffled; one with a parameter gets the number of the epoch, from 0.
-        epochs: How often to iterate over all batches; once, if `steps` is not given either.
+        batches: The batches, as a list or another iterable that each epoch iterates over. Or a function that returns
+            the batches of an epoch, for example shuffled. A function with a parameter gets the number of the epoch,
+            from 0.
+        epochs: The number of iterations over all batches; 1 if `steps` is not given either.
         steps: The number of steps after which to stop, over any number of epochs.
-        log_every: One of this many steps is in the result; the last step, and those with a validation, always are.
-        checkpoint: The file that `step.save` writes at the end, and in between.
+        log_every: Every n-th step is in the result. The last step, and steps with a validation, always are.
+        checkpoint: The file that `step.save` writes at the end, and every `checkpoint_every` steps.
         checkpoint_every: The number of steps between two checkpoints.
-        resume: Go on from `checkpoint` if the file is there, with the batch after the last one that it knows of; `epochs`,
-            `steps` and the numbers of steps are those of the whole training, and so are `patience` and `keep_best`.
-        validation: Batches for `step.evaluate`, which computes the graph of `TrainStep(…, evaluation=…)` and adds `val_loss`
-            and `val_<metric>` to the entry of a step.
-        validate_every: The number of steps between two validations; at the end of each epoch when absent.
-        patience: End after so many validations whose loss was not less than the least one before.
-        keep_best: At the end, go back to parameters and states of the validation with the least loss. With a checkpoint they
-            are in the file of its name with `.best` at the end.
-        callbacks: Called as `on_step` is, one after the other: a `CSVLogger`, a `TensorBoardLogger` or your function.
+        resume: Continue from `checkpoint` if the file exists, with the batch after its last one. `epochs`, `steps`, the
+            numbers of steps, `patience` and `keep_best` then refer to the whole training.
+        validation: Batches for `step.evaluate`, which computes the graph of `TrainStep(…, evaluation=…)` and adds
+            `val_loss` and `val_<metric>` to the entry of a step.
+        validate_every: The number of steps between two validations; by default, at the end of each epoch.
+        patience: Stop after this number of consecutive validations without a new smallest loss.
+        keep_best: At the end, restore parameters and states of the validation with the smallest loss. With a
+            checkpoint, they are stored in a file of its name with the suffix `.best`.
+        callbacks: Called one after the other, like `on_step`: a `CSVLogger`, a `TensorBoardLogger` or your function.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
-        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds, such as another loss,
-            are in the result and on the line. If it returns True, training ends.
+        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds, such as another
+            loss, are included in the result and on the line. If it returns True, training ends.
 
     Returns:
-        `{"step": n, "loss": …, …}` with the metrics, for each step that is logged; steps are counted from 1.
+        `{"step": n, "loss": …, …}` with the metrics, for each logged step. Steps are counted from 1.
 
     Raises:
         Error: An option is wrong, an epoch has no batch, or the step raises it.
@@ -90,7 +91,7 @@ def fit(
 
 @dataclass
 class _FitRun:
-    """What `fit` does, once its options are known to be right."""
+    """The loop of `fit`, after its options have been checked."""
 
     step: TrainStep
     placed: Iterator[tuple[Mapping[str, Any], Place, bool]]
@@ -105,7 +106,7 @@ class _FitRun:
         step, judge = self.step, self.judge
         history: list[Entry] = []
         entry: Entry = {}
-        if judge is not None and judge.is_over:  # it had ended when it was left
+        if judge is not None and judge.is_over:  # the resumed training had ended already
             judge.go_back()
             return history
         try:
@@ -140,7 +141,7 @@ class _FitRun:
 
 
 def _begin(step: TrainStep, checkpoint: Any) -> None:
-    """Where training begins: at a file, if it is there, else at the first batch."""
+    """Start from a checkpoint if it exists, else at the first batch."""
     step.position, step.validation = (0, 0, 0), (math.inf, 0)
     if checkpoint is not None and os.path.exists(checkpoint):
         step.load(checkpoint)
@@ -152,7 +153,7 @@ def _check_files(checkpoint: Any, checkpoint_every: Any, resume: Any) -> None:
     check_flag("resume", resume)
     if resume and checkpoint is None:
         raise Error("resume needs a file: checkpoint=path")
-    if checkpoint is not None:  # before there is something to lose
+    if checkpoint is not None:  # before any results could be lost
         name = file_name(checkpoint)
         folder = os.path.dirname(name) or os.curdir
         if not os.path.isdir(folder):
@@ -168,7 +169,7 @@ def _check_counts(**counts: Any) -> None:
 
 
 def _check(step: Any, on_step: Any, callbacks: Any) -> list[Callable[[Entry], Any]]:
-    """All that is called after each step."""
+    """Return all functions that are called after each step."""
     if not isinstance(step, TrainStep):
         raise Error(f"step must be a TrainStep, got {type(step).__name__}")
     if on_step is not None and not callable(on_step):
@@ -191,10 +192,10 @@ def _judge(
 
 
 def epoch_of(batches: Any, epoch: int, what: str) -> Iterable[Mapping[str, Any]]:
-    """The batches of an epoch.
+    """Return the batches of an epoch.
 
     Raises:
-        Error: They are no batches; `what` is the argument that they come from.
+        Error: They are not batches. `what` is the name of the argument.
     """
     given = batches
     if callable(batches):
@@ -206,10 +207,10 @@ def epoch_of(batches: Any, epoch: int, what: str) -> Iterable[Mapping[str, Any]]
 
 
 def _takes_epoch(function: Callable[..., Any]) -> bool:
-    """Whether a function has to be given an argument."""
+    """Return whether a function requires an argument."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # one of C
+    except (TypeError, ValueError):  # a function of C
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
@@ -218,7 +219,7 @@ def _takes_epoch(function: Callable[..., Any]) -> bool:
 def _placed(
     batches: Batches, epochs: int | None, steps: int | None, begin: Place
 ) -> Iterator[tuple[Mapping[str, Any], Place, bool]]:
-    """The batches from a place on: each with the place after it, and whether an epoch ends there."""
+    """Yield the batches from a position on: each with the position after it, and whether an epoch ends there."""
     if epochs is None and steps is None:
         epochs = 1
     number, first, skipped = begin
@@ -243,7 +244,7 @@ def _placed(
 
 
 def _total(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
-    """How many steps there will be, if that is known."""
+    """Return the total number of steps, if it is known."""
     if not isinstance(batches, Sized):
         return steps
     num_batches = None if epochs is None and steps is not None else len(batches) * (epochs or 1)
@@ -257,7 +258,7 @@ class _Progress:
     _INTERVAL = 0.1
 
     def __init__(self, total: int | None, enabled: bool, before: int):
-        self._total, self._before = total, before  # steps: in all, and before this call
+        self._total, self._before = total, before  # steps: in total, and before this call
         self._on = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._start = self._shown = time.monotonic()
         self._last: Entry | None = None
@@ -268,7 +269,7 @@ class _Progress:
         if not self._on:
             return
         self._last = entry
-        # The last values of metrics that only some steps have stay on the line.
+        # Metrics that only some steps have stay on the line with their last values.
         self._metrics |= {n: v for n, v in entry.items() if n != "step" and isinstance(v, Real)}
         if time.monotonic() - self._shown >= self._INTERVAL:
             self._write(entry)

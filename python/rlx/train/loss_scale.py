@@ -1,4 +1,4 @@
-"""Scales of the loss: they keep small gradients from becoming zero in f16.
+"""Loss scaling: it prevents underflow of small gradients in f16.
 
 P. Micikevicius et al.: Mixed precision training, 2018, sections 3.2 and 4.
 """
@@ -18,18 +18,18 @@ from rlx.train.schedules import check_count, check_number
 
 # States of a training program.
 SCALE, GOOD_STEPS = "train/loss_scale", "train/good_steps"
-# Between these a scale and its inverse are normal numbers of f32.
+# In this range, a scale and its inverse are normal f32 numbers.
 _LEAST, _GREATEST = 2.0**-126, 2.0**126
 
 
 @dataclass(frozen=True)
 class DynamicLossScale:
-    """A scale that is divided by `factor` when gradients are not finite, and multiplied by it after some good updates.
+    """A scale that is divided by `factor` if gradients are not finite, and multiplied by it after a number of good updates.
 
     Attributes:
-        initial: The scale at the beginning.
+        initial: The initial scale.
         growth_interval: The number of consecutive updates with finite gradients after which the scale grows.
-        factor: The factor; a power of two keeps the digits of gradients.
+        factor: The factor. With a power of two, scaling does not round gradients.
     """
 
     initial: float = 65536.0
@@ -47,7 +47,7 @@ class DynamicLossScale:
         Args:
             g: The graph, which has the states.
             finite: Whether all gradients are finite.
-            boundary: Whether this call updates parameters; None is always.
+            boundary: Whether this call updates parameters; None means always.
         """
         scale, good = g.argument(SCALE), g.argument(GOOD_STEPS)
         counted = g.where(finite, good + 1, 0)
@@ -60,7 +60,7 @@ class DynamicLossScale:
 
 
 def chosen(loss_scale: Any, *, by_default: bool) -> DynamicLossScale | float | None:
-    """The scale that a user chooses; by default a dynamic scale where there is to be one, as for f16, else none.
+    """Return the scale for a user's option. The default is a dynamic scale if `by_default`, as for f16, else none.
 
     Raises:
         Error: It is neither a positive number nor a `DynamicLossScale`.
@@ -71,7 +71,7 @@ def chosen(loss_scale: Any, *, by_default: bool) -> DynamicLossScale | float | N
 
 
 def check_scale(name: str, value: Any) -> float:
-    """Check a scale; returns it as a float.
+    """Check a scale, and return it as a float.
 
     Raises:
         Error: The value is not a number, or out of range.
@@ -82,7 +82,7 @@ def check_scale(name: str, value: Any) -> float:
 
 
 def add_scale(g: Graph, scale: DynamicLossScale | float) -> Tensor:
-    """The scale in a graph: a constant, or a state."""
+    """Return the scale in a graph: a constant, or a state."""
     if not isinstance(scale, DynamicLossScale):
         return g.constant(np.float32(scale))
     tensor = g.state(SCALE, (), init=scale.initial)
@@ -91,12 +91,12 @@ def add_scale(g: Graph, scale: DynamicLossScale | float) -> Tensor:
 
 
 def all_finite(b: Builder, tensors: Sequence[Tensor]) -> Tensor:
-    """Whether no element is an infinity or NaN."""
+    """Return whether no element is an infinity or NaN."""
     result: Any = None
     for x in tensors:
         if 0 in x.shape.dims:
             continue
-        # NaN goes through max, and is not less than anything.
+        # NaN is propagated by max, and a comparison with NaN is false.
         finite = b.max(b.abs(x)) <= float(x.dtype.max)
         result = finite if result is None else result & finite
     return b.constant(np.bool_(True)) if result is None else result

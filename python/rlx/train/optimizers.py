@@ -1,4 +1,4 @@
-"""Optimisers as graphs: the states that they keep for a parameter, and the next value of the parameter.
+"""Optimisers as graphs: the states for a parameter, and the next value of the parameter.
 
 Options have the names and meanings of optax's optimisers of the same names, and their results are those of optax.
 """
@@ -44,10 +44,10 @@ class Optimizer(Answered, ABC):
 
     @abstractmethod
     def states(self, param: Shape) -> dict[str, Shape]:
-        """The states for a parameter, by name; they begin as zeros.
+        """Return the states for a parameter, by name. Their initial values are zeros.
 
         Args:
-            param: Its shape, in the dtype in which updates are computed: f64 for f64, else f32.
+            param: Its shape, in the dtype of the update: f64 for f64, else f32.
         """
 
     @abstractmethod
@@ -60,10 +60,10 @@ class Optimizer(Answered, ABC):
         step: Tensor,
         learning_rate: Tensor,
     ) -> Updated:
-        """The parameter's next value, and the next values of its states.
+        """Return the parameter's next value, and the next values of its states.
 
         Args:
-            b: Where to emit.
+            b: The builder that emits the ops.
             gradient: The gradient, in the parameter's shape and dtype.
             param: The parameter.
             states: The states that `states` declares, by name.
@@ -74,10 +74,10 @@ class Optimizer(Answered, ABC):
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Gradient descent, with momentum if there is one (B. T. Polyak, 1964; I. Sutskever et al., 2013).
+    """Gradient descent, optionally with momentum (B. T. Polyak, 1964; I. Sutskever et al., 2013).
 
-    `t ← g + momentum·t`, and the parameter moves by `-learning_rate·t`, with `nesterov` by
-    `-learning_rate·(g + momentum·t)`; `g` is the gradient plus `weight_decay` times the parameter.
+    `t ← g + momentum·t`, and the parameter moves by `-learning_rate·t`, or with `nesterov` by
+    `-learning_rate·(g + momentum·t)`. `g` is the gradient plus `weight_decay` times the parameter.
     """
 
     momentum: float = 0.0
@@ -134,7 +134,7 @@ class Adam(Optimizer):
         m = self.b1 * states["m"] + (1 - self.b1) * gradient
         v = self.b2 * states["v"] + (1 - self.b2) * (gradient * gradient)
         count = step + 1.0
-        # The order of the last paragraph of section 2: scalars first, one division for each element.
+        # The order of operations in the last paragraph of section 2: scalars first, one division per element.
         squares = _weight_of_past(b, self.b2, count)
         root = b.sqrt(squares) if isinstance(squares, Tensor) else squares
         scale = root / _weight_of_past(b, self.b1, count)
@@ -147,7 +147,7 @@ class Adam(Optimizer):
 
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """I. Loshchilov, F. Hutter: Decoupled weight decay regularization, 2019: Adam, and `-learning_rate·weight_decay·param`."""
+    """I. Loshchilov, F. Hutter: Decoupled weight decay regularization, 2019. Adam, and `-learning_rate·weight_decay·param`."""
 
     weight_decay: float = 1e-4
     name: ClassVar[str] = "adamw"
@@ -164,7 +164,8 @@ class AdamW(Adam):
 class Lion(Optimizer):
     """X. Chen et al.: Symbolic discovery of optimization algorithms, 2023, algorithm 2.
 
-    The parameter moves by `-learning_rate · (sign(b1·m + (1 - b1)·g) + weight_decay·param)`, then `m ← b2·m + (1 - b2)·g`.
+    The parameter moves by `-learning_rate · (sign(b1·m + (1 - b1)·g) + weight_decay·param)`, and then
+    `m ← b2·m + (1 - b2)·g`.
     """
 
     b1: float = 0.9
@@ -185,7 +186,7 @@ class Lion(Optimizer):
         self, b: Builder, gradient: Tensor, param: Tensor, states: Any, step: Tensor, learning_rate: Tensor
     ) -> Updated:
         mixed = self.b1 * states["m"] + (1 - self.b1) * gradient
-        direction = b.where(mixed > 0.0, 1.0, b.where(mixed < 0.0, -1.0, mixed))  # its sign; NaN stays NaN
+        direction = b.where(mixed > 0.0, 1.0, b.where(mixed < 0.0, -1.0, mixed))  # the sign; NaN stays NaN
         if self.weight_decay:
             direction = direction + self.weight_decay * param
         return param - learning_rate * direction, {"m": self.b2 * states["m"] + (1 - self.b2) * gradient}
@@ -195,17 +196,18 @@ class Lion(Optimizer):
 class Adafactor(Optimizer):
     """N. Shazeer, M. Stern: Adafactor, adaptive learning rates with sublinear memory cost, 2018, algorithms 4 and 5.
 
-    For a parameter whose two largest dimensions are both at least `min_dim_size_to_factor`, the state is the mean squares of
-    the gradient along each of these two; for other parameters it is all squares. At update `t` the past has the share
-    `1 - t^-decay_rate` in the new state. The gradient, divided by the root of these squares, is scaled down to a root mean
-    square of at most `clipping_threshold`, and multiplied by the root mean square of the parameter (at least 1e-3).
+    If the two largest dimensions of a parameter are both at least `min_dim_size_to_factor`, the state is the mean
+    squares of the gradient along each of these two. Otherwise it is all squares. At update `t` the past has the weight
+    `1 - t^-decay_rate` in the new state. The gradient is divided by the root of these squares, scaled down to a root
+    mean square of at most `clipping_threshold`, and multiplied by the root mean square of the parameter (at least
+    1e-3).
 
     Attributes:
         decay_rate: See above.
         clipping_threshold: See above; None does not limit the update.
         multiply_by_parameter_scale: Whether the learning rate is relative to the parameter's size.
-        momentum: Share of the past in a mean of the updates; 0 keeps none.
-        weight_decay: Share of the parameter that is subtracted at each update, independent of the learning rate.
+        momentum: The weight of the past in a mean of the updates; 0 disables the mean.
+        weight_decay: The fraction of the parameter that is subtracted at each update, independent of the learning rate.
         eps: Added to the squares of the gradient.
         min_dim_size_to_factor: See above.
     """
@@ -240,7 +242,7 @@ class Adafactor(Optimizer):
         return states | ({"m": param} if self.momentum else {})
 
     def _factored_axes(self, param: Shape) -> tuple[int, int] | None:
-        """The largest axis and the second largest one, if they are large enough."""
+        """Return the largest and the second largest axis, if they are large enough."""
         sizes = sorted((size, axis) for axis, size in enumerate(param.static))
         if len(sizes) < 2 or sizes[-2][0] < self.min_dim_size_to_factor:
             return None
@@ -263,7 +265,7 @@ class Adafactor(Optimizer):
         return param - direction, new
 
     def _normalised(self, b: Builder, gradient: Tensor, states: Any, past: Tensor) -> Updated:
-        """The gradient divided by the root of its mean squares, and the states with these."""
+        """Return the gradient divided by the root of its mean squares, and the updated states."""
         squares = gradient * gradient + self.eps
         axes = self._factored_axes(gradient.shape)
         if axes is None:
@@ -280,9 +282,10 @@ class Adafactor(Optimizer):
 
 
 def _weight_of_past(b: Builder, decay: float, count: Tensor) -> Tensor | float:
-    """`1 - decay^count`: the sum of the weights of a running mean that began with zero.
+    """Return `1 - decay^count`: the sum of the weights of a running mean that started with zero.
 
-    With tanh, as `1 - exp(2y) = -2·tanh(y) / (1 - tanh(y))`, no digits are lost where the power is close to 1.
+    It is computed with tanh, as `1 - exp(2y) = -2·tanh(y) / (1 - tanh(y))`, to avoid cancellation if the power is close
+    to 1.
     """
     if decay == 0:
         return 1.0

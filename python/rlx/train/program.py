@@ -1,4 +1,4 @@
-"""From a graph of a loss to a graph of one training step, whose parameters are states."""
+"""Conversion of a loss graph to a graph of one training step, whose parameters are states."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
 STEP, ACCUMULATED = "train/step", "train/accumulated"
-AVERAGE = "ema/"  # before the name of a parameter: its exponential moving average
+AVERAGE = "ema/"  # the prefix of a parameter's exponential moving average
 
 
 @dataclass(frozen=True)
 class TrainingGraph:
-    """One training step as a graph: it takes a batch and gives the loss and metrics; everything else is in states.
+    """One training step as a graph. It takes a batch and returns the loss and metrics. All other values are states.
 
     Attributes:
         graph: The graph, whose first output is the loss.
@@ -47,7 +47,7 @@ class TrainingGraph:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of its outputs for users: the first is `loss`."""
+        """The user-visible names of its outputs: the first is `loss`."""
         return ("loss", *(o.name for o in self.graph.outputs[1:]))
 
 
@@ -66,10 +66,10 @@ def training_graph(
     weight_decay_mask: Mask | None = None,
     ema: float | None = None,
 ) -> TrainingGraph:
-    """The graph of one training step. See `TrainStep` for the arguments.
+    """Return the graph of one training step. See `TrainStep` for the arguments.
 
     Raises:
-        Error: An option is wrong, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
+        Error: An option is wrong, the loss is not a scalar, a parameter's size is unknown, or an op has no derivative.
     """
     if not isinstance(optimizer, Optimizer):
         raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {shown(optimizer)}")
@@ -86,7 +86,7 @@ def training_graph(
     names = [a.name for a in trained]
     outputs = [o.name for o in source.outputs]
     if loss is None:
-        loss = outputs[0] if outputs else ""  # the transform reports that there is no such output
+        loss = outputs[0] if outputs else ""  # the transform reports a missing output
     if outputs and loss not in outputs:
         close = suggestion(loss, outputs)
         raise Error(
@@ -100,7 +100,8 @@ def training_graph(
     if dtypes.passes:
         derived = run(derived, dtypes.passes)
     step = _with_states(derived, names)
-    # The differentiated output, the gradients, then the other outputs: by position, as names may have got a number added.
+    # The differentiated output, the gradients, then the other outputs: by position, because names may have a number
+    # appended.
     first, *gradients_and_metrics = step.output_tensors
     gradients, metrics = gradients_and_metrics[: len(names)], gradients_and_metrics[len(names) :]
     outputs_by_name = dict(zip([o for o in outputs if scale is not None or o != loss], metrics, strict=True))
@@ -113,7 +114,7 @@ def training_graph(
 
 
 def _trained(graph: Graph, wrt: Any) -> list[Argument]:
-    """The parameters to train."""
+    """Return the parameters to train."""
     if wrt is None:
         names = tuple(a.name for a in graph.params if a.shape.dtype.is_float and a.trainable)
         if not names:
@@ -139,7 +140,7 @@ def _trained(graph: Graph, wrt: Any) -> list[Argument]:
 
 
 def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: DynamicLossScale | float | None) -> Graph:
-    """A graph with these outputs: the differentiated one, a gradient for each name, and the others."""
+    """Return a graph with these outputs: the differentiated one, a gradient for each name, and the others."""
     if scale is None:
         return grad_with_loss(source, names, loss=loss)
     scaled = source.clone()
@@ -150,18 +151,18 @@ def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: Dynam
         outputs["train/scaled_loss"] = scaled.cast(outputs[loss], kind) * factor
         scaled.set_outputs(outputs)
         loss = "train/scaled_loss"
-    return grad_with_loss(scaled, names, loss=loss)  # raises if there is no such output, or it is no scalar
+    return grad_with_loss(scaled, names, loss=loss)  # raises if the output does not exist or is not a scalar
 
 
 def _with_states(graph: Graph, names: Sequence[str]) -> Graph:
-    """The same function, with some parameters as states."""
+    """Return the same function with some parameters as states."""
     arguments = [replace(a, kind="state", trainable=True) if a.name in names else a for a in graph.arguments]
     sign_function(graph.function, arguments, graph.results)
     return Graph.from_module(graph.module, graph.name_symbol).clone()
 
 
 def wide(kind: DType) -> DType:
-    """The dtype in which a parameter's update is computed."""
+    """Return the dtype of the computation of a parameter's update."""
     return f64 if kind is f64 else f32
 
 
@@ -216,7 +217,7 @@ class _Update:
         ]
 
     def _accumulate(self) -> Tensor:
-        """Add up the gradients, and replace them by their mean; returns whether the sum is complete."""
+        """Add up the gradients, and replace them by their mean. Return whether the sum is complete."""
         g = self.g
         counter = g.state(ACCUMULATED, (), "i32")
         complete = counter + 1 >= self.accumulate
@@ -231,7 +232,7 @@ class _Update:
         return complete
 
     def _clip(self, greatest: float) -> None:
-        """Scale down the gradients to a norm, all by the same factor (R. Pascanu et al., 2013)."""
+        """Scale the gradients down to a norm, all by the same factor (R. Pascanu et al., 2013)."""
         g = self.g
         squares: Any = 0.0
         for gradient in self.gradients:
@@ -277,5 +278,5 @@ class _Update:
 
 
 def _sharding(argument: Argument, slot: Any) -> Sharding | None:
-    """The sharding of what an optimiser keeps of a parameter: that of the parameter if it has its shape."""
+    """Return the sharding of an optimiser state: that of the parameter if it has its shape."""
     return argument.sharding if Shape(slot).dims == argument.shape.dims else None

@@ -1,8 +1,8 @@
 """Learning rates: numbers, or functions of a builder and the number of updates so far.
 
-A schedule is `schedule(b, step)`: `step` is a scalar of floats (0.0 at the first update), and the result is a scalar tensor or
-a number. It is part of the compiled program, so it consists of ops: `lambda b, step: 0.1 / (1.0 + step)` is a schedule. The
-schedules below have the names and the meaning of those of optax.
+A schedule is `schedule(b, step)`, where `step` is a float scalar (0.0 at the first update). It returns a scalar tensor
+or a number. It is part of the compiled program, so it consists of ops: `lambda b, step: 0.1 / (1.0 + step)` is a
+schedule. The schedules below have the names and the meaning of those of optax.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Schedule = Callable[[Any, Tensor], Any]
 
 @answered
 def constant(value: float) -> Schedule:
-    """The same learning rate at every step."""
+    """Return a constant learning rate."""
     check_number("value", value, least=0)
     return lambda b, step: value
 
 
 @answered
 def linear(init_value: float, end_value: float, transition_steps: int, *, transition_begin: int = 0) -> Schedule:
-    """A straight line from one value to another, then constant.
+    """Return a schedule that changes linearly from one value to another and is then constant.
 
     Args:
         init_value: The learning rate up to `transition_begin`.
         end_value: The learning rate from `transition_begin + transition_steps` on.
-        transition_steps: The number of updates over which it changes.
-        transition_begin: The update at which it begins to change.
+        transition_steps: The number of updates of the change.
+        transition_begin: The update at which the change begins.
     """
     check_number("init_value", init_value, least=0)
     check_number("end_value", end_value, least=0)
@@ -57,12 +57,12 @@ def cosine(
     init_value: float = 0.0,
     end_value: float = 0.0,
 ) -> Schedule:
-    """Half a period of a cosine, after a linear warmup (I. Loshchilov, F. Hutter, SGDR, 2017, without restarts).
+    """Return half a period of a cosine, after a linear warmup (I. Loshchilov, F. Hutter, SGDR, 2017, without restarts).
 
     Args:
         peak_value: The learning rate at the end of the warmup.
-        decay_steps: The update at which `end_value` is reached, the warmup included.
-        warmup_steps: Updates from `init_value` to `peak_value`.
+        decay_steps: The update at which `end_value` is reached, including the warmup.
+        warmup_steps: The number of updates from `init_value` to `peak_value`.
         init_value: The learning rate at the first update, if there is a warmup.
         end_value: The learning rate from `decay_steps` on.
     """
@@ -93,14 +93,14 @@ def exponential(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """`init_value · decay_rate^((step - transition_begin) / transition_steps)`.
+    """Return the schedule `init_value · decay_rate^((step - transition_begin) / transition_steps)`.
 
     Args:
         init_value: The learning rate up to `transition_begin`.
-        transition_steps: The number of updates in which it is multiplied by `decay_rate` once.
+        transition_steps: The number of updates for one multiplication by `decay_rate`.
         decay_rate: The factor, positive.
-        transition_begin: The update at which it begins to change.
-        staircase: Change it once every `transition_steps` only.
+        transition_begin: The update at which the change begins.
+        staircase: Change the rate only once every `transition_steps`.
         end_value: The limit of the learning rate; None is no limit.
     """
     check_number("init_value", init_value, least=0)
@@ -128,15 +128,15 @@ def _between(b: Builder, first: float, last: float, share: Tensor) -> Tensor:
 
 
 def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor:
-    """The learning rate at a step, as a scalar of the step's dtype.
+    """Return the learning rate at a step, as a scalar of the step's dtype.
 
     Args:
-        b: Where to emit.
+        b: The builder that emits the ops.
         rate: A number or a schedule.
-        step: The number of updates so far, a scalar of floats.
+        step: The number of updates so far, a float scalar.
 
     Raises:
-        Error: The schedule gives neither a scalar nor a number.
+        Error: The schedule returns neither a scalar nor a number.
     """
     value = rate(b, step) if callable(rate) else rate
     if not isinstance(value, Tensor):
@@ -150,7 +150,7 @@ def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor
 
 
 def check_number(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf) -> float:
-    """Check for a number that is finite in f32, at least `least`, and greater than `above`; returns it as a float.
+    """Check for a number that is finite in f32, at least `least`, and greater than `above`. Return it as a float.
 
     Raises:
         Error: The value is not such a number.
@@ -169,10 +169,10 @@ def check_number(name: str, value: Any, *, least: float = -math.inf, above: floa
 
 
 def check_share(name: str, value: Any) -> float:
-    """Check for a number that is at least 0 and less than 1; returns it as a float.
+    """Check for a number that is at least 0 and less than 1. Return it as a float.
 
     Raises:
-        Error: The value is not such a number.
+        Error: The value is not in this range.
     """
     if not 0 <= check_number(name, value) < 1:
         raise Error(f"{name} must be at least 0 and less than 1, got {shown(value)}")
@@ -190,10 +190,10 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Check for an integer that is at least `least`; returns it as an int.
+    """Check for an integer that is at least `least`. Return it as an int.
 
     Raises:
-        Error: The value is not such an integer.
+        Error: The value is not an integer of this size.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise Error(f"{name} must be an integer of at least {least}, got {shown(value)}")

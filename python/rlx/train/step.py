@@ -36,37 +36,38 @@ from rlx.weights.arrays import keep
 class TrainStep(Answered):
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
-    Loss, gradients and update are one compiled program. The parameters and the values that the optimiser keeps are states of
-    the program: they stay on the device, and a call copies only the batch in and the loss and metrics out. Any thread may call
-    any method: the calls run one after the other, and a checkpoint holds the state after one step.
+    Loss, gradients and update are one compiled program. The parameters and the optimiser's values are states of the
+    program. They stay on the device, and a call copies only the batch in and the loss and metrics out. The class is
+    thread-safe: calls run one after the other, and a checkpoint holds the state after one step.
 
     Args:
-        graph: A `Graph` or `GraphModule`, HIR or MIR, one of whose outputs is the loss, a scalar. The other outputs are
+        graph: A `Graph` or `GraphModule`, HIR or MIR. One of its outputs is the loss, a scalar. The other outputs are
             metrics, which must not be called `loss` or `step`.
         optimizer: The optimiser, such as `rlx.train.Adam(1e-3)`.
-        wrt: Names of the parameters to train; all that hold floats when absent. Other parameters do not change.
-        loss: The name of the output that is the loss; the first when absent.
+        wrt: Names of the parameters to train; by default all float parameters. Other parameters do not change.
+        loss: The name of the loss output; the first output by default.
         device: A `rlx.Device` or its name.
         threads: As in `rlx.Session`.
         precision: `"f16"` or `"bf16"`: forward and backward compute in that dtype, by `rlx-precision`; parameters, the
             optimiser and the loss stay in f32.
-        loss_scale: The factor by which the loss is multiplied and the gradients are divided: a `DynamicLossScale` or a
-            number. With either, a step whose gradients are not all finite changes neither parameters nor optimiser. When
-            absent, it is `DynamicLossScale()` for f16, and no scale for other dtypes.
-        accumulate: The parameters are updated once in this many calls, by the mean of the gradients of these calls.
-        clip_norm: The largest norm of the gradients, taken together as one vector; longer ones are scaled down to it.
-        groups: Other options of the optimiser for some parameters, by patterns of their names, of which the first that fits
-            counts: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
-        weight_decay_mask: The parameters that decay, as patterns of names, or a function of a name and a `Shape` that gives
-            True for these: `lambda name, shape: shape.rank > 1`. All decay when absent.
-        ema: The share of the past in an exponential moving average of the parameters, such as 0.999, which `ema_params`
-            gives; it begins with the values that are set.
-        evaluation: The graph that `evaluate` computes, and with it the validation of `fit`: that of the same model as it is
-            used, without dropout and with the running statistics of a batch normalisation. It has the same loss, and parameters
-            that are parameters or states of `graph`. When absent, `graph` itself, which is right for a model that does the same
-            in training.
+        loss_scale: The factor that the loss is multiplied by and the gradients are divided by: a `DynamicLossScale` or
+            a number. With either, a step with gradients that are not finite changes neither parameters nor optimiser.
+            The default is `DynamicLossScale()` for f16, and no scale for other dtypes.
+        accumulate: The number of calls per update of the parameters. An update uses the mean of their gradients.
+        clip_norm: The largest norm of the gradients, taken together as one vector. Longer gradients are scaled down to
+            it.
+        groups: Other optimiser options for some parameters, by patterns of their names. The first matching pattern
+            applies: `{"head.*": {"learning_rate": 1e-3}, "*bias": {"weight_decay": 0.0}}`.
+        weight_decay_mask: The parameters with weight decay, as patterns of names, or a function of a name and a `Shape`
+            that returns True for these: `lambda name, shape: shape.rank > 1`. By default all parameters decay.
+        ema: The weight of the past in an exponential moving average of the parameters, such as 0.999. `ema_params`
+            returns the average; it starts with the values that are set.
+        evaluation: The graph for `evaluate` and the validation of `fit`: the same model in inference mode, without
+            dropout and with the running statistics of a batch normalisation. It has the same loss, and its parameters
+            are parameters or states of `graph`. The default is `graph` itself, which is correct for a model that
+            computes the same in training.
         params: Values of the parameters, by name or as the path of a file, for those that did not come with the graph
-            (`graph.weights`); they can be set later.
+            (`graph.weights`). They can be set later.
         bind: Sizes of symbols that are fixed now.
         cache: As in `Session.compile`.
         timeout: As in `Session.compile`.
@@ -74,11 +75,12 @@ class TrainStep(Answered):
     Attributes:
         graph: The program as a graph.
         compiled: The program.
-        position: Where `fit` was, which checkpoints keep: the steps that it has taken, the epoch, and how many of its batches.
-        validation: The least loss of a validation in `fit`, and how many validations have been since; kept as well.
+        position: The position of `fit`, which checkpoints store: its steps, the epoch, and the batches of the epoch.
+        validation: The smallest validation loss in `fit`, and the number of validations since then. Checkpoints store
+            it too.
 
     Raises:
-        Error: An option is wrong, the loss is no scalar, an op has no derivative, or a parameter does not fit.
+        Error: An option is wrong, the loss is not a scalar, an op has no derivative, or a parameter does not fit.
     """
 
     def __init__(
@@ -160,7 +162,7 @@ class TrainStep(Answered):
             batch: Arrays by name, as in `CompiledGraph.run`.
 
         Returns:
-            `"loss"`, before the update, and the metrics by their names, in the order of the graph's outputs: a Python number
+            `"loss"`, before the update, and the metrics by name, in the order of the graph's outputs: a Python number
             for a scalar, an array for others.
 
         Raises:
@@ -178,12 +180,12 @@ class TrainStep(Answered):
 
     @property
     def num_updates(self) -> int:
-        """How often the parameters were updated."""
+        """The number of updates of the parameters."""
         return int(self.compiled.state(STEP))
 
     @property
     def loss_scale(self) -> float | None:
-        """The present scale of a `DynamicLossScale`; None without one."""
+        """The current scale of a `DynamicLossScale`; None without one."""
         names = {a.name for a in self.graph.states}
         return float(self.compiled.state(SCALE)) if SCALE in names else None
 
@@ -200,10 +202,10 @@ class TrainStep(Answered):
         return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
 
     def ema_params(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters by name, where those that are trained are their moving averages.
+        """Copies of the parameters by name, with moving averages for the trained ones.
 
         Raises:
-            Error: There are none (`ema=`), or a parameter is not set.
+            Error: There are no averages (`ema=`), or a parameter is not set.
         """
         if not self._averaged:
             raise Error("there are no moving averages", hint="TrainStep(…, ema=0.999)")
@@ -215,10 +217,10 @@ class TrainStep(Answered):
         return present | means
 
     def evaluate(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-        """The means over batches of the loss and of the metrics that are scalars; nothing is updated.
+        """Return the means over batches of the loss and of the scalar metrics, without an update.
 
-        The graph, or that of `evaluation=`, is computed with the present parameters, or with their moving averages if there are
-        any (`ema=`), and with the present states, in its own precision.
+        The graph, or that of `evaluation=`, is computed with the current parameters, or with their moving averages
+        (`ema=`), and with the current states, in its own precision.
 
         Args:
             batches: Arrays by name, for each batch.
@@ -250,13 +252,13 @@ class TrainStep(Answered):
     def set_params(
         self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True, cast: bool = False
     ) -> None:
-        """Set parameters, by name or as the path of a file, which must have all of them. The optimiser keeps its state.
+        """Set parameters, by name or from a file, which must have all of them. The optimiser's state is preserved.
 
         Args:
-            params: Arrays by name, the `Weights` that `rlx.weights.open` gives, or a path that it takes. There may be states
-                that the graph has itself among them, such as running means.
-            copy: False lends the arrays of parameters that are not trained; they must not be changed while the step is in
-                use. Other arrays are always copied.
+            params: Arrays by name, the `Weights` from `rlx.weights.open`, or a path that it accepts. States of the
+                original graph, such as running means, may be included.
+            copy: False lends the arrays of parameters that are not trained. They must not be changed while the step is
+                in use. Other arrays are always copied.
             cast: True converts arrays of other dtypes: see `CompiledGraph.set_params`.
 
         Raises:
@@ -282,7 +284,7 @@ class TrainStep(Answered):
         states: Mapping[str, np.ndarray],
         averages: bool,
     ) -> None:
-        self._unset |= arrays.keys()  # until all are written: an interrupt must not leave old values beside new ones
+        self._unset |= arrays.keys()  # until all are written: an interrupt must not mix old and new values
         if frozen:
             self.compiled.set_params(frozen, copy=False)
             self._frozen = {**self._frozen, **frozen}
@@ -299,8 +301,8 @@ class TrainStep(Answered):
     def state(self) -> dict[str, np.ndarray]:
         """Copies of all states except the parameters, by name.
 
-        These are the states of the optimiser (`adam_m/<param>`), sums of gradients (`gradient_sum/<param>`), counters and the
-        scale of the loss (`train/…`), and the states that the graph had before.
+        These are the states of the optimiser (`adam_m/<param>`), sums of gradients (`gradient_sum/<param>`), counters
+        and the scale of the loss (`train/…`), and the states of the original graph.
 
         Raises:
             Error: A parameter is not set.
@@ -325,10 +327,10 @@ class TrainStep(Answered):
     # --- checkpoints ------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and states to a safetensors file, from which training continues with exactly the same numbers.
+        """Write parameters and states to a safetensors file. Training continues from it with exactly the same numbers.
 
-        The file appears once it is complete: it is written under another name, and then renamed. It can also be used as a
-        file of weights, `Session.compile(graph, params=path)`.
+        The file appears once it is complete: it is written under another name, and then renamed. It can also be used as
+        a file of weights, `Session.compile(graph, params=path)`.
 
         Raises:
             Error: A parameter is not set, or the file cannot be written.
@@ -341,7 +343,7 @@ class TrainStep(Answered):
         checkpoint.write(path, self.snapshot() | of_fit)
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Copies of all parameters and states, by name: what `save` writes, and `restore` takes.
+        """Return copies of all parameters and states, by name. `save` writes these, and `restore` accepts them.
 
         Raises:
             Error: A parameter is not set.
@@ -349,17 +351,17 @@ class TrainStep(Answered):
         return holding(self._lock, lambda: self._read_params() | self._read_states())
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
-        """Continue from what `snapshot` gave."""
+        """Continue from a result of `snapshot`."""
         holding(self._lock, self._restore, snapshot)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Continue from a file that `save` wrote, for the same graph and the same kind of optimiser.
+        """Continue from a file of `save`, for the same graph and the same kind of optimiser.
 
         Options of the optimiser may have changed.
 
         Raises:
-            Error: The file is missing or damaged, or does not fit; the message lists the tensors that are missing, unknown
-                or of another shape or dtype. Nothing has changed then.
+            Error: The file is missing or damaged, or does not fit. The message lists the tensors that are missing,
+                unknown or of another shape or dtype. Nothing is changed then.
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)
@@ -377,10 +379,11 @@ class TrainStep(Answered):
         self._write(params, {n: a for n, a in params.items() if n not in self._trained}, {}, False)
 
     def to_jax(self) -> JaxStep:
-        """The same step as a pure function of JAX, which starts from the present parameters and states: see `JaxStep`.
+        """Return the step as a pure function of JAX that starts from the current parameters and states: see `JaxStep`.
 
         Raises:
-            Error: JAX is not installed, a parameter is not set, or one is of 64 bits and JAX has none of these.
+            Error: JAX is not installed, a parameter is not set, or a parameter is 64-bit and JAX has 64-bit types
+                disabled.
         """
         return JaxStep.of(self._training, self.snapshot())
 

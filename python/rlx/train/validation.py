@@ -1,4 +1,4 @@
-"""Validation during training: when it happens, when it ends training, and the best parameters."""
+"""Validation during training: its schedule, early stopping, and the best parameters."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ class Judge:
     Args:
         step: The training step.
         batches: Returns the batches to validate with.
-        every: The number of steps between two validations; None is the end of each epoch.
-        patience: The number of validations without a lesser loss that ends training.
-        keep_best: Whether to remember parameters and states of the least loss.
-        checkpoint: The file of checkpoints, if there is one: the best are then kept beside it, for a training that is resumed.
+        every: The number of steps between two validations; None means at the end of each epoch.
+        patience: The number of validations without a new smallest loss that ends training.
+        keep_best: Whether to remember parameters and states of the smallest loss.
+        checkpoint: The checkpoint file, if there is one. The best state is then stored in a file next to it, for a
+            resumed training.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Judge:
         self.has_judged = False
 
     def __call__(self, entry: dict[str, Any], ends_epoch: bool) -> bool:
-        """Validate after a step if it is time to; whether training should end."""
+        """Validate after a step if it is due. Return whether training should end."""
         self.has_judged = ends_epoch if self._every is None else entry["step"] % self._every == 0
         if not self.has_judged:
             return False
@@ -57,11 +58,11 @@ class Judge:
 
     @property
     def is_over(self) -> bool:
-        """Whether so many validations without a lesser loss have been as end a training."""
+        """Whether `patience` validations without a new smallest loss have ended training."""
         return self._patience is not None and self._step.validation[1] >= self._patience
 
     def go_back(self) -> bool:
-        """Return to the best parameters, if they are kept and not those at the end; whether it did."""
+        """Restore the best parameters, if they are stored and are not the last ones. Return whether they were restored."""
         if not self._keeps or self._step.validation[1] == 0:
             return False
         if self._best is not None:
@@ -69,7 +70,7 @@ class Judge:
             return True
         if self._file is None or not os.path.exists(self._file):
             return False
-        reached = self._step.position, self._step.validation  # those of the training, not of the best step
+        reached = self._step.position, self._step.validation  # the position of the training, not of the best step
         self._step.load(self._file)
         self._step.position, self._step.validation = reached
         return True

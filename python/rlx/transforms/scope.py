@@ -1,4 +1,4 @@
-"""Shared helpers of the transforms: `ValueScope`, a map from values of a block to tensors of the new graph, and block copies."""
+"""Helpers shared by the transforms: `ValueScope`, a map from values of a block to tensors of the new graph, and copies of blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Weights: lazy, immutable tensors with an encoding, from files of any format.
 
-`open` gives a mapping of names to `Weight`s, of which only the headers have been read. The formats are in a table
-(`formats.py`), and each has its own file; the `Encoding` of a tensor knows how its elements are stored.
+`open` returns a mapping of names to `Weight`s. It reads only the headers of the files. `formats.py` has a table of the
+formats, and each format has its own file. The `Encoding` of a tensor defines how its elements are stored.
 """
 
 from __future__ import annotations

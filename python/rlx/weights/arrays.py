@@ -1,4 +1,4 @@
-"""Arrays as programs keep them."""
+"""Conversion of arrays to the form that programs hold."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rlx.support.errors import Error
 
 
 def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
-    """A C-contiguous array that nobody else changes: the array itself if it is known not to change, else a copy.
+    """Return a C-contiguous array that cannot change: the array itself if it is known to be constant, else a copy.
 
     Args:
         array: A caller's array.
-        copy: False where the caller promises not to change it.
+        copy: False if the caller promises not to change it.
     """
     if copy and not _is_constant(array):
         return np.array(array, order="C")
@@ -22,14 +22,14 @@ def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
 
 
 def constant_bytes(array: np.ndarray) -> memoryview:
-    """The elements in the order of C as memory that nobody can write: the array's own if it cannot be written, else a copy."""
+    """Return the elements in C order as read-only memory: the array's own memory if nothing can write it, else a copy."""
     if _is_constant(array) and array.flags.c_contiguous:
         return array.reshape(-1).view(np.uint8).data
     return memoryview(array.tobytes())
 
 
 def _is_constant(array: np.ndarray) -> bool:
-    """Whether the memory of an array cannot be written: it belongs to `bytes`, or to a file that is mapped read-only."""
+    """Return whether the memory of an array cannot be written: it belongs to `bytes`, or to a read-only mapped file."""
     owner: object = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -41,10 +41,10 @@ def _is_constant(array: np.ndarray) -> bool:
 
 
 def check_no_nan(array: np.ndarray, what: str) -> None:
-    """Check that an array holds no NaN, which would make every result NaN.
+    """Check that an array does not contain NaN, which would make every result NaN.
 
     Raises:
-        Error: It holds NaN; the message says how many.
+        Error: It contains NaN. The message has the number of NaNs.
     """
     if array.dtype.kind in "fcV" and bool(np.isnan(array).any()):
         raise Error(

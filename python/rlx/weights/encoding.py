@@ -1,4 +1,4 @@
-"""Encodings: how the elements of a tensor are stored, and how they become plain numbers."""
+"""Encodings: the storage formats of tensor elements, and their conversion to plain numbers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rlx.support.errors import Error
 
 
 class Encoding(ABC):
-    """How a tensor's elements are stored.
+    """The storage format of a tensor's elements.
 
-    A packed encoding stores blocks of elements with their scales. Code that computes with the blocks calls `stored()` of the
-    weight and reads its `encoding`; other code calls `numpy()`, which uses `values`.
+    A packed encoding stores blocks of elements with their scales. Code that computes with the blocks calls `stored()`
+    of the weight and reads its `encoding`. Other code calls `numpy()`, which uses `values`.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name of the encoding, such as `"plain"`."""
+        """The name of the encoding, for example `"plain"`."""
 
     @property
     @abstractmethod
@@ -32,15 +32,15 @@ class Encoding(ABC):
 
     @abstractmethod
     def nbytes(self, shape: tuple[int, ...]) -> int:
-        """The number of bytes in which a tensor of this shape is stored.
+        """Return the number of stored bytes for a tensor of this shape.
 
         Raises:
-            Error: The encoding cannot store this shape; for instance, the elements do not divide into blocks.
+            Error: The encoding cannot store this shape, for example because the elements do not divide into blocks.
         """
 
     @abstractmethod
     def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The plain numbers, without a copy where possible.
+        """Return the plain numbers, without a copy if possible.
 
         Args:
             stored: The bytes, `nbytes(shape)` of them: u8, rank 1, at any address, and read-only.
@@ -53,11 +53,11 @@ class Encoding(ABC):
 
 @dataclass(frozen=True)
 class Plain(Encoding):
-    """Every element as NumPy stores it, one after the other.
+    """Elements in NumPy's format, contiguous.
 
     Attributes:
         element: The dtype.
-        order: `"C"` if the last axis varies fastest, `"F"` if the first one does.
+        order: `"C"` if the last axis varies fastest, `"F"` if the first axis does.
     """
 
     element: np.dtype
@@ -83,7 +83,7 @@ class Plain(Encoding):
 
 @dataclass(frozen=True)
 class Swapped(Plain):
-    """Elements whose bytes are in the order that this machine does not use. The values have its own order."""
+    """Elements whose byte order is not that of this machine. The values have the machine's order."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Swapped(Plain):
 
 @dataclass(frozen=True)
 class Packed(Encoding):
-    """Elements of less than 8 bits, several in a byte, the first in its low bits.
+    """Elements of less than 8 bits, several per byte, the first in the low bits.
 
     Attributes:
         kind: The dtype.
@@ -124,7 +124,7 @@ class Packed(Encoding):
 
 @dataclass(frozen=True)
 class Unpacked(Plain):
-    """Elements of less than 8 bits, each in the low bits of a byte of its own. Signed integers may fill it with their sign."""
+    """Elements of less than 8 bits, each in the low bits of its own byte. Signed integers may be sign-extended."""
 
     @property
     def name(self) -> str:
@@ -143,11 +143,11 @@ class Unpacked(Plain):
 
 @dataclass(frozen=True)
 class Untyped(Encoding):
-    """Elements of one byte of a dtype that the file does not name: NumPy's format has no name for those of ml_dtypes.
+    """Elements of one byte whose dtype is missing in the file: NumPy's format has no name for those of ml_dtypes.
 
     Attributes:
         order: As for `Plain`.
-        hint: What to do about it.
+        hint: The hint in the error for an unknown dtype.
     """
 
     order: str
@@ -168,24 +168,24 @@ class Untyped(Encoding):
         raise Error("has elements of one byte whose dtype the file does not name", hint=self.hint)
 
     def of_dtype(self, kind: DType) -> Encoding:
-        """The encoding of elements of a dtype; this one if the file would name the dtype."""
+        """Return the encoding for elements of a dtype; this encoding if the file would name the dtype."""
         if kind.itemsize > 1 or kind.is_numpys_own:
             return self
         return (Unpacked if kind.packed else Plain)(kind.numpy, self.order)
 
 
 def encoding_of(kind: DType) -> Encoding:
-    """How the elements of a dtype are stored in files."""
+    """Return the storage format of the elements of a dtype in files."""
     return Packed(kind) if kind.packed else Plain(kind.numpy)
 
 
 @dataclass(frozen=True)
 class Unreadable(Encoding):
-    """An encoding that RLX cannot read: its tensors are listed, but using them raises an error.
+    """An encoding that RLX cannot read. Its tensors are listed, but using them raises an error.
 
     Attributes:
         stored_as: The name of the dtype in the file.
-        hint: What to do about it.
+        hint: The hint in the error.
     """
 
     stored_as: str

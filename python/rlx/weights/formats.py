@@ -1,4 +1,4 @@
-"""The formats of files of weights, and how the format of a file is found."""
+"""The formats of weight files, and their detection."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from rlx.weights.weight import Weights
 
 _ARCHIVE = b"PK\x03\x04"
 _LONGEST_BEGINNING = 4096
-# Readers by the first bytes of a file. A file that starts with none of these is a safetensors file, which starts with a number.
+# Readers by the first bytes of a file. A file that starts with none of these is a safetensors file, which starts with a
+# number.
 _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
     _ARCHIVE: npy.read_archive,
-    b"PK\x05\x06": npy.read_archive,  # one without arrays
+    b"PK\x05\x06": npy.read_archive,  # an archive without arrays
     b"\x93NUMPY": npy.read_array,
 }
 
 
 def open(path: str | os.PathLike[str]) -> Weights:
-    """The tensors of a file, each of which is read when it is used.
+    """Return the tensors of a file. Each is read when it is used.
 
     Args:
-        path: A safetensors file, the index of several (`model.safetensors.index.json`), a folder that has one of the two,
-            or a file of NumPy, `.npz` or `.npy`. The content of a file decides its format, not its name.
+        path: A safetensors file, the index of several (`model.safetensors.index.json`), a folder with one of these two,
+            or a NumPy file, `.npz` or `.npy`. The content of a file determines its format, not its name.
 
     Raises:
-        Error: It is missing, damaged or of another format.
+        Error: The file is missing, damaged or of another format.
     """
     name = file_name(path, "a file of weights")
     if os.path.isdir(name):
@@ -48,27 +49,27 @@ def open(path: str | os.PathLike[str]) -> Weights:
 
 
 def _is_json(content: Content, name: str) -> bool:
-    """Whether a file is text. A safetensors file starts with the length of its header, the last bytes of which are 0."""
+    """Return whether a file is text. A safetensors file starts with the length of its header, which ends in zero bytes."""
     text = b"\0" not in content[:8]
     return text and (content[:64].lstrip().startswith(b"{") or name.endswith(".json"))
 
 
 def holds_weights(path: str) -> bool:
-    """Whether a path is something that `open` takes: a folder, or a file that starts as one of weights.
+    """Return whether `open` accepts a path: a folder, or a file that starts like a weight file.
 
     Args:
-        path: The path; where nothing can be read there, it holds no weights.
+        path: The path. A path that cannot be read does not hold weights.
     """
     if os.path.isdir(path) or path.endswith(".json"):
         return True
-    if not os.path.isfile(path):  # what comes from a pipe can be read once only
+    if not os.path.isfile(path):  # a pipe can be read only once
         return False
     try:
         with Path(path).open("rb") as file:
             start = file.read(_LONGEST_BEGINNING)
     except OSError:
         return False
-    if start.startswith(_ARCHIVE):  # a compiled program is an archive as well
+    if start.startswith(_ARCHIVE):  # a compiled program is an archive too
         return start[30 : 30 + int.from_bytes(start[26:28], "little")].endswith((b".npy", b"/data.pkl"))
     if any(start.startswith(beginning) for beginning in _BY_BEGINNING):
         return True
@@ -76,7 +77,7 @@ def holds_weights(path: str) -> bool:
 
 
 def opened(params: Any) -> Mapping[str, Any]:
-    """The parameters that a user gives: the `Weights` of a path, or the mapping itself.
+    """Return the parameters from a user: the `Weights` of a path, or the mapping itself.
 
     Raises:
         Error: It is neither a path nor a mapping, or `open` raises it.

@@ -1,4 +1,4 @@
-"""Files in memory: mapped, so that only the parts that are used are read."""
+"""Memory-mapped files, of which only the used parts are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Content = mmap.mmap | bytes
 
 
 def content_of(path: str | os.PathLike[str]) -> Content:
-    """The content of a file: a memory map, or bytes for files that cannot be mapped (a pipe, an empty file).
+    """Return the content of a file: a memory map, or bytes for files that cannot be mapped (a pipe, an empty file).
 
     Raises:
         Error: The file is missing, is a folder, or cannot be read.
@@ -37,18 +37,18 @@ def content_of(path: str | os.PathLike[str]) -> Content:
 
 
 def content_of_file(path: str | os.PathLike[str], what: str) -> Content:
-    """The content of a file that another program has written; never of what has no end, or keeps its reader waiting.
+    """Return the content of a file from another program. Endless or blocking files are refused.
 
     Args:
         path: The file.
-        what: What is in it, for messages.
+        what: A description of the content, for messages.
 
     Raises:
         Error: The file is missing or cannot be read, or is a folder, a pipe, a socket or a device.
     """
     name = file_name(path)
     mode = stat.S_IFREG
-    with contextlib.suppress(OSError):  # said when it is read
+    with contextlib.suppress(OSError):  # the error is raised when it is read
         mode = os.stat(name).st_mode
     if stat.S_ISDIR(mode):
         raise Error(f"expected a file of {what}, and {name} is a folder")
@@ -59,7 +59,7 @@ def content_of_file(path: str | os.PathLike[str], what: str) -> Content:
 
 
 def check_regular(name: str) -> None:
-    """Check that what a folder or an index names is a file, if it is there: a pipe may keep its reader waiting for ever.
+    """Check that a name in a folder or index is a regular file, if it exists. A pipe may block its reader forever.
 
     Raises:
         Error: It is a pipe, a device or a socket.
@@ -69,5 +69,5 @@ def check_regular(name: str) -> None:
 
 
 def part(content: Content, start: int, size: int) -> memoryview:
-    """Some bytes of a file, without a copy; fewer than `size` if the file ends before."""
+    """Return bytes of a file without a copy; fewer than `size` if the file ends before."""
     return memoryview(content)[start : start + size]

@@ -1,6 +1,6 @@
-"""NumPy's formats: `.npy`, one array, and `.npz`, a zip archive of them. Pickled objects are never read.
+"""NumPy's formats: `.npy`, one array, and `.npz`, a zip archive of arrays. Pickled objects are never read.
 
-An array that is not compressed is mapped. Sources: numpy.lib.format, and the zip specification (APPNOTE 6.3.10, 4.3.7).
+An uncompressed array is mapped. Sources: numpy.lib.format, and the zip specification (APPNOTE 6.3.10, 4.3.7).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _FROM_TORCH = (
     "load it and give the state dict, params=torch.load(file, weights_only=True), or save that as safetensors: "
     "safetensors.torch.save_file(state_dict, 'model.safetensors')"
 )
-# What NumPy writes for ml_dtypes' float8_e5m2 and does not read, and what it does read in as many bytes.
+# NumPy's name for ml_dtypes' float8_e5m2, which it writes but cannot read, and a name of equal length that it can read.
 _E5M2, _BYTE = b"'<f1'", b"'|V1'"
-_LONGEST_HEADER = 10_000  # of an array, as NumPy has it
+_LONGEST_HEADER = 10_000  # of an array, NumPy's own limit
 _HEADERS: dict[Any, Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_LOCAL_HEADER = 30  # bytes in front of a member's name
+_LOCAL_HEADER = 30  # bytes before a member's name
 _ENCRYPTED = 0x1
-_SHORT = 100  # bytes that hold the end of an archive, and what may stand in front of it
-_BEST_DEFLATION = 1032  # the most bytes that one byte of deflate can stand for
+_SHORT = 100  # bytes that contain the end of an archive and its optional prefix
+_BEST_DEFLATION = 1032  # the largest number of bytes that one byte of deflate can expand to
 
 
 def read_file(path: str | os.PathLike[str]) -> Weight:
-    """The array of a `.npy` file, named as the file without its ending.
+    """Return the array of a `.npy` file, named like the file without its suffix.
 
     Raises:
-        Error: The file is missing or damaged, or holds no plain array.
+        Error: The file is missing or damaged, or does not contain a plain array.
     """
     name = os.fspath(path)
     (weight,) = read_array(content_of(path), name).values()
@@ -59,17 +59,17 @@ def read_file(path: str | os.PathLike[str]) -> Weight:
 
 
 def read_array(content: Content, name: str) -> Weights:
-    """The one array of a `.npy` file; see `read_file`."""
+    """Return the array of a `.npy` file; see `read_file`."""
     key = os.path.basename(name).removesuffix(_ENDING)
     weight = _checked(name, lambda: _weight(key, _FileBytes(content, 0, len(content)), name))
     return Weights([weight], name)
 
 
 def read_archive(content: Content, name: str) -> Weights:
-    """The arrays of a `.npz` file.
+    """Return the arrays of a `.npz` file.
 
     Raises:
-        Error: The file is damaged, holds other members than arrays, or claims an impossible size.
+        Error: The file is damaged, has members that are not arrays, or declares an impossible size.
     """
     return Weights(_checked(name, lambda: _members(content, name)), name)
 
@@ -79,15 +79,15 @@ def _checked(name: str, read: Callable[[], Any]) -> Any:
         return read()
     except Error as problem:
         raise Error(f"cannot read {name}: {problem.message}", hint=problem.hint) from None
-    except Exception as problem:  # what NumPy and zipfile raise for a damaged file has no common class
+    except Exception as problem:  # the exceptions of NumPy and zipfile for a damaged file have no common class
         reason = (
             str(problem) or f"its header is damaged ({type(problem).__name__})"
-        )  # that of a RecursionError is empty
+        )  # the message of a RecursionError is empty
         raise Error(f"cannot read {name}: {reason}", hint="write it with numpy.save or numpy.savez") from None
 
 
 def _members(content: Content, name: str) -> list[Weight]:
-    # The package looks in front of the end of an archive for more; a map raises another error than a file if nothing is there.
+    # zipfile reads before the end record. For a short map, that raises another error than for a file.
     is_short = isinstance(content, bytes) or len(content) < _SHORT
     with zipfile.ZipFile(io.BytesIO(content[:]) if is_short else content) as archive:  # type: ignore[arg-type]
         if any(entry.filename.endswith("/data.pkl") for entry in archive.infolist()):
@@ -116,7 +116,7 @@ def _member(entry: zipfile.ZipInfo, content: Content, name: str) -> Weight:
 
 @dataclass(frozen=True)
 class _FileBytes:
-    """Bytes of a file as they are."""
+    """Uncompressed bytes of a file."""
 
     content: Content
     begin: int
@@ -131,7 +131,7 @@ class _FileBytes:
 
 @dataclass(frozen=True)
 class _Deflated:
-    """A compressed member of an archive, which is decompressed every time it is used."""
+    """A compressed member of an archive. It is decompressed every time it is used."""
 
     content: Content
     begin: int
@@ -159,7 +159,7 @@ class _Deflated:
 
 
 def _weight(key: str, data: _FileBytes | _Deflated, file: str) -> Weight:
-    """The array that a header describes."""
+    """Return the array that a header describes."""
     head, is_e5m2 = _readable(data.head())
     stream = io.BytesIO(head)
     version = np.lib.format.read_magic(stream)
@@ -169,7 +169,7 @@ def _weight(key: str, data: _FileBytes | _Deflated, file: str) -> Weight:
     header = stream.tell()
     size = data.size - header
     encoding = _encoding(f8e5m2.numpy if is_e5m2 else kind, fortran)
-    # NumPy lets truth values pass as sizes.
+    # NumPy accepts booleans as sizes.
     if any(type(d) is not int or d < 0 for d in shape) or (
         not isinstance(encoding, Unreadable) and encoding.nbytes(shape) != size
     ):
@@ -178,7 +178,7 @@ def _weight(key: str, data: _FileBytes | _Deflated, file: str) -> Weight:
 
 
 def _readable(head: bytes) -> tuple[bytes, bool]:
-    """The beginning of an array with a header that NumPy reads, and whether it is one of f8e5m2."""
+    """Return the start of an array with a header that NumPy can read, and whether the array is f8e5m2."""
     magic, size = (10, "<H") if head[6:7] == b"\1" else (12, "<I")
     if len(head) < magic:
         return head, False

@@ -1,9 +1,9 @@
-"""The safetensors format: a header of JSON, then the bytes of all tensors without gaps.
+"""The safetensors format: a JSON header, then the bytes of all tensors without gaps.
 
-Tensors of a dtype that the format does not have are kept in it as bytes, and the metadata `rlx.dtypes` says what they are.
+Tensors of a dtype that the format lacks are stored as bytes. The metadata `rlx.dtypes` describes them.
 
-The format's own package checks a file (lengths, offsets, overlaps, truncation). It would copy the tensors, so their places are
-read from the header here, and the file is mapped. Source: https://github.com/huggingface/safetensors#format
+The format's own package checks a file (lengths, offsets, overlaps, truncation). It would copy the tensors, so their
+offsets are read from the header here, and the file is mapped. Source: https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from rlx.weights.encoding import Encoding, Unreadable, encoding_of
 from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
 
-# The names of the file of weights in a model's folder, and of the index of several files.
+# The names of the weight file in a model's folder, and of the index of several files.
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-_METADATA = "__metadata__"  # what the header has beside tensors
+_METADATA = "__metadata__"  # an entry of the header that is not a tensor
 
-# In the metadata: a JSON object of the tensors whose dtype the format does not have, each with its dtype and its shape.
+# In the metadata: a JSON object with dtype and shape of each tensor whose dtype the format lacks.
 _DTYPES = "rlx.dtypes"
 _BYTES = "U8"
 _STORED = {kind.safetensors: kind for kind in DTYPES if kind.safetensors}
@@ -45,11 +45,11 @@ _WRITE_HINT = "write it as F16, BF16 or F32"
 
 
 def read(path: str | os.PathLike[str], what: str = "") -> Weights:
-    """The tensors of one file.
+    """Return the tensors of one file.
 
     Args:
         path: The file.
-        what: What kind of file it is, for messages: `"the checkpoint "`.
+        what: The kind of file, for messages: `"the checkpoint "`.
 
     Raises:
         Error: It is missing, truncated or damaged.
@@ -60,11 +60,11 @@ def read(path: str | os.PathLike[str], what: str = "") -> Weights:
 
 @garbage.put_off()
 def read_content(content: Content, name: str, what: str = "") -> Weights:
-    """The tensors of a file whose content is known; see `read`."""
+    """Return the tensors of a file with this content; see `read`."""
     package = required("safetensors", "a file of weights")
     required("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
     try:
-        if isinstance(content, bytes):  # that of a pipe cannot be read again
+        if isinstance(content, bytes):  # a pipe cannot be read again
             package.deserialize(content)
         else:
             with package.safe_open(name, framework="numpy"):
@@ -87,7 +87,7 @@ _TAKEN = "expected a safetensors file, the index of several (or the folder with 
 
 
 def _expected(content: Content, name: str) -> str:
-    """What to do about a file that is none of safetensors: it has another format, or is not whole."""
+    """Return a hint for a file that is not safetensors: it has another format, or is not complete."""
     if content[:1] == b"\x80" or name.endswith((".pt", ".pth", ".bin", ".pkl", ".ckpt")):
         save = "safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
         return f"a file of pickled objects may run code, and is not read: write its tensors with {save}; {_TAKEN}"
@@ -97,12 +97,12 @@ def _expected(content: Content, name: str) -> str:
 
 
 def _header_length(content: Content) -> int:
-    """The length of the header that a file claims to have; 0 for what does not begin like a file of the format."""
+    """Return the length of the header that a file declares; 0 if it does not start like a safetensors file."""
     return int.from_bytes(content[:8], "little") if content[8:9] == b"{" else 0
 
 
 def _cut_off(content: Content) -> str | None:
-    """How much of a file is missing after its header, which is complete; None if nothing is, or the header is damaged."""
+    """Return how much of a file is missing after its complete header; None if it is complete or the header is damaged."""
     length = _header_length(content)
     if not length or length > len(content) - 8:
         return None
@@ -132,10 +132,10 @@ def _weight(
 
 
 def _described(text: str | None, header: Mapping[str, Any], file: str) -> dict[str, tuple[DType, tuple[int, ...]]]:
-    """The dtypes and shapes of the tensors that are kept as bytes.
+    """Return the dtypes and shapes of the tensors that are stored as bytes.
 
     Raises:
-        Error: They are not what `write` writes, or do not fit the bytes.
+        Error: They differ from the format of `write`, or do not fit the bytes.
     """
     if text is None:
         return {}
@@ -164,7 +164,7 @@ def _described(text: str | None, header: Mapping[str, Any], file: str) -> dict[s
 
 
 def read_index(content: Content, path: str) -> Weights:
-    """The tensors of a model in several files, from the index beside them.
+    """Return the tensors of a model in several files, from their index.
 
     Raises:
         Error: The index is damaged, names a file in another folder, or a file is missing or lacks a tensor.
@@ -187,18 +187,18 @@ def read_index(content: Content, path: str) -> Weights:
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors to a file, which replaces a file of the same name once it is complete and on the disk.
+    """Write tensors to a file. It replaces a file of the same name once it is complete and on the disk.
 
-    The package of the format would write its own temporary file, which would be left behind if the process is killed.
+    The format's own package would write a temporary file, which would remain if the process is killed.
 
     Args:
         path: The file.
         tensors: Arrays by name, of any dtype of RLX: anything with `__array__` or `__dlpack__`, such as a `Weight`.
-        metadata: Text by name, which the file holds beside the tensors.
+        metadata: Text by name, stored in the file with the tensors.
 
     Raises:
-        Error: The file cannot be written, a value is not an array of a dtype of RLX, a name or the metadata is not text, or a
-            tensor has the name of the metadata.
+        Error: The file cannot be written, a value is not an array of a dtype of RLX, a name or the metadata is not
+            text, or a tensor has the name of the metadata.
     """
     name = file_name(path)
     arrays = _named_arrays(tensors, name)
@@ -213,7 +213,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
         kind, shape = dtype(array.dtype), list(array.shape)
         start, end = end, end + kind.nbytes(array.size)
         stored = kind.safetensors
-        if not stored or array.size * kind.bits % 8:  # the format has no tensor that ends within a byte
+        if not stored or array.size * kind.bits % 8:  # the format does not support a tensor that ends within a byte
             described[name] = {"dtype": kind.name, "shape": shape}
             stored, shape = _BYTES, [end - start]
         header[name] = {"dtype": stored, "shape": shape, "data_offsets": [start, end]}
@@ -228,7 +228,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Any], metadata: Ma
 
 
 def _named_arrays(tensors: Any, file: str) -> dict[str, np.ndarray]:
-    """The tensors as arrays; see `write`."""
+    """Return the tensors as arrays; see `write`."""
     if not isinstance(tensors, Mapping) or not _are_text(tensors):
         raise Error(f"{file}: tensors must be a mapping of names to arrays, got {shown(tensors)}")
     if _METADATA in tensors:

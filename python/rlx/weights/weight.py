@@ -18,7 +18,7 @@ from rlx.support.printable import printable
 from rlx.weights.arrays import check_no_nan, constant_bytes
 from rlx.weights.encoding import Encoding, Plain, Unreadable, Untyped
 
-_NAMED = 10  # how many tensors a message lists
+_NAMED = 10  # the largest number of tensors in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Weight:
     Attributes:
         name: Its name.
         shape: Its sizes.
-        encoding: How its elements are stored.
+        encoding: The storage format of its elements.
         nbytes: The number of its stored bytes.
-        origin: Where it comes from, for messages: the name of a file.
+        origin: Its source, for messages: the name of a file.
         read: Returns the stored bytes.
     """
 
@@ -47,7 +47,7 @@ class Weight:
         return self.encoding.dtype
 
     def of_dtype(self, dtype: object) -> Weight:
-        """The tensor with its dtype, where its file does not name it: a float of 8 bits, or a packed dtype, of NumPy's format.
+        """Return the tensor with a dtype that its file does not name: an 8-bit float, or a packed dtype, of NumPy's format.
 
         Args:
             dtype: Anything that `rlx.dtype` accepts.
@@ -61,13 +61,13 @@ class Weight:
         return self if encoding is self.encoding else replace(self, encoding=encoding)
 
     def stored(self) -> np.ndarray:
-        """The stored bytes: u8, rank 1, read-only; without a copy if the file is mapped.
+        """Return the stored bytes: u8, rank 1, read-only; without a copy if the file is mapped.
 
         Raises:
             Error: This part of the file is damaged.
         """
         try:
-            # Of a memory view that is read-only, not of its owner: nobody can make the array writable again.
+            # From a read-only memory view instead of its owner, so that the array cannot be made writable again.
             data = np.frombuffer(memoryview(self.read()).toreadonly(), np.uint8)
         except Error as problem:
             raise self._refusal(problem) from None
@@ -76,7 +76,7 @@ class Weight:
         return data
 
     def numpy(self) -> np.ndarray:
-        """The values, as a read-only array; without a copy if the file is mapped and the encoding plain.
+        """Return the values as a read-only array; without a copy if the file is mapped and the encoding is plain.
 
         Raises:
             Error: NumPy does not have the dtype or does not allow the shape, or this part of the file is damaged.
@@ -99,7 +99,7 @@ class Weight:
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled are the stored bytes, since a file may be elsewhere in another process."""
+        """Pickle the stored bytes, because the file may be elsewhere in another process."""
         return _restored, (self.name, self.shape, self.encoding, self.origin, self.stored().tobytes())
 
     @property
@@ -111,7 +111,7 @@ class Weight:
 
 
 class _NoTensor(Error, KeyError):
-    """The error for a name that a mapping of weights does not have."""
+    """The error for a name that is missing in a mapping of weights."""
 
     __str__ = Exception.__str__
 
@@ -121,10 +121,10 @@ class Weights(Mapping[str, Weight]):
 
     Args:
         weights: The tensors.
-        origin: Where they come from, for messages: the name of a file.
+        origin: Their source, for messages: the name of a file.
 
     Raises:
-        Error: Two have the same name.
+        Error: Two tensors have the same name.
     """
 
     def __init__(self, weights: Iterable[Weight], origin: str):
@@ -136,7 +136,7 @@ class Weights(Mapping[str, Weight]):
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], origin: str = "the mapping") -> Weights:
-        """Arrays as weights. They are copied, unless nobody can change them.
+        """Return arrays as weights. They are copied unless they are known to be constant.
 
         Args:
             arrays: Arrays by name: anything with `__array__` or `__dlpack__`.
@@ -164,14 +164,16 @@ class Weights(Mapping[str, Weight]):
         return printable(f"<Weights of {self.origin}: {len(self)} tensors>", keep="")
 
     def values_of(self, arguments: Iterable[Argument], *, cast: bool = False) -> dict[str, np.ndarray]:
-        """The values of a graph's parameters. Other tensors are not read.
+        """Return the values of a graph's parameters. Other tensors are not read.
 
         Args:
             arguments: The parameters.
-            cast: Whether tensors of another dtype are converted: floats are rounded to nearest, all else must be exact.
+            cast: Whether tensors of another dtype are converted. Floats are rounded to nearest; other conversions must
+                be exact.
 
         Raises:
-            Error: A tensor is missing, does not fit, or holds NaN. All shapes and dtypes are checked before a tensor is read.
+            Error: A tensor is missing, does not fit, or contains NaN. All shapes and dtypes are checked before a tensor
+                is read.
         """
         params = list(arguments)
         missing = [repr(a.name) for a in params if a.name not in self]
@@ -193,14 +195,14 @@ class Weights(Mapping[str, Weight]):
 
 @dataclass(frozen=True)
 class _ConvertedData:
-    """What a weight is when it has been converted."""
+    """Shape and dtype of a weight after conversion."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
 def finite(weight: Weight) -> np.ndarray:
-    """The values of a weight, after a check that none is NaN.
+    """Return the values of a weight, after checking that none is NaN.
 
     Raises:
         Error: A value is NaN, or the values cannot be read.

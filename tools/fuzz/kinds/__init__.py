@@ -1,1 +1,1 @@
-"""The kinds of input, one in each file: a module with an instance of `tools.fuzz.frame.Kind` called `KIND`."""
+"""The kinds of input, one per file: a module with an instance of `tools.fuzz.frame.Kind` named `KIND`."""

@@ -1,7 +1,7 @@
-"""Compiled artifacts of both back ends, alone and as entry points of one file: read, loaded and run.
+"""Compiled artifacts of both back ends, single and as entry points of one file: read, loaded and run.
 
-A checksum refuses whatever is damaged by accident. Here it is set right after the damage, so that the checks behind it are
-tried. Only machine code that was tampered with is left out: it is code, and no check can tell what it does.
+A checksum detects accidental damage. Here it is corrected after the damage, so that the later checks are tested.
+Machine code is not damaged: no check can determine what modified code does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Artifacts(Kind):
         return _archive(written(document, rng), others, rng)
 
     def attempt(self, data: bytes) -> Any:
-        """Everything that may be done with an artifact."""
+        """Use an artifact in all possible ways."""
         from rlx.runtime.compiled import CompiledGraph
         from rlx.runtime.programs import Programs
         from rlx.targets.artifacts import bundle
@@ -68,7 +68,7 @@ class Artifacts(Kind):
 
 
 def artifacts() -> list[Any]:
-    """Programs with inputs, parameters, states, symbols and requirements, for both back ends."""
+    """Return programs with inputs, parameters, states, symbols and requirements, for both back ends."""
     import rlx
     from rlx.targets.compilation import Compilation
     from rlx.targets.registry import target_of
@@ -90,7 +90,7 @@ def artifacts() -> list[Any]:
 
 
 def several(made: list[Any]) -> bytes:
-    """A file with two programs of one graph, and a value for its parameter."""
+    """Return a file with two programs of one graph, and a value for its parameter."""
     from rlx.targets.artifacts.archive import Archive, with_parameters
 
     archive = Archive.of([a for a in made if a.signature.name == "fixed"])
@@ -98,7 +98,7 @@ def several(made: list[Any]) -> bytes:
 
 
 def entry_points(made: list[Any]) -> bytes:
-    """A file with two entry points that share a parameter and a state, one of them for two targets."""
+    """Return a file with two entry points that share a parameter and a state, one of them for two targets."""
     from rlx.targets.artifacts.archive import with_parameters
     from rlx.targets.artifacts.bundle import Bundle
 
@@ -133,14 +133,14 @@ def use(compiled: Any, values: dict[str, np.ndarray] | None = None) -> None:
 
 
 def members(data: bytes) -> tuple[Any, dict[str, bytes]]:
-    """The manifest of a file, and its other members."""
+    """Return the manifest of a file, and its other members."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
     return json.loads(contents.pop("manifest.json")), contents
 
 
 def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]:
-    """A manifest whose checksum is right, and so are those of the given members."""
+    """Return a manifest with correct checksums, including those of the given members."""
     from rlx.targets.artifacts.archive import checksum
 
     if others:
@@ -152,7 +152,7 @@ def sealed(document: dict[str, Any], others: dict[str, bytes]) -> dict[str, Any]
 
 
 def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> bytes:
-    """The members put together, now and then in a way that is none of ours."""
+    """Return an archive of the members, sometimes in a form that RLX does not write."""
     from rlx.targets.artifacts.container import packed
 
     contents = [("manifest.json", manifest), *others.items()]
@@ -172,7 +172,7 @@ def _archive(manifest: bytes, others: dict[str, bytes], rng: random.Random) -> b
         for name, data in contents:
             archive.writestr(name, data)
     data = bytearray(buffer.getvalue() if how < 4 else packed(dict(contents)))
-    if how == 4:  # sizes and places that lie
+    if how == 4:  # wrong sizes and offsets
         for _ in range(rng.randrange(1, 4)):
             at = data.rindex(b"PK\x01\x02" if rng.random() < 0.5 and b"PK\x01\x02" in data else b"PK\x05\x06")
             at = min(at + rng.randrange(4, 40), len(data) - 4)

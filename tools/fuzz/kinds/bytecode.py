@@ -16,7 +16,7 @@ from tools.fuzz.mutators import damaged_bytes
 class Bytecode(Kind):
     name = "bytecode"
     suffix = ".bc"
-    seconds = 60.0  # a reader that hangs is given up before
+    seconds = 60.0  # a hanging reader is stopped before this limit
 
     def prepare(self) -> None:
         import rlx
@@ -42,7 +42,7 @@ class Bytecode(Kind):
 
 
 def written(graph: Any) -> bytes:
-    """A graph as bytecode."""
+    """Return a graph as bytecode."""
     buffer = io.BytesIO()
     graph.module.operation.write_bytecode(buffer)
     return buffer.getvalue()

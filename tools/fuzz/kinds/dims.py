@@ -1,4 +1,4 @@
-"""Expressions of symbolic sizes: read, computed with, printed and read again."""
+"""Expressions of symbolic sizes: parsed, evaluated, printed and parsed again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Other files that are read: weights, checkpoints, models of published weights, arrays, and entries of the cache.
+"""Other input files: weights, checkpoints, published models, arrays, and cache entries.
 
-An input is a line that says which, and the file.
+An input is a line that names the kind of file, and the file.
 """
 
 from __future__ import annotations
@@ -82,18 +82,18 @@ class Files(Kind):
             self._use_entry(content)
 
     def _use_entry(self, content: bytes) -> None:
-        """An entry is a miss or what was put there, and the program is right either way."""
+        """Use a cache entry. It is a miss or the stored program, and the program is correct in both cases."""
         self._stored.write_bytes(content)
         artifact = self._session.compile(self._graph, cache=self.folder / "cache").artifact
         assert artifact == self._made
 
     def _intact(self, payload: bytes) -> bytes:
-        """An entry of that content whose hash is right."""
+        """Return an entry with this content and a correct hash."""
         key = self._stored.parent.name + self._stored.stem
         digest = hashlib.sha256(key.encode() + payload).digest()
         return struct.pack("<4sIQ32s", b"RLXC", 2, len(payload), digest) + payload
 
-    # --- what is damaged --------------------------------------------------------------------------
+    # --- damaged data -----------------------------------------------------------------------------
 
     def _weights(self) -> bytes:
         import ml_dtypes
@@ -145,7 +145,7 @@ def _names() -> frozenset[bytes]:
 
 
 def damaged_tensors(data: bytes, rng: random.Random) -> bytes:
-    """A safetensors file whose header is damaged where it means something, and mostly as long as it says."""
+    """Return a safetensors file with a structurally damaged header, usually with the declared length."""
     (size,) = struct.unpack("<Q", data[:8])
     header = written(mutated(json.loads(data[8 : 8 + size]), rng), rng)
     for dtype in ("F8_E4M3", "F8_E5M2", "F4", "C64", "U64", "BOOL"):

@@ -1,7 +1,7 @@
-"""Interrupts: at a random step of something that users do, or by a real signal at a random time.
+"""Interrupts: at a random step of a user's action, or by a real signal at a random time.
 
-An input says what is done, and when the interrupt comes. Nothing but `KeyboardInterrupt` may come of it; afterwards
-everything works, in other threads too, and files are the old ones or the new ones.
+An input determines the action, and the time of the interrupt. Only `KeyboardInterrupt` may be raised. Afterwards
+everything works, also in other threads, and files are the old ones or the new ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from tools.fuzz.frame import Kind
 
-_LONGEST_S = 0.6  # until a signal comes
+_LONGEST_S = 0.6  # until a signal is sent
 
 
 class Interrupts(Kind):
@@ -30,7 +30,7 @@ class Interrupts(Kind):
 
         import rlx
 
-        # A shell has its background jobs ignore interrupts, and whatever they start.
+        # A shell makes its background jobs, and their children, ignore interrupts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.np, self.rlx = np, rlx
         self.package = str(Path(rlx.__file__).parent)
@@ -121,7 +121,7 @@ class Interrupts(Kind):
         except BaseException as problem:
             found.append(problem)
 
-    # --- when -------------------------------------------------------------------------------------
+    # --- times of the interrupt -------------------------------------------------------------------
 
     def _count(self, doing: Any) -> int:
         count = 0
@@ -146,7 +146,7 @@ class Interrupts(Kind):
 
     def _traced(self, doing: Any, visit: Any) -> None:
         def trace(frame: Any, event: str, _: Any) -> Any:
-            # What is raised in a `__del__` goes nowhere, by Python's own rules.
+            # Python ignores exceptions in `__del__`.
             if not frame.f_code.co_filename.startswith(self.package) or frame.f_code.co_name == "__del__":
                 return None
             if event == "line":

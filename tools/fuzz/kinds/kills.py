@@ -1,7 +1,7 @@
-"""Kills: of a worker process while it compiles or waits, and of a whole process while it compiles and saves.
+"""Kills: of a worker process during compilation or idle, and of a whole process during compilation and saving.
 
-The compile succeeds or is an `rlx.Error` that blames nobody wrongly; files are the old ones or the new ones, the next
-process goes on from them, and no process stays behind.
+The compilation succeeds or raises an `rlx.Error` with the correct cause. Files are the old ones or the new ones, the
+next process can use them, and no process remains.
 """
 
 from __future__ import annotations

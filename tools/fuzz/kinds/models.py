@@ -1,6 +1,6 @@
 """Folders of published models, of all families: `config.json`, the index of several files, and the tensors.
 
-An input is a line that says of which model, and which file of it, and that file.
+An input is a line that names the model and its file, and that file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Models(Kind):
         return name.encode() + b"\n" + data
 
     def attempt(self, data: bytes) -> Any:
-        """What may be done with a model: graphs of it, with and without a cache, and its weights."""
+        """Use a model: build graphs, with and without a cache, and read its weights."""
         from rlx.models import load
 
         first, _, content = data.partition(b"\n")

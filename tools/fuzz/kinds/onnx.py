@@ -19,7 +19,7 @@ _NESTED = (1, 3, 10, 20, 28)
 class Onnx(Kind):
     name = "onnx"
     suffix = ".onnx"
-    seconds = 60.0  # branches and loops in one another, many times
+    seconds = 60.0  # nested branches and loops, many times
 
     def prepare(self) -> None:
         import rlx
@@ -44,20 +44,20 @@ class Onnx(Kind):
 
 @cache
 def models() -> list[bytes]:
-    """ONNX's own cases that are small, and models of functions, branches and loops in one another."""
+    """Return ONNX's own small cases, and models of functions, nested branches and loops."""
     import warnings
 
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's, of the values that ONNX makes
+        warnings.simplefilter("ignore")  # NumPy's warnings about the values that ONNX generates
         collect: Any = collect_testcases
         made = [test.model.SerializeToString() for test in collect(None)]
     return [data for data in made if len(data) < _LARGEST] + [_constants(), _nested(3), _recursive()] * 40
 
 
 def _constants() -> bytes:
-    """A model whose shapes are constants, which damage makes large."""
+    """Return a model whose shapes are constants, which damage makes large."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
@@ -82,7 +82,7 @@ def _constants() -> bytes:
 
 
 def _nested(depth: int) -> bytes:
-    """Branches and loops in one another."""
+    """Return nested branches and loops."""
     from onnx import TensorProto, helper
 
     leaf = helper.make_graph(
@@ -114,7 +114,7 @@ def _body(result: str, inner: Any) -> Any:
 
 
 def _recursive() -> bytes:
-    """Functions, each of which calls the next one twice, and the last one itself."""
+    """Return functions that each call the next one twice. The last one calls itself."""
     from onnx import TensorProto, helper
 
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
@@ -132,7 +132,7 @@ def _recursive() -> bytes:
 
 
 def damaged_fields(data: bytes, rng: random.Random) -> bytes:
-    """A model with some of its fields changed."""
+    """Return a model with some of its fields changed."""
     import onnx
 
     model = onnx.ModelProto()
@@ -141,7 +141,7 @@ def damaged_fields(data: bytes, rng: random.Random) -> bytes:
         try:
             rng.choice(_DAMAGE)(model, rng)
         except (IndexError, ValueError, TypeError):
-            continue  # there is nothing of the kind
+            continue  # the model has no such field
     return model.SerializeToString()
 
 

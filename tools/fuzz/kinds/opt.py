@@ -1,4 +1,4 @@
-"""Runs of `rlx-opt`: damaged text or bytecode, command lines and pipelines of all kinds, output files."""
+"""Runs of `rlx-opt`: damaged text or bytecode, arbitrary command lines and pipelines, output files."""
 
 from __future__ import annotations
 

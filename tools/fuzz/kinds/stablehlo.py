@@ -23,7 +23,7 @@ class StableHlo(Kind):
         self.mutator = Mutator(texts(), corpus.words())
 
     def make(self, rng: random.Random) -> bytes:
-        if rng.random() < 0.02:  # each is read by a process of its own
+        if rng.random() < 0.02:  # each is read by a separate process
             return damaged_bytes(artifact(), rng)
         return self.mutator.text(rng).encode("utf-8", "surrogatepass")
 
@@ -37,7 +37,7 @@ class StableHlo(Kind):
 
 
 def _source(data: bytes) -> str | bytes:
-    """Text as text; bytecode, and what damage has left of it, as bytes."""
+    """Return text as `str`; bytecode, also damaged bytecode, as `bytes`."""
     if data.startswith(b"ML"):
         return data
     try:
@@ -48,7 +48,7 @@ def _source(data: bytes) -> str | bytes:
 
 @cache
 def texts() -> tuple[str, ...]:
-    """Graphs of one op that the importer knows, lowered, and a few calls."""
+    """Return lowered graphs of one op that the importer supports, and a few calls."""
     import rlx
     from rlx.ir.text.modules import print_op
     from rlx.targets.compilation import Compilation
@@ -76,7 +76,7 @@ func.func private @g(%x: tensor<2xf32>) -> tensor<2xf32> {
     return (*made, calls, *_OTHERS)
 
 
-# What the lowering never writes: other element types, random bits, tuples, functions of CHLO, regions of any kind.
+# Forms that the lowering never writes: other element types, random bits, tuples, CHLO functions, arbitrary regions.
 _OTHERS = (
     """func.func @f(%x: tensor<3xui64>, %y: tensor<3xui64>, %z: tensor<3xui16>)
     -> (tensor<3xui64>, tensor<3xui16>, tensor<3xi1>) {
@@ -126,7 +126,7 @@ _OTHERS = (
 
 @cache
 def artifact() -> bytes:
-    """A portable artifact."""
+    """Return a portable artifact."""
     import rlx
     from rlx.targets.stablehlo import lower_module
     from rlx.targets.xla.portable import to_portable

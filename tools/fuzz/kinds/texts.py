@@ -1,4 +1,4 @@
-"""Module texts: parsed, printed and read again, put through inference and passes."""
+"""Module texts: parsed, printed, parsed again, and processed by inference and passes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Texts(Kind):
         return self.mutator.text(rng).encode("utf-8", "surrogatepass")
 
     def attempt(self, data: bytes) -> Any:
-        """Everything that may be done with a text that a user has been given, short of computing."""
+        """Use a text in all ways except execution."""
         text = data.decode("utf-8", "surrogatepass")
         if "\n" not in text:
-            text += "\n"  # or it would be taken for a path
+            text += "\n"  # otherwise it would be treated as a path
         graph = self.rlx.parse(text)
         printed = str(graph)
         assert str(self.rlx.parse(printed)) == printed, "prints otherwise when read again"
@@ -62,7 +62,7 @@ class Texts(Kind):
 
 
 def use(graph: Any) -> None:
-    """What is asked of every graph."""
+    """Run the checks that apply to every graph."""
     from rlx.ir.op import opview
 
     assert isinstance(repr(graph), str)

@@ -1,4 +1,4 @@
-"""Functions of JAX as graphs, by way of StableHLO."""
+"""Import of JAX functions, through StableHLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function closes over, as arguments: exported, JAX would hold each of these arrays several times."""
+"""Arrays that a function closes over, as arguments: JAX's export would hold several copies of each closed-over array."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rlx.ir.text.bytecode import LEAST
 
 @dataclass(frozen=True)
 class Opened:
-    """A function that takes what another one closes over.
+    """A function that takes the closed-over arrays of another function as arguments.
 
     Attributes:
         function: The jitted function.
-        args: Its arguments: those of the other one, and what it closes over.
-        closed_over: The values of the latter.
-        out_tree: The structure of its result, as `jax.tree_util` has it; None for that of the function itself.
+        args: Its arguments: those of the original function, then the closed-over arrays.
+        closed_over: The values of the closed-over arrays.
+        out_tree: The structure of its result, from `jax.tree_util`. None means that of the function itself.
     """
 
     function: Callable[..., Any]
@@ -30,10 +30,10 @@ class Opened:
 
 
 def opened(jax: Any, function: Callable[..., Any], args: Sequence[Any]) -> Opened:
-    """A jitted function with the large arrays that it closes over as further arguments; as it is if there are none.
+    """Return a jitted function that takes its large closed-over arrays as additional arguments.
 
-    Arrays that have one number everywhere stay: they are literals of the graph. So do those of functions in it that are
-    jitted themselves.
+    A function without large closed-over arrays is returned unchanged. Arrays with one value everywhere stay, because
+    they become literals of the graph. Arrays of inner jitted functions stay too.
     """
     found = function.trace(*args)  # type: ignore[attr-defined]
     closed = found.jaxpr
@@ -50,13 +50,13 @@ def opened(jax: Any, function: Callable[..., Any], args: Sequence[Any]) -> Opene
         leaves = jax.tree_util.tree_leaves(given[: len(args)])
         return jax.core.eval_jaxpr(closed.jaxpr, constants, *leaves)
 
-    of_all.__qualname__ = getattr(function, "__qualname__", "function")  # JAX's errors name it
+    of_all.__qualname__ = getattr(function, "__qualname__", "function")  # JAX's errors show this name
     shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in large]
     return Opened(jax.jit(of_all, keep_unused=True), [*args, *shapes], large, found.out_tree)
 
 
 def _large(jax: Any, aval: Any, value: Any) -> np.ndarray | None:
-    """A large array as the trace takes it, read-only and without a copy; None of what stays a constant."""
+    """Return a large array as a read-only argument, without a copy; None for a value that stays a constant."""
     if not isinstance(value, (np.ndarray, jax.Array)) or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return None
     if value.nbytes < LEAST or (value.shape, value.dtype) != (aval.shape, aval.dtype):

@@ -1,4 +1,4 @@
-"""A function of JAX as a graph: traced and exported by JAX, and imported as the StableHLO module that this gives."""
+"""Conversion of a JAX function to a graph: JAX traces and exports it, and the StableHLO module is imported."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ def from_jax(
     static_argnums: int | Sequence[int] = (),
     param_argnums: int | Sequence[int] = (),
 ) -> Graph:
-    """The graph of a JAX function for arguments of certain shapes and dtypes.
+    """Return the graph of a JAX function for arguments of certain shapes and dtypes.
 
-    JAX traces the function once, as `jax.jit` does. What it closes over are constants. Without `param_argnums`, those of more
-    than 1024 elements are parameters with values, in `weights`.
+    JAX traces the function once, as `jax.jit` does. Values that it closes over are constants. Without `param_argnums`,
+    constants of more than 1024 elements are parameters with values, in `weights`.
 
     Args:
-        function: A function of arrays and pytrees of them, jitted or not.
+        function: A function of arrays and pytrees of arrays, jitted or not.
         args: Its arguments: arrays, numbers, `jax.ShapeDtypeStruct`s, and pytrees of these. Their values do not matter,
-            except for static ones. Typed keys (`jax.random.key`) are their bits in the graph, as results too.
+            except for static arguments. Typed keys (`jax.random.key`) are represented by their bits in the graph, also
+            in results.
         static_argnums: The positions of arguments that are Python values for the trace.
-        param_argnums: The positions of arguments whose leaves are parameters of the graph. Arrays among them are their values,
-            `weights`; `jax.ShapeDtypeStruct`s leave them open.
+        param_argnums: The positions of arguments whose leaves are parameters of the graph. Arrays among the leaves
+            become their values, in `weights`. `jax.ShapeDtypeStruct`s leave the values open.
 
     Returns:
-        Inputs and parameters are called by the path of each leaf (`arg0`, `arg1["w"]`, `arg1[0].bias`), outputs `out0`,
-        `out1`, … in the order of `jax.tree.leaves`.
+        The graph. Inputs and parameters are named by the path of each leaf (`arg0`, `arg1["w"]`, `arg1[0].bias`).
+        Outputs are named `out0`, `out1`, … in the order of `jax.tree.leaves`.
 
     Raises:
-        UnsupportedError: The function computes what RLX has no meaning for: it lists all ops of that kind.
-        Error: JAX is not installed or cannot trace the function, or a dtype is not one of RLX.
+        UnsupportedError: The function computes something that RLX does not support. The message lists all unsupported
+            ops.
+        Error: JAX is not installed or cannot trace the function, or RLX does not have a dtype.
     """
     jax = required("jax", "rlx.from_jax")
     if not callable(function):
@@ -92,14 +94,14 @@ def traced(
     names: Sequence[str] | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> tuple[Graph, Any]:
-    """The graph of a JAX function for arguments, and the structure of its result as `jax.tree_util` has it.
+    """Return the graph of a JAX function for arguments, and the structure of its result as a `jax.tree_util` structure.
 
     Args:
         function: The function.
         args: Its arguments, as for `from_jax`.
-        names: For each leaf of the arguments; None calls them `arg0`, `arg1`, ….
-        params: The names of those that are parameters, with their values, or None for parameters without. Then no constant is
-            a parameter.
+        names: A name for each leaf of the arguments. None names them `arg0`, `arg1`, ….
+        params: The names of the leaves that are parameters. Each maps to its value, or to None for a parameter without
+            a value. If this is given, constants do not become parameters.
 
     Raises:
         Error: As for `from_jax`.
@@ -107,7 +109,7 @@ def traced(
     jax = required("jax", "rlx.from_jax")
     function, args = _of_key_data(jax, function, args)
     called = Opened(jax.jit(function, keep_unused=True), args)
-    # Where the user says what the parameters are, constants are none: they would be trained.
+    # If the user names the parameters, constants do not become parameters: they would be trained.
     largest_literal = LARGEST_LITERAL if params is None else math.inf
     if params is None:
         with tracing():
@@ -132,10 +134,10 @@ def traced(
 
 
 def _positions(argnums: int | Sequence[int], what: str, args: Sequence[Any]) -> tuple[int, ...]:
-    """Positions of arguments, counted from the start.
+    """Return positions of arguments, counted from the start.
 
     Raises:
-        Error: There is no such argument.
+        Error: A position has no argument.
     """
     given = tuple(argnums) if isinstance(argnums, Iterable) else (argnums,)
     if not all(is_integer(n) for n in given):
@@ -147,10 +149,10 @@ def _positions(argnums: int | Sequence[int], what: str, args: Sequence[Any]) -> 
 
 
 def _check_traceable(names: Sequence[str], leaves: Sequence[tuple[int, Any]]) -> None:
-    """Check that leaves of arguments, each with the position of its argument, are values that JAX traces.
+    """Check that JAX can trace the leaves of the arguments. Each leaf comes with the position of its argument.
 
     Raises:
-        Error: One is text, a function or another object.
+        Error: A leaf is text, a function or another object.
     """
     for name, (position, leaf) in zip(names, leaves, strict=True):
         if hasattr(leaf, "dtype") or hasattr(leaf, "__jax_array__") or isinstance(leaf, (bool, int, float, complex)):
@@ -168,14 +170,17 @@ def _is_key(jax: Any, leaf: Any) -> bool:
 
 
 def _key_data(jax: Any, leaf: Any) -> Any:
-    """The bits of a typed key; anything else as it is."""
+    """Return the bits of a typed key; any other leaf unchanged."""
     return jax.random.key_data(leaf) if _is_key(jax, leaf) else leaf
 
 
 def _of_key_data(
     jax: Any, function: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[Callable[..., Any], Sequence[Any]]:
-    """A function that takes and gives the bits of typed keys, and the arguments so: JAX exports keys with ops of Shardy."""
+    """Return a function whose arguments and results are the bits of typed keys, and the arguments in that form.
+
+    JAX exports typed keys with ops of Shardy.
+    """
     tree = jax.tree_util
     leaves, structure = tree.tree_flatten(tuple(args))
     kinds = {i: jax.random.key_impl(leaf) for i, leaf in enumerate(leaves) if _is_key(jax, leaf)}
@@ -187,12 +192,12 @@ def _of_key_data(
         ]
         return tree.tree_map(lambda r: _key_data(jax, r), function(*tree.tree_unflatten(structure, values)))
 
-    of_data.__qualname__ = getattr(function, "__qualname__", "function")  # JAX's errors name it
+    of_data.__qualname__ = getattr(function, "__qualname__", "function")  # JAX's errors show this name
     return of_data, tree.tree_unflatten(structure, [_key_data(jax, leaf) for leaf in leaves])
 
 
 def _value(jax: Any, leaf: Any) -> np.ndarray | None:
-    """The value of a parameter as the trace takes it; None for a leaf that has only a shape."""
+    """Return the value of a parameter as the trace takes it; None for a leaf that has only a shape."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return None
     try:
@@ -202,14 +207,14 @@ def _value(jax: Any, leaf: Any) -> np.ndarray | None:
 
 
 def _names(jax: Any, args: Sequence[Any], positions: Sequence[int]) -> list[str]:
-    """A name for each leaf of the arguments, by its path."""
+    """Return a name for each leaf of the arguments, from its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tuple(args))
     names = ["".join([f"arg{positions[path[0].idx]}", *map(_step, path[1:])]) for path, _ in leaves]
     return usable_names(names)
 
 
 def _step(key: Any) -> str:
-    """One step of a path: `["w"]`, `[0]` or `.bias`. Names have no white space: that of a key is `_`."""
+    """Return the text of one step of a path: `["w"]`, `[0]` or `.bias`. White space in a key becomes `_`."""
     for attribute, form in (("name", ".{}"), ("idx", "[{}]")):
         if hasattr(key, attribute):
             return form.format(getattr(key, attribute))

@@ -1,4 +1,4 @@
-"""The derivatives of the regularised incomplete beta function, of which JAX has the one by its last argument alone."""
+"""Derivatives of the regularised incomplete beta function. JAX has only the derivative by its last argument."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from rlx.support.packages import required
 
-# Of pairs of terms of the continued fraction. It takes some sqrt(max(a, b)), and so few are enough for shapes of thousands.
+# The number of pairs of terms of the continued fraction. It needs about sqrt(max(a, b)); 100 suffice for shapes of
+# thousands.
 _PAIRS = 100
 
 
 def tangent(bound: Callable[..., Any], args: Sequence[Any], moved: Sequence[Any]) -> Any:
-    """The tangent of the function of a, b and x.
+    """Return the tangent of the function for the arguments a, b and x.
 
     Args:
         bound: JAX's function, which is differentiated by x.
@@ -28,15 +29,18 @@ def tangent(bound: Callable[..., Any], args: Sequence[Any], moved: Sequence[Any]
 
 
 def _by_shapes(a: Any, b: Any, x: Any, dtype: Any) -> list[tuple[Callable[[Any], Any], Any]]:
-    """The function of a and of b alone, with where to differentiate it."""
+    """Return the function of `a` alone and of `b` alone, each with the point at which to differentiate it."""
     wide_a, wide_b, wide_x = (v.astype(dtype) for v in (a, b, x))
     return [(lambda a: _value(a, wide_b, wide_x), a), (lambda b: _value(wide_a, b, wide_x), b)]
 
 
 def _value(a: Any, b: Any, x: Any) -> Any:
-    """The function as a continued fraction (DLMF 8.17.22) with a fixed number of terms, which has derivatives by all three."""
+    """Return the function as a continued fraction (DLMF 8.17.22) with a fixed number of terms.
+
+    This form has derivatives by all three arguments.
+    """
     jnp, lax = required("jax.numpy", "rlx.from_jax"), required("jax.lax", "rlx.from_jax")
-    is_turned = x > (a + 1) / (a + b + 2)  # where that of the complement converges faster
+    is_turned = x > (a + 1) / (a + b + 2)  # the complement converges faster here
     a, b, x = jnp.where(is_turned, b, a), jnp.where(is_turned, a, b), jnp.where(is_turned, 1 - x, x)
 
     def with_two_terms(step: Any, rest: Any) -> Any:

@@ -1,8 +1,9 @@
-"""What JAX's lowering to StableHLO loses: factorisations, and derivatives that are not those of what is computed.
+"""Primitives that JAX's lowering to StableHLO does not preserve: factorisations, and functions with custom derivatives.
 
-While JAX exports a function, some primitives become calls of `rlx.call` with a number (`Kept`). The importer makes an op of
-each: of a factorisation RLX's own, and around it, or around what JAX computes else, a `custom_fn` with the derivative that JAX
-has: of functions under `custom_jvp` and `custom_vjp`, or of those that JAX computes by loops of unknown length.
+During the export of a function, some primitives become numbered calls of `rlx.call` (`Kept`). The importer replaces
+each call. A factorisation becomes RLX's own op; any other primitive becomes the ops that JAX computes it with. Both are
+wrapped in a `custom_fn` with JAX's derivative. This covers functions under `custom_jvp` and `custom_vjp`, and functions
+that JAX computes by loops of unknown length.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from rlx.support.packages import required
 from rlx.support.traces import place_of
 
 _BETA, _POLYGAMMA = "regularized_incomplete_beta", "polygamma"
-# Primitives whose derivatives JAX has in closed form, beside the factorisations.
+# Primitives whose derivatives JAX has in closed form, besides the factorisations.
 _DERIVED = (
     "custom_jvp_call",
     "igamma",
@@ -56,34 +57,36 @@ _DERIVED = (
     "bessel_i1e",
     _BETA,
 )
-# Functions of one float that JAX exports as ops of CHLO.
+# Functions of one float that JAX exports as CHLO ops.
 _OF_CHLO = ("lgamma", "digamma", "erfc", "erf_inv", "bessel_i0e", "bessel_i1e")
 _SOLVE = "custom_linear_solve"
 _FACTORIZATIONS = ("cholesky", "eigh", "svd", "qr", "lu")
 _OF_REAL_MATRICES = (*_FACTORIZATIONS, "householder_product")
 _BY_COTANGENTS = ("custom_vjp_call",)
-# They show a value and give none; an artifact has nobody to show it to.
+# These show a value and have no results. They are dropped, because an artifact cannot show values.
 _SHOWN = ("debug_print", "debug_callback")
 _WITHOUT_RULE = re.compile(r"translation rule for primitive '(\w+)' not found")
-_RULES = "_override_lowering_rules"  # how `jax.export` takes lowerings of primitives
-# A derivative holds calls of its own, as that of igamma one of igamma: from this derivative on they have none of JAX's.
-# RLX's own derivatives of factorisations are as good. That of a solve is not: JAX stops derivatives at what it factors for one.
-# In the derivative of another function it is transposed by its own rule before it is differentiated, which is one more.
+_RULES = "_override_lowering_rules"  # the parameter of `jax.export` that takes lowering rules
+# The first order of derivative whose calls have no JAX derivative. A derivative contains calls itself: that of igamma
+# contains igamma. From order 1 on, RLX's own derivatives of factorisations are as good. A solve needs JAX's derivatives
+# for two more orders: JAX stops derivatives at the matrix that a solve factors. Inside the derivative of another
+# function, a solve is transposed by its own rule before it is differentiated, which adds one order.
 _ORDERS = {**dict.fromkeys(_FACTORIZATIONS, 1), _SOLVE: 3}
 _MOST_ORDERS, _DEEPEST = 2, 3
 
 
 def platforms() -> tuple[str, str]:
-    """The platforms to export for, in the order of preference.
+    """Return the platforms to export for, in the order of preference.
 
-    One that JAX does not know gets what is right for all; what it has for some alone, it has for TPUs as one op.
+    For an unknown platform such as "rlx", JAX emits the platform-independent lowering. Primitives that have only
+    platform-specific lowerings are a single op on TPUs.
     """
     return "rlx", "tpu"
 
 
 @dataclass(frozen=True)
 class _PrimitiveCall:
-    """A primitive with its parameters, and what it takes and gives."""
+    """A primitive with its parameters, and the abstract values of its operands and results."""
 
     primitive: Any
     params: dict[str, Any]
@@ -93,11 +96,11 @@ class _PrimitiveCall:
 
 @contextlib.contextmanager
 def tracing() -> Generator[None]:
-    """The context in which JAX traces and exports functions.
+    """Enter the context for tracing and exporting a function by JAX. It converts JAX's errors.
 
     Raises:
-        UnsupportedError: The platform does not have a primitive.
-        Error: JAX cannot trace or export it.
+        UnsupportedError: The platform does not support a primitive.
+        Error: JAX cannot trace or export the function.
     """
     try:
         yield
@@ -117,7 +120,7 @@ class Kept:
     """The calls of one export.
 
     Args:
-        depth: How many derivatives this export is one of.
+        depth: The order of the derivative that this export belongs to; 0 for the function itself.
     """
 
     def __init__(self, depth: int = 0):
@@ -125,11 +128,11 @@ class Kept:
         self._calls: list[_CallBuilder] = []
 
     def export(self, function: Callable[..., Any], args: Sequence[Any], platform: str) -> Any:
-        """What JAX exports of a jitted function.
+        """Return JAX's export of a jitted function.
 
         Raises:
-            UnsupportedError: The platform does not have a primitive.
-            Error: JAX cannot trace or export it.
+            UnsupportedError: The platform does not support a primitive.
+            Error: JAX cannot trace or export the function.
         """
         export = required("jax.export", "rlx.from_jax")
         if _RULES not in inspect.signature(export.export).parameters:
@@ -152,7 +155,7 @@ class Kept:
         return exported
 
     def _primitives(self, has_complex: bool) -> list[Any]:
-        """The primitives that become calls: those that are ops of RLX, and while derivatives are asked for, those with one."""
+        """Return the primitives that become calls: RLX ops and, up to the largest order, those with a derivative."""
         ops = primitives.rules.keys() - (() if has_complex else OF_COMPLEX)
         known = required("jax.extend.core.primitives", "rlx.from_jax")
         derived = [n for n in (*_DERIVED, *_BY_COTANGENTS) if self._depth < _ORDERS.get(n, _MOST_ORDERS)]
@@ -160,19 +163,21 @@ class Kept:
         return [p for p in found if p is not None] + [p for p in _unlisted() if p.name in derived]
 
     def _lowered(self, context: Any, *operands: Any, **params: Any) -> Any:
-        """The lowering rule of all these primitives."""
+        """Lower one of these primitives to a numbered call."""
         ffi = required("jax.ffi", "rlx.from_jax")
         call = _PrimitiveCall(context.primitive, params, context.avals_in, context.avals_out)
         self._calls.append(_CallBuilder(call, self._depth))
         return ffi.ffi_lowering(CALL)(context, *operands, number=np.int64(len(self._calls) - 1))
 
     def __call__(self, g: Graph, number: int, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
-        """The results of a call."""
+        """Return the results of a call."""
         return self._calls[number].emitted(g, operands, lifted)
 
 
 def module_of(exported: Any) -> tuple[mlir.Module, LargeConstants]:
-    """The module that JAX exported in this process, which needs no other one to be read, and its large constants.
+    """Return the module that JAX exported in this process, and its large constants.
+
+    The module does not need another module to be read.
 
     Raises:
         Error: The bindings cannot read it.
@@ -188,7 +193,7 @@ def module_of(exported: Any) -> tuple[mlir.Module, LargeConstants]:
 
 
 def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
-    """The lowering rule of what shows a value: nothing, in its order among such."""
+    """Lower a primitive that shows a value to nothing, and keep the order of effects."""
     if context.tokens_in.effects():
         context.set_tokens_out(context.tokens_in)
     return ()
@@ -196,7 +201,7 @@ def _left_out(context: Any, *_: Any, **__: Any) -> Sequence[Any]:
 
 @cache
 def _unlisted() -> list[Any]:
-    """Primitives that `jax.extend` does not name, as they occur in traces."""
+    """Return primitives that `jax.extend` does not name, taken from traces that contain them."""
     jax, jnp = required("jax", "rlx.from_jax"), required("jax.numpy", "rlx.from_jax")
     lax, x = jax.lax, np.ones(1, np.float32)
 
@@ -213,7 +218,7 @@ def _unlisted() -> list[Any]:
 
 
 def _equations(jaxpr: Any) -> Generator[Any]:
-    """The equations of a trace, and of the traces in them: of functions that are jitted, of loops, of branches."""
+    """Yield the equations of a trace and of its inner traces: jitted functions, loops and branches."""
     for eqn in jaxpr.eqns:
         yield eqn
         for inner in _traces(list(eqn.params.values())):
@@ -221,7 +226,7 @@ def _equations(jaxpr: Any) -> Generator[Any]:
 
 
 def _traces(value: Any) -> Generator[Any]:
-    """The traces in a parameter of an equation."""
+    """Yield the traces in a parameter of an equation."""
     if isinstance(value, (tuple, list)):
         for element in value:
             yield from _traces(element)
@@ -232,7 +237,7 @@ def _traces(value: Any) -> Generator[Any]:
 
 
 def _has_complex(jaxpr: Any) -> bool:
-    """Whether a trace computes complex numbers."""
+    """Return whether a trace computes complex numbers."""
     avals = (v.aval for eqn in _equations(jaxpr) for v in eqn.outvars)
     return any(_is_array(aval) and aval.dtype.kind == "c" for aval in avals)
 
@@ -242,19 +247,19 @@ def _is_array(aval: Any) -> bool:
 
 
 class _CallBuilder:
-    """How a call is built.
+    """The builder of one call.
 
     Args:
         call: The call.
-        depth: How many derivatives the export is one of in which it stands.
+        depth: The order of the derivative whose export contains the call.
     """
 
     def __init__(self, call: _PrimitiveCall, depth: int):
         self._call, self._depth = call, depth
 
     def emitted(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
-        """The results for operands, or for each of their elements where the call takes scalars."""
-        # JAX differentiates it by its second argument.
+        """Return the results for the operands; for each element, if the call takes scalars and they are tensors."""
+        # JAX differentiates polygamma only by its second argument.
         is_underived = self._call.primitive.name == _POLYGAMMA and not is_inert(operands[0].value)
         if is_underived or not self._pieces:
             return self._forward(g, operands, lifted)
@@ -262,7 +267,7 @@ class _CallBuilder:
             operands = _expanded(g, operands, np.broadcast_shapes(*(x.shape.static for x in operands)))
 
         def of_same_shape(emit: Callable[..., Sequence[Tensor]], b: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-            """The emitted results, in the shape of the operands where these stand for scalars."""
+            """Return the emitted results. If the operands are tensors for scalars, the results get their shape."""
             results = emit(b, xs, lifted)
             return tuple(_expanded(b, results, xs[0].shape.dims) if lifted else results)
 
@@ -274,7 +279,7 @@ class _CallBuilder:
         results = g.custom_fn(lambda *xs: of_same_shape(self._forward, g, *xs), *operands, **rule)
         return [results] if isinstance(results, Tensor) else list(results)
 
-    # --- the function itself ----------------------------------------------------------------------
+    # --- the function -----------------------------------------------------------------------------
 
     def _forward(self, g: Graph, operands: Sequence[Tensor], lifted: bool) -> Sequence[Tensor]:
         name = self._call.primitive.name
@@ -289,23 +294,23 @@ class _CallBuilder:
         return _piece(self._bound, self._call.taken, _DEEPEST)
 
     def _bound(self, *args: Any) -> Any:
-        """The primitive, as a function of JAX's arrays."""
-        if self._call.primitive.name == "clamp":  # JAX cannot differentiate it by scalar bounds of an array
+        """Apply the primitive to JAX arrays."""
+        if self._call.primitive.name == "clamp":  # JAX cannot differentiate clamp with scalar bounds of an array
             args = tuple(required("jax.numpy", "rlx.from_jax").broadcast_arrays(*args))
         given = self._call.primitive.get_bind_params(dict(self._call.params))
         subfunctions, params = given if isinstance(given, tuple) else ((), given)
         if self._call.primitive.name in _OF_CHLO and dtype(self._call.taken[0].dtype).storage:
-            # JAX has no lowering of them; XLA widens them.
+            # JAX has no lowering for these narrow dtypes. Widen them as XLA does.
             wide = self._call.primitive.bind(*(a.astype(np.float32) for a in args), **params)
             return [wide.astype(self._call.given[0].dtype)]
         results = self._call.primitive.bind(*subfunctions, *args, **params)
         return list(results) if self._call.primitive.multiple_results else [results]
 
-    # --- its derivative -----------------------------------------------------------------------------
+    # --- the derivative -----------------------------------------------------------------------------
 
     @cached_property
     def _pieces(self) -> dict[str, Any]:
-        """What emits JAX's derivative, by argument of `custom_fn`; nothing where there is none, or RLX's own is the same."""
+        """Emitters of JAX's derivative by `custom_fn` argument; empty if there is none or RLX's own suffices."""
         name, taken, given = self._call.primitive.name, self._call.taken, self._call.given
         if not any(map(_is_inexact, taken)) or not any(map(_is_inexact, given)):
             return {}
@@ -322,13 +327,13 @@ class _CallBuilder:
             return rule
         except Error as problem:
             if self._depth or isinstance(problem, UnsupportedError) or not name.startswith("custom_") or name == _SOLVE:
-                return {}  # JAX has none
+                return {}  # JAX has no derivative
             decorator, message = name.removesuffix("_call"), problem.message.partition(": ")[2]
-            if "PyTreeDef" in message:  # where JAX looks up which value the rule took from outside
+            if "PyTreeDef" in message:  # JAX's error when the rule uses a traced value of the outside
                 message = "it closes over a value that is traced; pass that as an argument"
             return {
                 "no_derivative": f"its rule under jax.{decorator} fails: {message}"
-            }  # JAX has the values alone, too
+            }  # JAX also computes only the values in this case
 
     def _pushed(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
@@ -344,7 +349,7 @@ class _CallBuilder:
     def _pulled(self, *flat: Any) -> list[Any]:
         jax, taken = required("jax", "rlx.from_jax"), self._call.taken
         args, moved = flat[: len(taken)], flat[len(taken) :]
-        # What a function under `custom_vjp` closes over comes first, and JAX refuses to differentiate by it.
+        # The closed-over values of a function under `custom_vjp` come first. JAX refuses to differentiate by them.
         count = self._call.params.get("num_consts", 0)
         _, pull = jax.vjp(lambda *explicit: self._bound(*args[:count], *explicit), *args[count:])
         cotangents = pull([_tangent(jax, a, c) for a, c in zip(self._call.given, moved, strict=True)])
@@ -362,17 +367,19 @@ def _is_inexact(aval: Any) -> bool:
 
 
 def _tangent(jax: Any, aval: Any, given: Any) -> Any:
-    """A tangent or cotangent as JAX takes it: those of integers are of a dtype without values."""
+    """Return a tangent or cotangent in the form that JAX accepts. For integers this is a `float0` array."""
     return given if _is_inexact(aval) else np.zeros(aval.shape, jax.dtypes.float0)
 
 
 def _or_value(value: Any, tangent: Any) -> Any:
-    """A tangent or cotangent; for integers and keys, which have none, something of their shape."""
+    """Return a tangent or cotangent. Integers and keys have none; for these, return a value of the same shape."""
     return tangent if _is_inexact(value) else value
 
 
 def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Callable[..., Sequence[Tensor]]:
-    """A function of JAX's, exported by itself, as a function that emits it: of the graph, tensors, and whether they are lifted.
+    """Export a JAX function by itself, and return a function that emits it.
+
+    The returned function takes the graph, the operands, and whether they are tensors for scalars (`lifted`).
 
     Raises:
         Error: JAX cannot trace or export it.
@@ -399,7 +406,7 @@ def _piece(function: Callable[..., Any], avals: Sequence[Any], depth: int) -> Ca
 
 
 def _key_kind(jax: Any, aval: Any) -> str | None:
-    """The name of the generator of a typed key; None for anything else."""
+    """Return the name of the generator of a typed key; None for any other value."""
     if not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
         return None
     kinds = ("threefry2x32", "rbg", "unsafe_rbg")

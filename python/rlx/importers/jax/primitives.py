@@ -1,4 +1,4 @@
-"""Primitives of JAX that are ops of RLX, though StableHLO has no op for them."""
+"""Rules for JAX primitives that correspond to an RLX op but have no StableHLO op."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rlx.importers.table import ImportTable
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# The rules take the graph, tensors, and by keyword the parameters of the primitive that they need.
+# The rules take the graph, tensors, and the primitive parameters that they need by keyword.
 primitives = ImportTable("JAX")
 
 
 def accepts(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a primitive that its rule takes."""
+    """Return the parameters of a primitive that its rule accepts."""
     return {n: v for n, v in params.items() if n in primitives.rules[name].attributes}
 
 
@@ -26,7 +26,7 @@ def stop_gradient(g: Any, x: Tensor) -> Tensor:
 
 
 primitives("logistic")(method("sigmoid"))
-# JAX writes it as an op of CHLO, which it cannot export for floats of 8 bits and less.
+# JAX writes erf as a CHLO op. It cannot export that op for floats of 8 bits or fewer.
 primitives("erf")(method("erf"))
 
 
@@ -35,8 +35,9 @@ def integer_pow(g: Any, x: Tensor, *, y: int) -> Tensor:
     return integer_power(g, x, y)
 
 
-# JAX exports elementary functions of complex numbers as choices between cases: a part is 0, or it is not. At a point the chosen
-# case has the value of the function, but not its derivative. Functions of real numbers need no rule here.
+# JAX exports elementary functions of complex numbers as a choice between cases, for example whether a part is 0. The
+# chosen case has the value of the function at a point, but not its derivative. Functions of real numbers need no rule
+# here.
 _ELEMENTARY = "exp exp2 log log1p expm1 sqrt rsqrt square sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
 OF_COMPLEX = frozenset(_ELEMENTARY.split())
 for _name in sorted(OF_COMPLEX):
@@ -45,7 +46,7 @@ for _name in sorted(OF_COMPLEX):
 
 @primitives("cholesky")
 def cholesky(g: Any, a: Tensor) -> Tensor:
-    """The other triangle stays as it is, and all is NaN where there is no factor."""
+    """Return the factor in one triangle, with the other triangle unchanged. All elements are NaN if there is no factor."""
     factor = g.cholesky(a)
     last = factor[..., -1:, -1:] if a.shape.dims[-1] != 0 else factor
     row, column = (g.iota(a.shape.dims[-2:], axis=axis, dtype="i32") for axis in (0, 1))

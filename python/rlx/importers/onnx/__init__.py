@@ -1,4 +1,4 @@
-"""ONNX models, of files or bytes, with initialisers as parameters that are read when they are used."""
+"""Import of ONNX models from files or bytes. Initialisers become parameters that are read when they are used."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _heads(g: Any, x: Tensor, count: int | None) -> Tensor:
-    """[batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]; what has four axes stays as it is."""
+    """Return [batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]; a rank-4 tensor unchanged."""
     if x.shape.rank == 4:
         return x
     if not count:
@@ -23,7 +23,7 @@ def _heads(g: Any, x: Tensor, count: int | None) -> Tensor:
 
 
 def _bias(g: Any, mask: Tensor, dtype: Any, length: Dim) -> Tensor:
-    """What a mask adds to scores; keys beyond its end are masked."""
+    """Return the bias that a mask adds to the scores. Keys beyond the end of the mask are masked."""
     bias = g.where(mask, g.constant(0.0, dtype=dtype), -math.inf) if mask.dtype.is_bool else g.cast(mask, dtype)
     missing = length - bias.shape.dims[-1]
     return (
@@ -78,11 +78,11 @@ def attention(
         else:
             first = g.sub(
                 g.reshape(lengths, (-1, 1, 1, 1)), extent(g, rows, lengths.dtype)
-            )  # queries are the last of each sequence
+            )  # the queries are the last positions of each sequence
             row = g.add(g.iota((1, 1, rows, 1), 2, lengths.dtype), first)
             allowed = g.le(g.iota((1, 1, 1, columns), 3, lengths.dtype), row)
         biased = g.where(allowed, biased, -math.inf)
-    # A row that is masked whole gives zeros.
+    # A fully masked row gives zeros.
     some = g.any(g.gt(biased, -math.inf), -1, True)
     weights = g.where(some, g.softmax(g.where(some, biased, 0.0), -1), 0.0)
     stages += [capped, biased, weights]

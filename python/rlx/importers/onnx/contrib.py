@@ -1,4 +1,4 @@
-"""Ops of ONNX Runtime's own (`com.microsoft`), as its optimiser and exporters write them: products, activations, norms."""
+"""ONNX Runtime's own ops (`com.microsoft`), as its optimiser and exporters write them: products, activations, norms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _turned(g: Any, x: Tensor, transposed: int, batch: int) -> Tensor:
-    """With the last two axes exchanged; with the first axis behind those of the batch."""
+    """Return `x` with the last two axes exchanged if `transposed`, and the first axis after the batch axes if `batch`."""
     axes = list(range(x.shape.rank))
     if batch:
         axes = [*axes[1:-1], 0, axes[-1]]
@@ -39,7 +39,7 @@ def fused_matmul(
 
 
 def _activated(g: Any, x: Tensor, name: str, parameters: Any) -> Tensor:
-    """An activation that was fused into an op."""
+    """Return the result of an activation that was fused into an op."""
     given: tuple[float, ...] = tuple(parameters or ())
     if name == "LeakyRelu":
         return leaky_relu(g, x, alpha=given[0] if given else 0.01)
@@ -198,7 +198,7 @@ def embed_layer_normalization(
     epsilon: float = 1e-12,
     mask_index_type: int = 1,
 ) -> list[Tensor]:
-    """The sum of three embeddings, normed; the length of each sequence by its mask; the sum."""
+    """Return the normalised sum of three embeddings, the length of each sequence from its mask, and the sum."""
     batch, length = ids.shape.dims
     placed = g.narrow(positions, 0, 0, length) if position_ids is None else g.gather(positions, position_ids)
     total = g.add(g.gather(words, ids), placed)

@@ -1,4 +1,4 @@
-"""Attention of ONNX Runtime's own ops (`com.microsoft`): of joined weights, of many heads, of groups of them, with caches."""
+"""Attention ops of ONNX Runtime (`com.microsoft`): joined weights, multi-head and grouped-query, with caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _split_heads(g: Any, x: Tensor, heads: int) -> Tensor:
-    """[batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]."""
+    """Return [batch, sequence, heads · head_dim] as [batch, heads, sequence, head_dim]."""
     batch, length, _ = x.shape.dims
     (width,) = static_dims(x, 2)
     return g.transpose(g.reshape(x, (batch, length, heads, width // heads)), (0, 2, 1, 3))
@@ -36,7 +36,7 @@ def _attend(
     allowed: Tensor | None = None,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Softmax of products, [batch, heads, sequence, head_dim]; keys and values may have fewer heads."""
+    """Return the attention of q, k and v, [batch, heads, sequence, head_dim]. Keys and values may have fewer heads."""
     groups = static_dims(q, 1)[0] // static_dims(k, 1)[0]
     if groups > 1:
         k, v = g.repeat(k, groups, 1), g.repeat(v, groups, 1)
@@ -49,13 +49,13 @@ def _attend(
 
 
 def _causal(g: Any, rows: Dim, columns: Dim) -> Tensor:
-    """Which keys a query may see: queries are the last of all positions."""
+    """Return which keys a query may attend to. The queries are the last positions of the sequence."""
     last = g.add(g.iota((rows, 1), 0), extent(g, columns - rows, "i32"))
     return g.le(g.iota((1, columns), 1), last)
 
 
 def _mask_bias(g: Any, mask: Tensor, total: Dim, filter_value: float, dtype: Any) -> Tensor:
-    """What a mask of 0 and 1 adds to scores: of keys `[batch, total]`, of both `[batch, rows, total]`, or lengths `[batch]`."""
+    """Return the bias for a mask: keys `[batch, total]`, queries and keys `[batch, rows, total]`, or lengths `[batch]`."""
     if mask.shape.rank == 1:
         ends = g.reshape(g.cast(mask, "i32"), (-1, 1, 1, 1))
         seen = g.lt(g.iota((1, 1, 1, total), 3), ends)
@@ -93,7 +93,7 @@ def attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Tensor]:
-    """Of one tensor, which a product with joined weights makes queries, keys and values of."""
+    """Return the attention of one tensor. A product with joined weights gives the queries, keys and values."""
     if do_rotary or past_present_share_buffer:
         raise UnsupportedError("with rotations or a shared cache cannot be imported")
     (whole,) = static_dims(weights, 1)
@@ -132,7 +132,7 @@ def multi_head_attention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Tensor]:
-    """Of queries, keys and values, which may be one tensor `[batch, sequence, heads, 3, head_dim]`."""
+    """Return the attention of queries, keys and values. They may be one tensor `[batch, sequence, heads, 3, head_dim]`."""
     if query.shape.rank == 5:
         parts = [g.squeeze(g.narrow(query, 3, i, 1), 3) for i in range(3)]
         query, key, value = (g.reshape(p, (*p.shape.dims[:2], p.shape.dims[2] * p.shape.dims[3])) for p in parts)
@@ -173,7 +173,7 @@ def microsoft_rotary_embedding(
     rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Tensor:
-    """Positions are those of each element, or the first one of all sequences."""
+    """Apply rotary embeddings. Positions are given for each element, or as the first position of all sequences."""
     if is_packed_batching:
         raise UnsupportedError("of packed batches cannot be imported")
     batch, length = x.shape.dims[0], x.shape.dims[1 if x.shape.rank == 3 else 2]
@@ -190,7 +190,7 @@ def microsoft_rotary_embedding(
 
 
 def _cached(g: Any, past: Tensor | None, new: Tensor, starts: Tensor, room: Dim) -> Tensor:
-    """A cache with new rows behind those of each sequence."""
+    """Return a cache with the new rows of each sequence written at its start position."""
     if past is None:
         return new
     more = room - past.shape.dims[2]
@@ -201,7 +201,7 @@ def _cached(g: Any, past: Tensor | None, new: Tensor, starts: Tensor, room: Dim)
 def _parts(
     g: Any, query: Tensor, key: Tensor | None, value: Tensor | None, num_heads: int, kv_num_heads: int
 ) -> list[Tensor]:
-    """Queries, keys and values by their heads; those of a tensor that has all three are parts of it."""
+    """Return queries, keys and values split into heads. They may be slices of one packed tensor."""
     if key is None or value is None:
         (whole,) = static_dims(query, 2)
         size = whole // (num_heads + 2 * kv_num_heads)
@@ -238,13 +238,13 @@ def group_query_attention(
     smooth_softmax: int = 0,
     softcap: float = 0.0,
 ) -> list[Tensor]:
-    """Causal; `lengths` are those of all sequences with the new rows, less 1. A cache with room is written at its place."""
+    """Return causal attention. `lengths` are total lengths minus 1. New rows are written in place if the cache has room."""
     if smooth_softmax == 1:
         raise UnsupportedError("with a smooth softmax cannot be imported")
     q, k, v = _parts(g, query, key, value, num_heads, kv_num_heads)
     batch, rows = q.shape.dims[0], q.shape.dims[2]
     ends = g.add(g.reshape(g.cast(lengths, "i32"), (batch,)), 1)
-    # A prompt begins at 0 even where the sequence is shorter: what is left of its rows is padding behind it.
+    # A prompt starts at 0 even if the sequence is shorter: the remaining rows are padding at its end.
     starts = g.zeros((batch,), dtype="i32")
     if past_key is not None:
         starts = g.maximum(g.sub(ends, extent(g, rows, "i32")), starts)
@@ -276,7 +276,7 @@ def group_query_attention(
 
 
 def _room(past: Dim, rows: Dim, total: Any) -> Dim:
-    """The length of the cache behind the op: of one with room for the total it stays as it is."""
+    """Return the length of the cache after the op. A cache with room for the total length keeps its length."""
     if total is None or isinstance(total, Unknown):
         return past + rows
     known = total.array.reshape(-1)[0] if not hasattr(total, "item") else int(total.item())

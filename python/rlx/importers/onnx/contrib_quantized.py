@@ -1,4 +1,4 @@
-"""Ops on quantised tensors of ONNX Runtime's own (`com.microsoft`): 8-bit integers with scales, and weights of a few bits."""
+"""Ops of ONNX Runtime (`com.microsoft`) on quantised tensors: 8-bit integers with scales, and weights of a few bits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _pool(g: Any, x: Tensor, *, channels_last: int = 0, **window: Any) -> Tensor
 
 
 _POOL_KEYWORDS = [p for p in keywords_of(average_pool) if p.name != "dilations"] + keywords_of(_global_pool)
-# What is done with the numbers that a tensor stands for; the attributes are those of the function, if no others are said.
+# Each op with the function applied to the dequantised tensor. A listed op has the attributes of that function unless it
+# names its own.
 _UNARY: dict[str, tuple[Callable[..., Tensor], list[Any]]] = {
     "QLinearSigmoid": (lambda g, x: g.sigmoid(x), []),
     "QLinearLeakyRelu": (leaky_relu, keywords_of(leaky_relu)),
@@ -111,7 +112,7 @@ def qlinear_where(
 
 
 def _scaled(g: Any, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Tensor | None) -> Tensor:
-    """Sums of products of integers as floats."""
+    """Return sums of products of integers as scaled floats."""
     columns = sums.shape.rank - 1
     factor = g.mul(for_axis(g, sums, a_scale, max(columns - 1, 0), 0), for_axis(g, sums, b_scale, columns, 0))
     result = g.mul(g.cast(sums, "f32"), factor)
@@ -137,7 +138,7 @@ def matmul_integer_to_float(
 def dynamic_quantize_matmul(
     g: Any, a: Tensor, b: Tensor, b_scale: Tensor, b_zero: Tensor | None = None, bias: Tensor | None = None
 ) -> Tensor:
-    """A product with a tensor that is rounded to 8 bits by its own range."""
+    """Return the product with a tensor that is quantised to 8 bits by its own range."""
     rounded, a_scale, a_zero = dynamic_quantize_linear(g, a)
     return matmul_integer_to_float(g, rounded, b, a_scale, b_scale, a_zero, b_zero, bias)
 
@@ -187,7 +188,7 @@ def qattention(
     scale: float = 0.0,
     unidirectional: int = 0,
 ) -> list[Tensor]:
-    """`Attention`, whose product with the weights is one of integers."""
+    """Return `Attention` with the product with the weights computed on integers."""
     return attention(
         g, dequantize_linear(g, x, x_scale, x_zero), dequantize_linear(g, weights, w_scale, w_zero, axis=1), bias, mask,
         past, outputs=outputs, num_heads=num_heads, do_rotary=do_rotary, mask_filter_value=mask_filter_value,
@@ -196,7 +197,7 @@ def qattention(
 
 
 def _unpacked(packed: Tensor, g: Any, bits: int) -> Tensor:
-    """Bytes `[…, n]` as numbers of a few bits, i32 `[…, n · 8 / bits]`: those of the low bits first."""
+    """Unpack bytes `[…, n]` to integers of a few bits, i32 `[…, n · 8 / bits]`. The low bits come first."""
     wide = g.cast(packed, "i32")
     parts = [g.bitwise_and(g.right_shift(wide, bits * i), (1 << bits) - 1) for i in range(8 // bits)]
     if len(parts) == 1:
@@ -221,7 +222,7 @@ def matmul_n_bits(
     bits: int = 4,
     weight_prepacked: int = 0,
 ) -> Tensor:
-    """A product with the transpose of weights `[N, K]` of a few bits, each block of which has a scale."""
+    """Return the product with the transpose of weights `[N, K]` of a few bits. Each block of the weights has a scale."""
     if bits not in (2, 4, 8) or weight_prepacked:
         raise UnsupportedError(f"of {bits} bits, or with prepacked weights, cannot be imported")
     blocks = -(-K // block_size)
@@ -238,7 +239,7 @@ def matmul_n_bits(
         grouped = g.cast(g.reshape(numbers, (N, blocks, block_size)), factor.dtype)
         less = g.sub(grouped, centre if not isinstance(centre, Tensor) else g.cast(centre, factor.dtype))
         values = g.reshape(g.mul(less, factor), (N, blocks * block_size))
-    else:  # each column says which block it is of
+    else:  # `order` gives the block of each column
         columns = g.cast(order, "i32")
         less = g.cast(g.narrow(numbers, 1, 0, K), factor.dtype)
         shift = (

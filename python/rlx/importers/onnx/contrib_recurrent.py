@@ -1,4 +1,4 @@
-"""The LSTM of ONNX Runtime's own (`com.microsoft`) whose weights are 8-bit integers."""
+"""The LSTM of ONNX Runtime (`com.microsoft`) with 8-bit integer weights."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rlx.ir.graph.builder import Tensor
 
 
 class _QuantizedCell(Cell):
-    """A cell that quantises what it multiplies: a sequence as a whole, a state in each step.
+    """A cell that quantises the factors of its products. A sequence is quantised as a whole, a state in each step.
 
     Args:
         g: The graph.
-        operands: As of `Cell`; weights are `[directions, input, gates]`.
-        scales: The scales and the zero points of the weights of the input and of those of the states.
-        attributes: As of `Cell`.
+        operands: As for `Cell`. Weights are `[directions, input, gates]`.
+        scales: The scales and zero points of the input weights, then those of the state weights.
+        attributes: As for `Cell`.
     """
 
     def __init__(self, g: Any, operands: Any, scales: Any, attributes: dict[str, Any]):

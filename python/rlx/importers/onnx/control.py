@@ -1,7 +1,7 @@
-"""Nodes with graphs inside: branches and loops.
+"""Nodes that contain graphs: branches and loops.
 
-A branch that is known is imported in place. A loop that runs a known number of times is repeated in place where it is short or
-carries sequences, else it is a scan; one that a computed condition ends is a `while`.
+If the condition of a branch is known, the branch is imported in place. A loop with a known number of steps is unrolled
+if it is short or carries sequences; otherwise it becomes a scan. A loop with a computed condition becomes a `while`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# The most steps of a loop that is repeated in place; a scan takes the same time to compile for any number.
+# The largest number of steps of a loop that is unrolled. The compile time of a scan does not depend on its length.
 _REPEATED = 32
 
 
 def _scalar(value: OnnxValue | None) -> Any:
-    """The number of a known value; None if it is not known."""
+    """Return the value of a known scalar; None if it is not known."""
     return None if value is None or value.known is None else value.known.reshape(()).item()
 
 
 def _count(value: OnnxValue | None) -> Dim | None:
-    """The number of a loop's steps: a size, or None if it depends on the inputs."""
+    """Return the number of steps of a loop as a size; None if it depends on the inputs."""
     return value.sizes.array.reshape(-1)[0] if value is not None and value.sizes is not None else _scalar(value)
 
 
@@ -60,7 +60,7 @@ def if_(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
-    """The names of a body whose values depend on its inputs of the given names, or on tensors from outside."""
+    """Return the names in a body that depend on the inputs `changing`, or on tensors from outside."""
     found = set(changing)
     for node in body.node:
         names = list(names_read(node))
@@ -73,7 +73,7 @@ def _depends(scope: OnnxScope, body: Any, changing: set[str]) -> set[str]:
 
 
 def _number(body: Any, step: Any, g: Any) -> OnnxValue:
-    """The number of a step: a scalar, or one element where the body says so."""
+    """Return the number of a step: a scalar, or one element if the body declares an axis."""
     has_axis = len(body.input[0].type.tensor_type.shape.dim) == 1
     if isinstance(step, int):
         return OnnxValue(known=np.array([step] if has_axis else step, np.int64))
@@ -81,14 +81,14 @@ def _number(body: Any, step: Any, g: Any) -> OnnxValue:
 
 
 def _names(body: Any) -> tuple[str, ...]:
-    """All names that a body gives, which tell it from others."""
+    """Return all names that a body defines. They identify the body."""
     return tuple(name for node in body.node for name in node.output)
 
 
 def _condition_is_known(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
-    """Whether the condition after each step of a loop can be computed while it is imported, as far as names tell.
+    """Return whether the names show that a loop's condition is known at import time after each step.
 
-    It may depend on sizes, which may be open.
+    The condition may depend on sizes, including open ones.
     """
     if _names(body) in scope.model.undecided:
         return False
@@ -123,7 +123,7 @@ def loop(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 
 def _is_regular(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bool:
-    """Whether a loop's condition stays as it is, and all that it carries are tensors."""
+    """Return whether a loop's condition never changes and all carries are tensors."""
     passed = {body.input[1].name}
     for node in body.node:
         if node.op_type == "Identity" and node.input[0] in passed:
@@ -134,7 +134,7 @@ def _is_regular(scope: OnnxScope, body: Any, carries: Sequence[OnnxValue]) -> bo
 def _repeated(
     scope: OnnxScope, body: Any, trips: OnnxValue | None, count: int | None, carries: list[OnnxValue], go_on: bool
 ) -> list[OnnxValue]:
-    """Step by step in place; from the first condition on that is not known, the rest is a `while`."""
+    """Unroll a loop. From the first unknown condition on, the remaining steps become a `while`."""
     columns: list[list[OnnxValue]] = []
     step = 0
     while go_on and (count is None or step < count):
@@ -155,7 +155,7 @@ def _repeated(
 
 
 def _no_rows(scope: OnnxScope, body: Any, carries: list[OnnxValue]) -> list[OnnxValue]:
-    """What a loop of no steps stacks: no rows, of the shapes that a step would give."""
+    """Return the stacked results of a loop without steps: no rows, with the shapes that a step would return."""
     if len(body.output) == 1 + len(carries):
         return []
     g = scope.g
@@ -192,7 +192,7 @@ def _while(
     carries: list[OnnxValue],
     steps: int = 0,
 ) -> list[OnnxValue]:
-    """The steps that follow the first ones, of which there have been `steps`."""
+    """Emit a `while` for the steps that follow the first `steps` ones."""
     if len(body.output) > 1 + len(carries):
         raise UnsupportedError(
             "that stacks values, and whose number of steps depends on the inputs, cannot be imported"
@@ -244,7 +244,7 @@ def _scan(scope: OnnxScope, body: Any, carries: Sequence[Tensor], xs: Sequence[T
 
 
 def _batched_scan(scope: OnnxScope, attributes: Any, values: Sequence[OnnxValue | None]) -> list[OnnxValue]:
-    """That of version 8: for each element of the batch, the first axis of all tensors, along the second."""
+    """Scan of version 8: for each element of the batch, which is the first axis of all tensors, along the second axis."""
     lengths, *others = values
     if lengths is not None or any(attributes.get("directions") or ()):
         raise UnsupportedError("of version 8 with lengths or directions cannot be imported")

@@ -1,4 +1,4 @@
-"""Functions of each element, comparisons, logic and casts."""
+"""Elementwise functions, comparisons, logic and casts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.ir.dtype import dtype, f8e8m0fnu
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# ONNX's name: that of the method of a graph.
+# The name in ONNX, and the name of the graph's method.
 _SAME = {
     **{
         name: name.lower() for name in ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh")
@@ -97,7 +97,7 @@ def bit_shift(g: Any, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
     if direction == "LEFT":
         return g.left_shift(x, count)
     width = 8 * x.dtype.numpy.itemsize
-    beyond = g.logical_or(g.lt(count, 0), g.ge(count, width))  # all bits are then that of the sign
+    beyond = g.logical_or(g.lt(count, 0), g.ge(count, width))  # all bits are then equal to the sign bit
     return (
         g.right_shift(x, g.where(beyond, width - 1, count))
         if x.dtype.numpy.kind == "i"
@@ -107,7 +107,7 @@ def bit_shift(g: Any, x: Tensor, count: Tensor, *, direction: str) -> Tensor:
 
 @imports("IsInf")
 def is_inf(g: Any, x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
-    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most formats of 8 bits have no infinity
+    x = g.cast(x, x.dtype.compute) if x.dtype.storage else x  # most 8-bit formats have no infinity
     positive, negative = g.eq(x, np.inf), g.eq(x, -np.inf)
     if not (detect_negative or detect_positive):
         return g.zeros_like(positive)
@@ -212,11 +212,11 @@ def cast(g: Any, x: Tensor, *, to: Any, saturate: int = 1, round_mode: str = "up
         return g.ne(x, 0)
     if kind is f8e8m0fnu and x.dtype is not kind:
         return power_of_two(g, x, bool(saturate), round_mode)
-    if kind.is_float and kind.bits == 8 and saturate:  # infinities of the same dtype, too, become the greatest number
+    if kind.is_float and kind.bits == 8 and saturate:  # infinities of the same dtype also saturate
         x = x if x.dtype.is_float and not x.dtype.storage else g.cast(x, "f64" if x.dtype.bits > 16 else "f32")
         x = g.clamp(x, kind.min, kind.max)
     if kind.is_integer and kind.packed and x.dtype.is_float:
-        x = g.cast(x, "i32")  # of what does not fit, ONNX keeps the lowest bits
+        x = g.cast(x, "i32")  # if a value does not fit, ONNX keeps the lowest bits
     return g.cast(x, kind)
 
 

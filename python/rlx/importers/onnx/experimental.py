@@ -1,4 +1,4 @@
-"""Ops that ONNX had once as experimental ones, and that files of that time and ONNX Runtime still have."""
+"""Former experimental ONNX ops, which old files and ONNX Runtime still use."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def parametric_softplus(g: Any, x: Tensor, *, alpha: float = 1.0, beta: float = 
 
 @imports("ImageScaler")
 def image_scaler(g: Any, x: Tensor, *, bias: Any = None, scale: float = 1.0) -> Tensor:
-    """A factor for all, and something added for each channel."""
+    """Scale the image by one factor and add a bias to each channel."""
     scaled = g.mul(x, scale)
     return g.add(scaled, g.constant(np.array(bias, np.float32).reshape(-1, 1, 1))) if bias else scaled
 
 
 @imports("Crop")
 def crop(g: Any, x: Tensor, *, border: Any, scale: Any = None) -> Tensor:
-    """Without borders (left, top, right, bottom); with `scale` so many rows and columns from the left and the top on."""
+    """Cut the borders (left, top, right, bottom). With `scale`, keep that many rows and columns after the top left."""
     if x.shape.rank != 4 or len(border) != 4:
         raise UnsupportedError(f"of {x.shape} by {len(border)} borders has no meaning")
     left, top, right, bottom = border

@@ -1,4 +1,4 @@
-"""The inputs of a model: their shapes, in which sizes that are open are symbols, and those that have one value."""
+"""Inputs of a model: shapes, symbols for open sizes, and inputs with a constant value."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from rlx.support.errors import Error, ParseError, ShapeError, UnsupportedError
 
 
 class OpenSizes:
-    """The sizes that a model leaves open, by their names in it: those of an input without a name are `x_dim0`, ….
+    """The open sizes of a model, by their names in it. Unnamed sizes of the input `x` are named `x_dim0`, ….
 
-    A name that is a sum or the like of others (`past + seq`) is that expression; any other is made an identifier.
+    A name that is an expression over other names (`past + seq`) becomes that expression. Any other name is converted to
+    an identifier.
 
     Args:
         model: The model.
-        given: Values for some of them, or expressions.
+        given: Values or expressions for some of the sizes.
     """
 
     def __init__(self, model: OnnxModel, given: Mapping[str, int | str]):
@@ -40,25 +41,25 @@ class OpenSizes:
         self._model = model
 
     def check(self) -> None:
-        """Every size that was given is one of the model's.
+        """Check that every given size is a size of the model.
 
         Raises:
-            Error: One is not.
+            Error: A given size is not a size of the model.
         """
         if unknown := self.given.keys() - self.found.keys() - set(self.names):
             known = ", ".join(map(repr, self.found)) or "none"
             raise Error(f"sizes: {self._model.name} has no open size {min(unknown)!r}", hint=f"it has {known}")
 
     def size(self, declared: Any, place: str) -> Dim:
-        """A size of an input.
+        """Return a size of an input.
 
         Args:
-            declared: What the model says of it.
-            place: Its name if it has none in the model.
+            declared: The declaration in the model.
+            place: The name to use if the model has none.
         """
-        if declared.HasField("dim_value") and declared.dim_value != -1:  # as some write what is open
+        if declared.HasField("dim_value") and declared.dim_value != -1:  # some exporters write -1 for an open size
             return dim.dim(declared.dim_value)
-        has_name = re.search(r"\w", declared.dim_param)  # "?" names nothing
+        has_name = re.search(r"\w", declared.dim_param)  # "?" is not a name
         name = declared.dim_param if has_name else _unused(place, self.names)
         if name not in self.found:
             self.found[name] = self._made(name)
@@ -74,14 +75,14 @@ class OpenSizes:
         return computed if computed is not None else dim.symbol(self._identifier(name))
 
     def _computed(self, name: str) -> Dim | None:
-        """A name that is an expression over names of other sizes."""
+        """Return the dimension for a name that is an expression over other sizes; None for any other name."""
         try:
             value = dim.parse(name)
         except Error:
             return None
         if not isinstance(value, DimExpr) or name in value.symbols or not value.symbols <= set(self.names):
             return None
-        # Symbols of the expression are the model's names: they have values of their own.
+        # The symbols of the expression are names of the model, with values of their own.
         sizes = {n: self.found.setdefault(n, self._made(n)) for n in sorted(value.symbols)}
         return dim.substitute(value, sizes)
 
@@ -93,21 +94,21 @@ class OpenSizes:
 
     @property
     def open(self) -> list[str]:
-        """The names, in the model, of sizes without a value."""
+        """Return the names, in the model, of sizes without a value."""
         return [n for n, d in self.found.items() if isinstance(d, DimExpr)]
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
-    """A name, with a number if it is taken."""
+    """Return a name that is not taken. A number is appended if necessary."""
     names = (name if number == 1 else f"{name}_{number}" for number in count(1))
     return next(n for n in names if n not in taken)
 
 
 def define_inputs(scope: OnnxScope, sizes: OpenSizes, constants: Mapping[str, Any]) -> None:
-    """Make the inputs of a model.
+    """Define the inputs of a model.
 
     Raises:
-        Error: A constant or a size is of no input, or an input is no tensor of a dtype of RLX's.
+        Error: A constant or a size does not belong to an input, or an input is not a tensor of a dtype that RLX has.
     """
     model = scope.model
     inputs = [i for i in model.message.graph.input if i.name not in scope.values]
@@ -131,10 +132,10 @@ def define_inputs(scope: OnnxScope, sizes: OpenSizes, constants: Mapping[str, An
 
 
 def _constant(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: Any) -> OnnxValue:
-    """The value of an input of a type: an array, a list of values, or None.
+    """Return the value of an input of a type: an array, a list of values, or None.
 
     Raises:
-        Error: The value is none of the type.
+        Error: The value does not have the type.
     """
     kind, what = declared.WhichOneof("value"), f"input '{name}'"
     if value is None and kind == "optional_type":
@@ -149,9 +150,9 @@ def _constant(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declare
 
 
 def _held(model: OnnxModel, sizes: OpenSizes, name: str, value: Any, declared: Any) -> np.ndarray:
-    """An array of the dtype, the rank and the sizes that an input has, as far as the model says them.
+    """Return an array with the dtype, rank and declared sizes of an input.
 
-    Numbers and lists of them, which have no dtype, get the input's.
+    Numbers and lists of numbers, which have no dtype, get the dtype of the input.
     """
     what = f"input '{name}'"
     array, dtype = as_numbers(value, what), model.dtype(declared.elem_type, what)

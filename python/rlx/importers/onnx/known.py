@@ -1,4 +1,4 @@
-"""Ops whose results have as many elements as their operands say: they are imported where those operands are known."""
+"""Ops whose number of results depends on the values of their operands. They are imported only if those are known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unique(
     g: Any, x: Tensor, *, static: Static, outputs: int, axis: int | None = None, sorted: int = 1
 ) -> list[Tensor]:
     found, first, inverse, counts = np.unique(needed(static, 0, "X"), True, True, True, axis=axis)
-    if not sorted:  # in the order in which they occur
+    if not sorted:  # in the order of occurrence
         order = np.argsort(first)
         found, first, counts = np.take(found, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse]
@@ -47,7 +47,7 @@ def unique(
 
 
 def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
-    """Boxes as least and greatest coordinates."""
+    """Return boxes as least and greatest coordinates."""
     if center_point_box:
         centre, size = boxes[:, [1, 0]], boxes[:, [3, 2]]
         return np.concatenate([centre - size / 2, centre + size / 2], 1)
@@ -55,7 +55,7 @@ def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
 
 
 def _overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The area that a box shares with others, over the area of both."""
+    """Return the intersection of a box with others, divided by their union."""
     sides = np.maximum(0, np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2]))
     shared = sides.prod(axis=1)
     areas = [(b[..., 2:] - b[..., :2]).prod(axis=-1) for b in (box, others)]
@@ -107,7 +107,10 @@ def tf_idf_vectorizer(
     pool_strings: Any = None,
     weights: Any = None,
 ) -> Tensor:
-    """How often n-grams of a pool occur, with up to so many elements skipped between two; of integers, known or not."""
+    """Count the n-grams of a pool in an integer tensor, with up to `max_skip_count` skipped elements.
+
+    The tensor may be computed at run time.
+    """
     if pool_int64s is None or mode not in ("TF", "IDF", "TFIDF"):
         raise UnsupportedError("of strings cannot be imported")
     rows = g.reshape(x, (1, -1)) if x.shape.rank < 2 else x

@@ -1,4 +1,4 @@
-"""Losses of class indices, and a norm."""
+"""Losses for class indices, and a norm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.ir.graph.builder import Tensor
 def _reduced(
     g: Any, log_probs: Tensor, target: Tensor, weight: Tensor | None, ignore_index: Any, reduction: str
 ) -> Tensor:
-    """Minus the logarithm of each target's probability; classes are axis 1."""
+    """Return the negative log-probability of each target. Classes are axis 1."""
     used = None if ignore_index is None else g.ne(target, ignore_index)
     (classes,) = static_dims(log_probs, 1)
     index = g.where(g.lt(target, 0), g.add(target, classes), target)

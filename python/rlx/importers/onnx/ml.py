@@ -1,4 +1,4 @@
-"""Ops of `ai.onnx.ml`, into which the models of classical learning are exported, where their values are numbers."""
+"""Ops of `ai.onnx.ml`, the export format of classical machine learning models, on numeric values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
-_MOST_KEYS = 4096  # that values are compared with, one by one
+_MOST_KEYS = 4096  # the largest number of keys; a value is compared with each of them
 
 
 def _per_feature(g: Any, values: Any) -> Tensor | float:
-    """One number for all features, or one for each."""
+    """Return one number for all features, or one for each feature."""
     return float(values[0]) if len(values) == 1 else g.constant(np.array(values, np.float32))
 
 
@@ -78,7 +78,7 @@ def linear_regressor(
 
 @imports(f"{_DOMAIN}.FeatureVectorizer")
 def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tensor:
-    """Features side by side, of each operand so many: cut, or followed by zeros."""
+    """Concatenate features. Each operand is cut or zero-padded to its number of columns."""
     parts: list[Tensor] = []
     for i, x in enumerate(xs):
         rows = g.reshape(x, (-1, 1)) if x.shape.rank == 1 else x
@@ -91,7 +91,7 @@ def feature_vectorizer(g: Any, *xs: Tensor, inputdimensions: Any = None) -> Tens
 
 @imports(f"{_DOMAIN}.OneHotEncoder")
 def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings: Any = None, zeros: int = 1) -> Tensor:
-    """A column for each category; of what is none of them, as NaN is, zeros."""
+    """Return a one-hot encoding with a column for each category. Values without a category, such as NaN, give zeros."""
     if not cats_int64s:
         raise UnsupportedError("of texts cannot be imported")
     kinds = g.constant(np.array(cats_int64s, np.int64))
@@ -101,7 +101,7 @@ def one_hot_encoder(g: Any, x: Tensor, *, cats_int64s: Any = None, cats_strings:
 
 @imports(f"{_DOMAIN}.ZipMap")
 def zip_map(g: Any, x: Tensor, *, classlabels_int64s: Any = None, classlabels_strings: Any = None) -> Tensor:
-    """The tensor itself: its columns are the classes, in the order of their names."""
+    """Return the tensor itself. Its columns are the classes, in the order of their names."""
     return x
 
 
@@ -120,7 +120,7 @@ def label_encoder(
     values_int64s: Any = None,
     values_tensor: np.ndarray | None = None,
 ) -> Tensor:
-    """The value of each key, by a comparison with all of them; NaN is a key as others are."""
+    """Return the value of each key, by comparison with all keys. NaN can be a key."""
     keys = keys_tensor if keys_tensor is not None else np.array(keys_floats or keys_int64s or ())
     values = values_tensor
     if values is None:

@@ -1,4 +1,4 @@
-"""What the classifiers of `ai.onnx.ml` have in common: functions of scores, labels, kernels of vectors."""
+"""Shared helpers of the `ai.onnx.ml` classifiers: functions of scores, labels, and kernels of vectors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ KINDS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
-    """A function of scores, `[rows, classes]`, by its name in `post_transform`.
+    """Apply the function named by `post_transform` to scores `[rows, classes]`.
 
     Raises:
-        UnsupportedError: There is no such function.
+        UnsupportedError: The function does not exist.
     """
     if kind == "NONE":
         return scores
@@ -27,7 +27,7 @@ def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
         return g.sigmoid(scores)
     if kind == "SOFTMAX":
         return g.softmax(scores, -1)
-    if kind == "SOFTMAX_ZERO":  # what is 0 stays near it
+    if kind == "SOFTMAX_ZERO":  # values that are 0 stay near 0
         largest = g.max(scores, (-1,), True)
         powers = g.where(g.gt(g.abs(scores), 1e-7), g.exp(g.sub(scores, largest)), 0.0)
         return g.div(powers, g.sum(powers, (-1,), True))
@@ -37,10 +37,10 @@ def transformed(g: Any, scores: Tensor, kind: str) -> Tensor:
 
 
 def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
-    """A function of the targets of a regression, `[rows, targets]`.
+    """Apply the function named by `kind` to the targets of a regression, `[rows, targets]`.
 
     Raises:
-        UnsupportedError: It is one of several scores, and there is one: ONNX Runtime leaves it as it is.
+        UnsupportedError: The function needs several scores, but there is one. ONNX Runtime leaves it unchanged.
     """
     if kind not in ("NONE", "PROBIT") and result.shape.dims[1] == 1:
         raise UnsupportedError(f"of one target with the function '{kind}' of it cannot be imported")
@@ -48,7 +48,7 @@ def regressed(g: Any, result: Tensor, kind: str) -> Tensor:
 
 
 def _inverse_erf(g: Any, x: Tensor) -> Tensor:
-    """By Winitzki's formula, as ONNX's reference and ONNX Runtime have it."""
+    """Return the inverse of erf by Winitzki's formula, as in ONNX's reference and ONNX Runtime."""
     log = g.log(g.mul(g.sub(1.0, x), g.add(1.0, x)))
     half = g.add(2 / (math.pi * 0.147), g.mul(log, 0.5))
     root = g.sqrt(g.sub(g.sqrt(g.sub(g.mul(half, half), g.div(log, 0.147))), half))
@@ -56,13 +56,13 @@ def _inverse_erf(g: Any, x: Tensor) -> Tensor:
 
 
 def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
-    """The scores of two classes by that of the second, `[rows, 1]`, as ONNX Runtime gives them.
+    """Return the scores of two classes from that of the second class, `[rows, 1]`, as ONNX Runtime does.
 
     Args:
         g: The graph.
         score: The score.
         kind: The function of scores.
-        is_share: Whether it is taken for a probability.
+        is_share: Whether the score is a probability.
     """
     if kind == "PROBIT":
         raise UnsupportedError("of two classes by one score, with the function 'PROBIT' of it, cannot be imported")
@@ -72,10 +72,10 @@ def two_columns(g: Any, score: Tensor, kind: str, is_share: bool) -> Tensor:
 
 
 def labels_of(g: Any, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[bool]) -> Tensor:
-    """The labels of classes by their index.
+    """Return the labels of classes for their indices.
 
     Raises:
-        UnsupportedError: They are texts, and something reads them.
+        UnsupportedError: The labels are strings and are used.
     """
     if texts and not numbers:
         if wanted[0]:
@@ -86,13 +86,13 @@ def labels_of(g: Any, index: Tensor, numbers: Any, texts: Any, wanted: Sequence[
 
 
 def rows_of(g: Any, x: Tensor) -> Tensor:
-    """Features as floats, `[rows, features]`."""
+    """Return features as floats, `[rows, features]`."""
     x = x if x.dtype.is_float else g.cast(x, "f32")
     return g.reshape(x, (1, -1)) if x.shape.rank == 1 else x
 
 
 def kernel(g: Any, x: Tensor, vectors: np.ndarray, kind: str, parameters: Any) -> Tensor:
-    """The products of a kernel of rows, `[rows, features]`, and vectors, `[vectors, features]`: `[rows, vectors]`."""
+    """Return the kernel of rows `[rows, features]` and vectors `[vectors, features]`, as `[rows, vectors]`."""
     gamma, offset, degree = tuple(parameters or ()) or (0.0, 0.0, 0.0)
     table = literal_or_weight(g, vectors)
     if kind == "RBF":

@@ -1,4 +1,4 @@
-"""Ensembles of decision trees of `ai.onnx.ml`: all trees are walked at once, a level a step."""
+"""Ensembles of decision trees of `ai.onnx.ml`. All trees are evaluated together, one level per step."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 
 @dataclass(frozen=True)
 class _Forest:
-    """Trees as tables by node; a leaf is its own child.
+    """Trees as tables indexed by node. A leaf is its own child.
 
     Attributes:
-        features: The feature that a node looks at.
-        limits: What it compares it with.
-        modes: How, by its place in `_MODES`.
-        missing: Whether a NaN goes the way of what holds.
-        yes: The child where the comparison holds.
-        no: The other.
+        features: The feature that a node tests.
+        limits: The value that the feature is compared with.
+        modes: The comparison, as an index into `_MODES`.
+        missing: Whether a NaN takes the branch of a true comparison.
+        yes: The child for a true comparison.
+        no: The child for a false comparison.
         roots: The first node of each tree.
 
     Raises:
-        ValueError: Tables have different lengths, or a node is named that is not there.
+        ValueError: The tables have different lengths, or refer to a node that does not exist.
     """
 
     features: np.ndarray
@@ -56,10 +56,10 @@ class _Forest:
 
     @property
     def depth(self) -> int:
-        """The most steps from a root to a leaf.
+        """Return the largest number of steps from a root to a leaf.
 
         Raises:
-            UnsupportedError: A node that is no leaf has two parents, or is its own descendant.
+            UnsupportedError: An inner node has two parents, or is its own descendant.
         """
         numbers, level, seen = np.arange(self.yes.size), self.roots, np.zeros(self.yes.size, bool)
         for depth in range(self.yes.size + 1):
@@ -74,10 +74,10 @@ class _Forest:
         raise UnsupportedError("whose nodes are no trees cannot be imported")
 
     def leaves(self, g: Any, x: Tensor) -> Tensor:
-        """The leaf that each row of `x` comes to in each tree, `[rows, trees]`.
+        """Return the leaf that each row of `x` reaches in each tree, `[rows, trees]`.
 
         Raises:
-            ValueError: A node looks at a feature that `x` does not have.
+            ValueError: A node tests a feature that `x` does not have.
         """
         width = x.shape.dims[1]
         all_within(self.features, width if isinstance(width, int) else None, "features")
@@ -95,7 +95,7 @@ class _Forest:
         return g.scan(step, (start,), (g.iota((self.depth,), 0, "i32"),))[0][0]
 
     def _test(self, g: Any) -> Any:
-        """A function of values, limits and nodes: whether the comparisons hold."""
+        """Return a function of values, limits and nodes that computes whether the comparisons hold."""
         inner = self.yes != self.no
         kinds = sorted(set(self.modes[inner].tolist())) or [0]
         codes = literal_or_weight(g, self.modes, trainable=False) if len(kinds) > 1 else None
@@ -116,12 +116,12 @@ class _Forest:
 
 
 def _numbers(values: Any, tensor: Any) -> np.ndarray:
-    """Numbers that are given as a list, or as a tensor."""
+    """Return numbers from a list or a tensor."""
     return np.asarray(tensor) if tensor is not None else np.array(values or (), np.float32)
 
 
 def _by_nodes(attributes: dict[str, Any]) -> tuple[_Forest, dict[tuple[int, int], int]]:
-    """Trees as versions 1 to 3 write them, and the place of each node by tree and number."""
+    """Return the trees in the format of versions 1 to 3, and the index of each node by tree and node number."""
     trees, ids, modes = (attributes[f"nodes_{n}"] for n in ("treeids", "nodeids", "modes"))
     places = {key: i for i, key in reversed(list(enumerate(zip(trees, ids, strict=True))))}
     roots: dict[int, int] = {}
@@ -150,10 +150,10 @@ def _code(mode: str) -> int:
 
 
 def _weights(count: int, targets: int, nodes: Any, ids: Any, weights: np.ndarray, how: str) -> np.ndarray:
-    """What each leaf gives each target, `[nodes, targets]`.
+    """Return the weight of each leaf for each target, `[nodes, targets]`.
 
     Raises:
-        ValueError: Not every weight has a node and a target.
+        ValueError: A weight does not have a node and a target.
     """
     bounded(count * targets, "weights of leaves")
     start, add = {"MIN": (np.inf, np.minimum), "MAX": (-np.inf, np.maximum)}.get(how, (0.0, np.add))
@@ -167,10 +167,10 @@ def _weights(count: int, targets: int, nodes: Any, ids: Any, weights: np.ndarray
 
 
 def _with_base(g: Any, result: Tensor, base: np.ndarray, targets: int) -> Tensor:
-    """What the trees give, and what is added to each target.
+    """Add the base value of each target to the result of the trees.
 
     Raises:
-        ValueError: That is not one number for each.
+        ValueError: The number of base values differs from the number of targets.
     """
     if base.size not in (0, targets):
         raise ValueError(f"{base.size} base values for {targets} targets")
@@ -178,7 +178,7 @@ def _with_base(g: Any, result: Tensor, base: np.ndarray, targets: int) -> Tensor
 
 
 def _aggregated(g: Any, x: Tensor, forest: _Forest, table: np.ndarray, how: str) -> Tensor:
-    """What the leaves of all trees give together, `[rows, targets]`; 0 where none gives anything."""
+    """Return the aggregated weights of the reached leaves, `[rows, targets]`; 0 if no leaf has a weight for a target."""
     if how not in _AGGREGATES:
         raise UnsupportedError(f"with '{how}' of its leaves cannot be imported")
     found = g.gather(literal_or_weight(g, table, trainable=False), forest.leaves(g, x))
@@ -190,7 +190,7 @@ def _aggregated(g: Any, x: Tensor, forest: _Forest, table: np.ndarray, how: str)
 
 
 def trees(*ops: str) -> Any:
-    """Register the rule of an op whose nodes are attributes: it gets them together, as `nodes`."""
+    """Register the rule of an op whose nodes are attributes. The rule gets these attributes together, as `nodes`."""
     names = ("falsenodeids", "featureids", "hitrates", "hitrates_as_tensor", "missing_value_tracks_true", "modes")
     names += ("nodeids", "treeids", "truenodeids", "values", "values_as_tensor")
 
@@ -256,7 +256,7 @@ def tree_ensemble_classifier(
     base = _numbers(base_values, base_values_as_tensor)
     count, labels = len(classlabels_int64s or classlabels_strings or ()), (classlabels_int64s, classlabels_strings)
     ids = [places[key] for key in zip(class_treeids, class_nodeids, strict=True)]
-    if count == 2 and set(class_ids) == {0} and base.size < 2:  # the score of the second class alone
+    if count == 2 and set(class_ids) == {0} and base.size < 2:  # only the score of the second class
         table = _weights(forest.yes.size, 1, ids, class_ids, weights, "SUM")
         score = _aggregated(g, x, forest, table, "SUM")
         score = g.cast(g.add(score, float(base[0])) if base.size else score, "f32")
@@ -267,7 +267,7 @@ def tree_ensemble_classifier(
         raise UnsupportedError(f"of {count} classes, by such scores, cannot be imported")
     table = _weights(forest.yes.size, count, ids, class_ids, weights, "SUM")
     scores = g.cast(_with_base(g, _aggregated(g, x, forest, table, "SUM"), base, count), "f32")
-    # Of two classes ONNX Runtime takes the second one where its score is positive.
+    # With two classes, ONNX Runtime chooses the second one if its score is positive.
     best = g.cast(g.gt(scores[:, 1], 0.0), "i32") if count == 2 else g.argmax(scores, 1)
     return labels_of(g, best, *labels, wanted), transformed(g, scores, post_transform)
 
@@ -294,7 +294,7 @@ def tree_ensemble(
     nodes_missing_value_tracks_true: Any = None,
     post_transform: int = 0,
 ) -> Tensor:
-    """Inner nodes come first in the tables, then the leaves."""
+    """Evaluate a tree ensemble whose tables list the inner nodes first, then the leaves."""
     count, leaves = len(nodes_featureids), len(leaf_targetids)
     own = np.arange(count, count + leaves)
     yes, no = (
@@ -319,7 +319,7 @@ def tree_ensemble(
 
 
 def _with_members(forest: _Forest, members: np.ndarray | None) -> _Forest:
-    """Each node that asks whether a value is one of several as a chain of nodes that ask for one."""
+    """Replace each node that tests set membership by a chain of nodes that each test equality with one value."""
     places = np.flatnonzero(forest.modes == _MEMBER).tolist()
     if not places:
         return forest
@@ -327,7 +327,7 @@ def _with_members(forest: _Forest, members: np.ndarray | None) -> _Forest:
     for value in np.asarray(members).tolist():
         if value == value:
             values[-1].append(value)
-        else:  # a NaN ends those of a node
+        else:  # a NaN ends the values of a node
             values.append([])
     size = forest.yes.size
     more: dict[str, list[Any]] = {n: [] for n in ("features", "limits", "modes", "missing", "yes", "no")}

@@ -14,7 +14,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
 _DOMAIN = "ai.onnx.ml"
-_MOST_CLASSES = 64  # of classifiers that compare each pair
+_MOST_CLASSES = 64  # the largest number of classes of classifiers that compare each pair
 _MOST_STEPS = 100
 
 
@@ -92,7 +92,7 @@ def svm_classifier(
     support_vectors: Any = None,
     vectors_per_class: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """By the votes of a comparison of each pair of classes; by the largest score where there are no support vectors."""
+    """Classify by votes from a comparison of each pair of classes; without support vectors, by the largest score."""
     x, labels = g.cast(rows_of(g, x), "f32"), (classlabels_ints, classlabels_strings)
     classes = bounded(len(classlabels_ints or classlabels_strings or ()), "classes", _MOST_CLASSES)
     if classes < 2:
@@ -121,7 +121,7 @@ def svm_classifier(
 
 
 def _pair_weights(weights: np.ndarray, pairs: Sequence[tuple[int, int]], counts: Sequence[int]) -> np.ndarray:
-    """The weight of each support vector in the comparison of each pair, `[vectors, pairs]`."""
+    """Return the weight of each support vector in the comparison of each pair, `[vectors, pairs]`."""
     ends = np.cumsum(counts)
     table = np.zeros((weights.shape[1], len(pairs)), np.float32)
     for number, (i, j) in enumerate(pairs):
@@ -131,7 +131,7 @@ def _pair_weights(weights: np.ndarray, pairs: Sequence[tuple[int, int]], counts:
 
 
 def _votes(g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
-    """How many comparisons each class has won, `[rows, classes]`."""
+    """Return the number of comparisons that each class has won, `[rows, classes]`."""
     won = np.zeros((len(pairs), classes), np.float32)
     for number, (i, j) in enumerate(pairs):
         won[number, i], won[number, j] = 1, -1
@@ -142,7 +142,10 @@ def _votes(g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes:
 def _shares(
     g: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], classes: int, slopes: Any, offsets: Any
 ) -> Tensor:
-    """Probabilities of classes by those of pairs, `[rows, classes]`: Wu, Lin and Weng's second method, as libsvm stops it."""
+    """Return class probabilities from pair probabilities, `[rows, classes]`.
+
+    This is the second method of Wu, Lin and Weng, with the stopping criterion of libsvm.
+    """
     a, b = (g.constant(np.array(v, np.float32)) for v in (slopes, offsets))
     first = g.clamp(g.sub(1.0, g.sigmoid(g.add(g.mul(decisions, a), b))), 1e-7, 1 - 1e-7)
     columns = {p: g.narrow(first, 1, n, 1) for n, p in enumerate(pairs)}
@@ -162,7 +165,7 @@ def _shares(
 
 
 def _coupled(g: Any, q: Tensor, classes: int) -> Tensor:
-    """The shares for which no step changes much, for a matrix of each row, `[rows, classes, classes]`."""
+    """Return the probabilities at which a step changes little, for a matrix of each row `[rows, classes, classes]`."""
     tolerance = 0.005 / classes
 
     def products(p: Tensor) -> Tensor:

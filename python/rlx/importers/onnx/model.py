@@ -1,4 +1,4 @@
-"""An ONNX model as a graph: its inputs, its nodes in their order, its outputs."""
+"""Conversion of an ONNX model to a graph: inputs, nodes in their order, and outputs."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ def from_onnx(
     sizes: Mapping[str, int | str] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The graph of an ONNX model.
+    """Return the graph of an ONNX model.
 
     Args:
-        source: The path of a file, or its bytes. Data in other files are read from the folder of the model alone.
-        sizes: Values for sizes that the model leaves open, by their names in it; `x_dim0` is that of axis 0 of the input
-            `x` which has no name. A text is an expression: with `"32*rows"` the size is a multiple of 32, as many networks
-            of images need. Without one the size is a symbol of the graph; where an op needs its value, the error says so.
-        constants: Inputs that are to have one value, by name: shapes, axes and the like that a model takes as inputs. Of a
-            sequence a list of values, of an optional value also None. Arrays have the dtype and the sizes of the input;
-            numbers and lists of them get its dtype.
+        source: The path of a file, or its bytes. External data are read only from the folder of the model.
+        sizes: Values for sizes that the model leaves open, by their names in the model. `x_dim0` is axis 0 of the input
+            `x` if that axis has no name. A string is an expression: with `"32*rows"` the size is a multiple of 32, as
+            many image networks need. A size without a value is a symbol of the graph. If an op needs its value, an
+            error reports it.
+        constants: Inputs with a fixed value, by name, for example shapes and axes that a model takes as inputs. A
+            sequence takes a list of values. An optional value can also be None. Arrays have the dtype and the sizes of
+            the input; numbers and lists of numbers get its dtype.
 
     Returns:
-        Inputs and outputs have the model's names; of an output that is a sequence, `name.0`, `name.1`, …; an output
-        that the model lists again is `name.1`, …. Initialisers of
-        floats are parameters, whose values are in `weights` and are read when they are used; small others are constants.
+        The graph. Inputs and outputs have the model's names. An output that is a sequence becomes `name.0`, `name.1`,
+        …; an output that the model lists again becomes `name.1`, …. Float initialisers are parameters, whose values are
+        in `weights` and are read when they are used. Other small initialisers are constants.
 
     Raises:
-        ParseError: It is no ONNX model.
+        ParseError: The source is not an ONNX model.
         ShapeError: A constant has another dtype or other sizes than its input.
-        UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
-            that is not imported.
-        Error: The `onnx` package is missing, the file cannot be read, or a dtype is not one of RLX.
+        UnsupportedError: Ops cannot be imported: the message lists all of them with counts and locations. Or an op is
+            used in an unsupported form.
+        Error: The `onnx` package is missing, the file cannot be read, or RLX does not have a dtype.
     """
     required("onnx", _WHAT)
     if isinstance(source, (bytes, bytearray)):
@@ -71,14 +72,14 @@ def from_bytes(
     sizes: Mapping[str, int | str] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> Graph:
-    """The graph of an ONNX model, as `from_onnx` gives it.
+    """Return the graph of an ONNX model, as `from_onnx` does.
 
     Args:
         data: The content of its file.
-        name: What it is called in messages.
-        folder: Where files that it names lie; None if it may name none.
-        sizes: As of `from_onnx`.
-        constants: As of `from_onnx`.
+        name: The name of the model in messages.
+        folder: The folder of external files; None if the model may not refer to any.
+        sizes: As for `from_onnx`.
+        constants: As for `from_onnx`.
     """
     for what, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
@@ -89,7 +90,7 @@ def from_bytes(
         message.ParseFromString(memoryview(data))
     except Exception as problem:
         raise ParseError(f"{name} is no ONNX model: {str(problem).partition(chr(10))[0]}") from None
-    del data  # the message has a copy: a file is in memory twice at most
+    del data  # The message has a copy. A file is in memory at most twice.
     if not message.HasField("graph") or not message.opset_import:
         raise ParseError(f"{name} is no ONNX model: it has no graph, or no version of the op set")
     try:
@@ -100,7 +101,7 @@ def from_bytes(
         if said or problem.location not in (None, describe(caller_location())):
             raise
         raise problem.moved(location=name) from None
-    except UNVERIFIED as problem:  # a name that is no text, a field of another kind
+    except UNVERIFIED as problem:  # a name that is not text, or a field of another kind
         raise ParseError(f"{name} is not written as ONNX says: {type(problem).__name__}: {problem}") from None
 
 
@@ -118,7 +119,7 @@ def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Gra
     except Error as problem:
         if not sizes.open or problem.hint is not None:
             raise
-        # What has no meaning for all sizes may have one for some.
+        # An op that is not supported for all sizes may be supported for some.
         names = ", ".join(map(repr, sizes.open))
         hint = f"sizes that are open: {names}; give them, as numbers or as '32*rows': rlx.from_onnx(…, sizes={{…}})"
         raise problem.moved(hint=hint) from None
@@ -136,16 +137,16 @@ def _graph(model: OnnxModel, sizes: OpenSizes, constants: dict[str, Any]) -> Gra
 
 
 def _unused(name: str, taken: Container[str]) -> str:
-    """The name of an output, with a number where the model lists a tensor more than once."""
+    """Return the name of an output, with a number if the model lists a tensor more than once."""
     numbered = (f"{name}.{i}" for i in count(1))
     return next(n for n in chain((name,), numbered) if n not in taken)
 
 
 def _check_ops(model: OnnxModel) -> None:
-    """Every op has a rule, or is defined by others.
+    """Check that every op has a rule, or is defined by other ops.
 
     Raises:
-        UnsupportedError: It lists those for which this is not so.
+        UnsupportedError: Some ops do not. The message lists them.
     """
     nodes = list(_nodes(model.message.graph))
     for function in model.functions.values():
@@ -163,7 +164,7 @@ def _check_ops(model: OnnxModel) -> None:
 
 
 def _has_function(model: OnnxModel, node: Any) -> bool:
-    """Whether ONNX defines an op by a function that depends on the node."""
+    """Return whether ONNX defines an op by a function that depends on the node."""
     try:
         version = model.opsets.get(node.domain, 1)
         return model.onnx.defs.get_schema(node.op_type, version, node.domain).has_context_dependent_function
@@ -172,7 +173,7 @@ def _has_function(model: OnnxModel, node: Any) -> bool:
 
 
 def _nodes(graph: Any, depth: int = 0) -> Iterator[Any]:
-    """The nodes of a graph and of those inside of it."""
+    """Yield the nodes of a graph and of its inner graphs."""
     if depth > 64:
         raise Error("graphs are in one another, more than 64 deep")
     for node in graph.node:

@@ -19,7 +19,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ops.lift import cast
 from rlx.support.errors import UnsupportedError
 
-_MOST_CHANNELS = 4096  # that LRN sums one by one
+_MOST_CHANNELS = 4096  # the largest number of channels of LRN, which sums them one by one
 
 
 @imports("MatMul")
@@ -53,7 +53,7 @@ def einsum(g: Any, *xs: Tensor, equation: str) -> Tensor:
 def padding_of(
     sizes: Any, kernel: Any, strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil: bool = False
 ) -> list[tuple[Dim, Dim]]:
-    """Before and after each axis, as `auto_pad` says where it says so."""
+    """Return the padding before and after each axis, from `auto_pad` if it is set."""
     if auto_pad == "VALID":
         return [(0, 0)] * len(kernel)
     if auto_pad in ("NOTSET", ""):
@@ -68,7 +68,7 @@ def padding_of(
 
 
 def padded(g: Any, x: Tensor, padding: list[tuple[Dim, Dim]], value: float = 0) -> tuple[Tensor, list[tuple[int, int]]]:
-    """What is left of the padding of spatial axes; where it depends on sizes that are open, the tensor gets it before."""
+    """Pad the tensor along axes whose padding depends on open sizes. Return it with the remaining padding."""
     if all(isinstance(n, int) for pair in padding for n in pair):
         return x, padding  # type: ignore[return-value]
     return g.pad(x, [(0, 0), (0, 0), *padding], value=value), [(0, 0)] * len(padding)
@@ -86,12 +86,12 @@ class ConvAttributes:
     strides: Any = None
 
     def steps(self, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The strides and the dilations along each axis of a kernel."""
+        """Return the strides and the dilations along each axis of a kernel."""
         ones = (1,) * len(kernel)
         return tuple(self.strides or ones), tuple(self.dilations or ones)
 
     def convolved(self, g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The convolution of a tensor, [N, C, places…], with kernels."""
+        """Return the convolution of a tensor [N, C, spatial…] with kernels."""
         kernel = static_dims(w, *spatial_axes(w))
         strides, dilations = self.steps(kernel)
         wanted = padding_of(x.shape.dims[2:], kernel, strides, dilations, self.pads, self.auto_pad)
@@ -100,7 +100,7 @@ class ConvAttributes:
 
 
 def convolution(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the rule of convolutions: it gets their attributes as one `ConvAttributes`, by the keyword `window`."""
+    """Register the rule of convolutions. The rule gets their attributes as one `ConvAttributes`, by the keyword `window`."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         of_window, others = keywords_of(ConvAttributes), [p for p in keywords_of(rule) if p.name != "window"]
@@ -193,11 +193,11 @@ def batch_normalization(
     if not training_mode:
         if any(wanted[1:]):
             raise UnsupportedError("of another version in training mode cannot be imported")
-        if not spatial:  # until version 8: statistics of each element
+        if not spatial:  # until version 8: separate statistics for each element
             factor = g.div(scale, g.sqrt(g.add(variance, epsilon)))
             return g.add(g.mul(g.sub(x, mean), factor), bias)
         result = g.batch_norm_inference(x, scale, bias, mean, variance, eps=epsilon)
-        return [result, mean, variance, mean, variance][:outputs]  # nobody reads the others
+        return [result, mean, variance, mean, variance][:outputs]  # the other results are not used
     axes = (0, *spatial_axes(x))
     now = g.mean(x, axes)
     centred = g.sub(x, along_channels(g, x, now))

@@ -1,4 +1,4 @@
-"""Ops of versions 1 to 6 of ONNX's op set, as version 7 writes them."""
+"""Ops of versions 1 to 6 of the ONNX op set, converted to version 7."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from rlx.support.errors import UnsupportedError
 
 NEWEST = 6
-# Notes to a runtime, and modes in which a model was exported: none changes what a model that is used gives.
+# Hints to a runtime, and export modes. They do not change the results in inference.
 _NOTES = frozenset(("consumed_inputs", "is_test", "output_sequence"))
 _BROADCAST = frozenset(("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Less", "Greater"))
 
 
 def newer(g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """The operands and the attributes that version 7 has for an op of a version before.
+    """Return the operands and attributes of version 7 for an op of an earlier version.
 
     Raises:
-        UnsupportedError: It has none.
+        UnsupportedError: Version 7 has no equivalent.
     """
     given = {n: v for n, v in attributes.items() if n not in _NOTES}
     if op in _BROADCAST:
@@ -39,7 +39,7 @@ def newer(g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any]) 
 
 
 def _aligned(g: Any, operands: Sequence[Any], axis: int | None) -> Sequence[Any]:
-    """The second operand with the axes of the first from one on; without one with the last."""
+    """Align the second operand with the axes of the first from `axis` on, or with its last axes if `axis` is None."""
     x, y = operands
     if axis is None or y.shape.rank == 0:
         return operands

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def names_read(node: Any) -> Iterator[str]:
-    """The names that a node reads, those that the graphs inside of it read or give as results among them."""
+    """Yield the names that a node reads, including the names that its inner graphs read or return."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:
@@ -17,11 +17,11 @@ def names_read(node: Any) -> Iterator[str]:
 
 
 def in_order(nodes: Sequence[Any], is_given: Callable[[str], bool]) -> Sequence[Any]:
-    """Nodes in an order in which each stands behind those that it reads from, as ONNX wants it and some exporters do not.
+    """Return nodes sorted so that each comes after its operands. ONNX requires this, but some exporters do not do it.
 
     Args:
         nodes: The nodes of a graph.
-        is_given: Whether a name has a value before the first of them.
+        is_given: Whether a name has a value before the first node.
     """
     made: set[str] = set()
     for node in nodes:
@@ -32,7 +32,7 @@ def in_order(nodes: Sequence[Any], is_given: Callable[[str], bool]) -> Sequence[
 
 
 def _sorted(nodes: Sequence[Any]) -> list[Any]:
-    """Each node behind those that it reads from, else in the order that they have; what goes round stays where it is."""
+    """Return each node after its operands, otherwise in the original order. Nodes of a cycle keep their position."""
     maker = {name: i for i, node in enumerate(nodes) for name in node.output if name}
     found: list[Any] = []
     seen: set[int] = set()

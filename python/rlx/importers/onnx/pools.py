@@ -1,4 +1,4 @@
-"""Pools."""
+"""Pooling ops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rlx.support.errors import UnsupportedError
 def _windows(
     g: Any, x: Tensor, fill: Any, kernel: Any, strides: Any, padding: Any, dilations: Any, counts: Any
 ) -> Tensor:
-    """The windows of a pool: [N, C, places…, kernel…], with `fill` wherever a window leaves the tensor."""
+    """Return the windows of a pool: [N, C, spatial…, kernel…], with `fill` outside of the tensor."""
     sizes = static_dims(x, *spatial_axes(x))
-    # What lies outside is one more element at the end of each axis.
+    # Positions outside of the tensor read one additional element at the end of each axis.
     x = g.pad(x, [(0, 0), (0, 0), *((0, 1) for _ in kernel)], value=fill)
     for i, (k, s, (low, _), d) in enumerate(zip(kernel, strides, padding, dilations, strict=True)):
         bounded(counts[i] * k, "positions of windows")
@@ -31,12 +31,12 @@ def _windows(
 
 
 def counts_of(sizes: Any, kernel: Any, strides: Any, padding: Any, dilations: Any, ceil: int) -> list[int]:
-    """How many windows each axis has."""
+    """Return the number of windows along each axis."""
     counts: list[int] = []
     for n, k, s, (low, high), d in zip(sizes, kernel, strides, padding, dilations, strict=True):
         span = n + low + high - d * (k - 1) - 1
         count = (-(-span // s) if ceil else span // s) + 1
-        # A window that begins in what ceil_mode adds, or in the padding behind, is left out.
+        # A window that starts in the extension by ceil_mode, or in the padding at the end, is left out.
         counts.append(count - 1 if ceil and (count - 1) * s >= n + low else count)
     return counts
 
@@ -74,7 +74,7 @@ def max_pool(
 def _with_places(
     g: Any, x: Tensor, kernel: Any, strides: Any, padding: Any, dilations: Any, counts: Any, storage_order: int
 ) -> list[Tensor]:
-    """The maxima, and where each is among all elements of the tensor: in rows, or in columns of the spatial axes."""
+    """Return the maxima and their positions in the whole tensor, counted in row-major or column-major spatial order."""
     batch, channels, *sizes = x.shape.static
     bounded(math.prod(x.shape.static), "places")
     half = len(kernel)
@@ -101,7 +101,7 @@ def max_unpool(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    """The elements at their places in the smaller tensor that the attributes imply; a larger result is padded behind."""
+    """Place the elements in the smaller tensor that the attributes imply. A larger result is padded at the end."""
     half = len(kernel_shape)
     strides, pads = strides or (1,) * half, pads or (0,) * 2 * half
     implied = [

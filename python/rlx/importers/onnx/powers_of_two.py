@@ -1,4 +1,4 @@
-"""Casts to float8e8m0, which holds powers of two from 2**-127 to 2**127 and NaN, by rounding modes of ONNX."""
+"""Casts to float8e8m0 by the rounding modes of ONNX. Its values are the powers of two from 2**-127 to 2**127, and NaN."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SMALLEST = _WIDE.bias - _LAYOUT.bias  # the exponent field of 2**-127 in f64
 
 
 def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
-    """The magnitude of each element, rounded once to a power of two.
+    """Return the magnitude of each element, rounded once to a power of two.
 
-    A power out of range is the nearest one in range if `saturate` is true, else NaN. This holds for zero and infinity too;
-    the reference evaluator of ONNX gives NaN for infinity, against the table of the specification. Signs, which the
-    specification leaves open, are dropped as in the reference evaluator.
+    A power out of range becomes the nearest one in range if `saturate` is true, else NaN. This also holds for zero and
+    infinity. The reference evaluator of ONNX gives NaN for infinity, which contradicts the table in the specification.
+    Signs are dropped as in the reference evaluator; the specification does not define them.
 
     Raises:
         UnsupportedError: The rounding mode is not one of ONNX's.
@@ -31,10 +31,10 @@ def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
         )
     magnitude = g.abs(_as_f64(g, x))
     bits = g.bitcast(magnitude, "i64")
-    code = g.right_shift(bits, _MANTISSA) - _SMALLEST  # denormals of f64 are below 2**-1022: any code below 0 will do
+    code = g.right_shift(bits, _MANTISSA) - _SMALLEST  # f64 denormals are below 2**-1022: any code below 0 will do
     fraction = g.bitwise_and(bits, (1 << _MANTISSA) - 1)
     if round_mode != "down":
-        least = 1 if round_mode == "up" else 1 << (_MANTISSA - 1)  # a tie of `nearest` goes up
+        least = 1 if round_mode == "up" else 1 << (_MANTISSA - 1)  # `nearest` rounds a tie up
         code = code + g.cast(g.ge(fraction, least), "i64")
     code = (
         g.clamp(code, 0, _LARGEST)
@@ -45,9 +45,9 @@ def power_of_two(g: Any, x: Tensor, saturate: bool, round_mode: str) -> Tensor:
 
 
 def _as_f64(g: Any, x: Tensor) -> Tensor:
-    """The elements as f64; of integers of 64 bits the lowest 12 become one, which says whether any of them was set.
+    """Return the elements as f64. In 64-bit integers, the lowest 12 bits become one sticky bit first.
 
-    Rounding to f64 first would round a number just above a power of two down to it.
+    Direct rounding to f64 would round a number just above a power of two down to it.
     """
     if not (x.dtype.is_integer and x.dtype.bits == 64):
         return g.cast(x, "f64")

@@ -1,4 +1,4 @@
-"""Quantisation, dequantisation, and products of quantised tensors, which are `(integers - zero point) * scale`."""
+"""Quantisation, dequantisation, and products of quantised tensors. A value is `(integer - zero point) * scale`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rlx.ir.dtype import DType, dtype, f32, f64, u8
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-_WITH_PRECISION = 23  # the first version whose text says in which type is divided
+_WITH_PRECISION = 23  # the first version whose text specifies the type of the division
 
 
 def for_axis(g: Any, x: Tensor, values: Tensor, axis: int, block_size: int) -> Tensor:
-    """Scales or zero points, so that they broadcast with the tensor: one, one for each place of an axis, or of its blocks."""
+    """Reshape scales or zero points to broadcast with a tensor: a single one, one per index of an axis, or one per block."""
     if values.shape.rank == 0 or (values.shape.rank == 1 and values.shape.dims[0] == 1):
         return g.reshape(values, ())
     axis = axis % x.shape.rank
@@ -80,7 +80,7 @@ def quantize_linear(
     wide = _precision(scale.dtype, precision, opset)
     value = g.div(g.cast(x, wide), g.cast(for_axis(g, x, scale, axis, block_size), wide))
     if wide.bits < 32:
-        value = g.cast(value, "f32")  # a zero point of 16 bits is added exactly
+        value = g.cast(value, "f32")  # a 16-bit zero point is added exactly
     value = g.round(value) if kind.is_integer else value
     if zero_point is not None:
         value = g.add(value, g.cast(for_axis(g, x, zero_point, axis, block_size), value.dtype))
@@ -97,7 +97,7 @@ def quantize_linear_of_microsoft(
 
 
 def _precision(scale: DType, precision: Any, opset: int) -> DType:
-    """The dtype in which a tensor is divided by its scale: f32 before version 23, as ONNX Runtime does, then the scale's."""
+    """Return the dtype of the division by the scale: f32 before version 23, as in ONNX Runtime, then that of the scale."""
     if precision is not None:
         wide = dtype(precision)
         if not wide.is_float or wide.storage:
@@ -108,13 +108,13 @@ def _precision(scale: DType, precision: Any, opset: int) -> DType:
     if scale.is_integer:
         return f64  # quotients of i32 are then rounded once
     if scale.storage or opset < _WITH_PRECISION:
-        return f32  # f8e8m0fnu has no division
+        return f32  # f8e8m0fnu does not support division
     return scale
 
 
 @imports("DynamicQuantizeLinear")
 def dynamic_quantize_linear(g: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """To u8 by the range of the tensor, which has 0 in it; the scale; the zero point."""
+    """Quantise to u8 by the range of the tensor, extended to include 0. Return the result, its scale and its zero point."""
     low, high = g.minimum(g.min(x), 0.0), g.maximum(g.max(x), 0.0)
     scale = g.div(g.sub(high, low), 255.0)
     scale = g.where(g.eq(scale, 0.0), 1.0, scale)
@@ -123,7 +123,7 @@ def dynamic_quantize_linear(g: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def centred(g: Any, x: Tensor, zero_point: Tensor | None, axis: int) -> Tensor:
-    """The integers less their zero point, as i32."""
+    """Return the integers minus their zero point, as i32."""
     wide = g.cast(x, "i32")
     return wide if zero_point is None else g.sub(wide, g.cast(for_axis(g, x, zero_point, axis, 0), "i32"))
 

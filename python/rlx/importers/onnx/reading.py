@@ -1,4 +1,4 @@
-"""What is read of an ONNX file: its op sets and functions, dtypes, tensors, attributes and sizes."""
+"""Reading of ONNX files: op sets, functions, dtypes, tensors, attributes and sizes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rlx.weights.weight import Weight
 _STANDARD = ("", "ai.onnx")
 _OLDEST = 1
 _WITHOUT_STRINGS = "RLX computes with numbers: turn strings into integers before the model, and cut the model off there"
-# Attributes that name a dtype by its number; 0 names none.
+# Attributes that give a dtype by its number. The number 0 means no dtype.
 _TYPES = ("to", "dtype", "output_dtype", "precision")
-# What reading a field may raise that is not written as ONNX says: nothing has verified the file.
+# Errors from reading a malformed field. The file has not been verified.
 UNVERIFIED = (
     ArithmeticError,
     AssertionError,
@@ -39,13 +39,13 @@ UNVERIFIED = (
 
 
 class OnnxModel:
-    """A model's message, and what is asked of it.
+    """The message of a model, and queries on it.
 
     Args:
         onnx: The package.
         message: The `ModelProto`.
-        name: The file's name, for messages.
-        folder: Where files that it names lie; None if it is not a file itself.
+        name: The name of the file, for messages.
+        folder: The folder of external files; None if the model is not a file.
     """
 
     def __init__(self, onnx: Any, message: Any, name: str, folder: str | None):
@@ -60,12 +60,12 @@ class OnnxModel:
         self.functions = {(_domain(f.domain), f.name): f for f in message.functions}
         self.files: dict[str, Any] = {}
         self.built = 0
-        # The names that bodies of loops give whose condition was found not to be known: they are not tried again.
+        # The names defined by loop bodies whose condition turned out to be unknown. These loops are not tried again.
         self.undecided: set[tuple[str, ...]] = set()
 
     @cached_property
     def read(self) -> frozenset[str]:
-        """All names that anything in the model reads or gives as a result."""
+        """Return all names that the model reads or returns."""
         graphs = [self.message.graph, *self.message.functions]
         names = {name for graph in graphs for node in graph.node for name in names_read(node)}
         results = [o.name for o in self.message.graph.output]
@@ -73,14 +73,14 @@ class OnnxModel:
 
     @staticmethod
     def versions(imports: Any) -> dict[str, int]:
-        """The version of each domain."""
+        """Return the version of each domain."""
         return {_domain(o.domain): o.version for o in imports}
 
     def count(self) -> None:
-        """Take note of one more node that is built: functions and loops may repeat them.
+        """Count one more node that is built. Functions and loops may repeat nodes.
 
         Raises:
-            Error: There are too many.
+            Error: There are too many nodes.
         """
         self.built += 1
         if self.built > MOST_OPS:
@@ -88,20 +88,20 @@ class OnnxModel:
 
     @staticmethod
     def op(node: Any) -> str:
-        """The name of a node's op, with its domain if it is not ONNX's own."""
+        """Return the name of a node's op, with its domain unless it is ONNX's own."""
         return node.op_type if not _domain(node.domain) else f"{node.domain}.{node.op_type}"
 
     def place(self, node: Any) -> str:
-        """Where a node stands, for messages."""
+        """Return the location of a node, for messages."""
         return f"{self.name}:{node.name or (node.output[0] if node.output else node.op_type)}"
 
     def function(self, node: Any, opsets: Mapping[str, int], types: Callable[[], list[bytes]]) -> Any:
-        """The function that a node calls, or by which ONNX defines its op; None if there is none.
+        """Return the function that a node calls, or that defines its op in ONNX; None if there is none.
 
         Args:
             node: The node.
-            opsets: The versions of the ops where it stands.
-            types: Gives the types of its operands, as serialised messages, if they are needed.
+            opsets: The op set versions in the scope of the node.
+            types: Returns the types of its operands as serialised messages. It is called only if they are needed.
         """
         domain = _domain(node.domain)
         if (domain, node.op_type) in self.functions:
@@ -123,10 +123,10 @@ class OnnxModel:
         return function if function.node else None
 
     def dtype(self, number: int, what: str) -> np.dtype:
-        """The dtype of a number of ONNX's.
+        """Return the dtype for an ONNX type number.
 
         Raises:
-            UnsupportedError: It is none of RLX's: a string, a float of 6 bits, or a number that ONNX lacks.
+            UnsupportedError: RLX does not have the dtype: it is a string, a 6-bit float, or an unknown number.
         """
         try:
             dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
@@ -144,10 +144,10 @@ class OnnxModel:
         return dtype
 
     def _shape(self, tensor: Any, what: str) -> tuple[int, ...]:
-        """The sizes of a tensor.
+        """Return the sizes of a tensor.
 
         Raises:
-            ParseError: One is below 0.
+            ParseError: A size is negative.
         """
         shape = tuple(tensor.dims)
         if any(size < 0 for size in shape):
@@ -155,16 +155,16 @@ class OnnxModel:
         return shape
 
     def _check_length(self, tensor: Any, what: str) -> None:
-        """A tensor has the elements that its shape says, in the field of its type or as bytes.
+        """Check that a tensor has the number of elements of its shape, in the field of its type or as bytes.
 
         Raises:
-            ParseError: It has more or fewer.
+            ParseError: It has more or fewer elements.
         """
         helper, shape = self.onnx.helper, self._shape(tensor, what)
         dtype, count = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), math.prod(shape)
-        kind = BY_NUMPY_NAME.get(dtype.name)  # none of strings
+        kind = BY_NUMPY_NAME.get(dtype.name)  # strings have no such dtype
         if count and tensor.HasField("raw_data") and not tensor.raw_data:
-            tensor.ClearField("raw_data")  # some write it, and the elements elsewhere
+            tensor.ClearField("raw_data")  # some files set this field although the elements are elsewhere
         if tensor.HasField("raw_data"):
             if kind is None:
                 return
@@ -174,14 +174,14 @@ class OnnxModel:
             stored, unit = len(getattr(tensor, field)), f"numbers in {field}"
             expected = count * (2 if dtype.kind == "c" else 1)
             if kind is not None and kind.packed:
-                expected = kind.nbytes(count)  # each number is a byte of several elements
+                expected = kind.nbytes(count)  # each number is a byte that holds several elements
         if stored != expected:
             raise ParseError(
                 f"{self.name}: {what} of shape {list(shape)} has {stored} {unit}, and {expected} are expected"
             )
 
     def weight(self, tensor: Any) -> Weight:
-        """An initialiser, whose elements are read when they are used."""
+        """Return an initialiser as a weight, whose elements are read when they are used."""
         what = f"initialiser '{tensor.name}'"
         dtype, shape = self.dtype(tensor.data_type, what), self._shape(tensor, what)
         kind, nbytes = BY_NUMPY_NAME[dtype.name], dtype.itemsize * math.prod(shape)
@@ -202,7 +202,7 @@ class OnnxModel:
         return Weight(tensor.name, shape, Plain(dtype), nbytes, self.name, read)
 
     def _external(self, tensor: Any, what: str, nbytes: int) -> Callable[[], Any]:
-        """Reads a tensor's bytes in another file of the model's folder."""
+        """Return a function that reads a tensor's bytes from another file in the model's folder."""
         entries = {e.key: e.value for e in tensor.external_data}
         file, offset, length = (
             entries.get("location", ""),
@@ -227,7 +227,7 @@ class OnnxModel:
         return lambda: part(content, int(offset), nbytes)
 
     def array(self, tensor: Any, what: str) -> np.ndarray:
-        """The elements of a tensor in the file."""
+        """Return the elements of a tensor in the file."""
         if tensor.data_location == tensor.EXTERNAL:
             return self.weight(tensor).numpy()
         if tensor.data_type != self.onnx.TensorProto.STRING:  # some attributes are lists of these
@@ -239,7 +239,7 @@ class OnnxModel:
             raise ParseError(f"{self.name}: {what} cannot be read: {problem}") from None
 
     def attribute(self, attribute: Any, place: str) -> Any:
-        """The value of an attribute: tensors as arrays, lists as tuples, text as `str`, dtypes as NumPy's."""
+        """Return the value of an attribute: tensors as arrays, lists as tuples, text as `str`, dtypes as NumPy's."""
         if attribute.type == attribute.TENSOR:
             return self.array(attribute.t, f"'{attribute.name}' of {place}")
         if attribute.type == attribute.SPARSE_TENSOR:
@@ -256,8 +256,8 @@ class OnnxModel:
         return tuple(value) if attribute.type in (attribute.INTS, attribute.FLOATS) else value
 
     def typed(self, name: str, value: Any, place: str) -> Any:
-        """The value of an attribute of a name; of one that names a dtype by its number the dtype."""
-        if name in _TYPES and isinstance(value, bytes):  # of version 1
+        """Return the value of a named attribute. A dtype number becomes a dtype."""
+        if name in _TYPES and isinstance(value, bytes):  # version 1 uses bytes
             value = self.onnx.TensorProto.DataType.Value(value.decode().upper())
         if name in _TYPES and isinstance(value, int):
             return self.dtype(value, f"'{name}' of {place}") if value else None

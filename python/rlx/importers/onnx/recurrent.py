@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM with all that ONNX's have: directions, lengths, peepholes, clipping, other activations."""
+"""RNN, GRU and LSTM with all ONNX options: directions, lengths, peepholes, clipping, other activations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.importers.onnx.rules import (
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# Each by the graph, a tensor, alpha and beta (ONNX's defaults in `_DEFAULTS`).
+# Each is a function of the graph, a tensor, alpha and beta. ONNX's defaults are in `_DEFAULTS`.
 _ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "sigmoid": lambda g, x, a, b: g.sigmoid(x),
     "tanh": lambda g, x, a, b: g.tanh(x),
@@ -31,13 +31,13 @@ _DEFAULTS = {
     **{"affine": (1.0, 0.0), "leakyrelu": (0.01, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0)},
     **{"hardsigmoid": (0.2, 0.5), "elu": (1.0, 0.0)},
 }
-# Which of an op's activations have an alpha and a beta, in the order of the list of each.
+# The activations that have an alpha and a beta, in the order of the attribute lists.
 _WITH_ALPHA = ("affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu")
 _WITH_BETA = ("affine", "scaledtanh", "hardsigmoid")
 
 
 def _activations(names: Any, alphas: Any, betas: Any, default: Sequence[str], directions: int) -> list[list[Any]]:
-    """The activations of each direction, as functions of the graph and a tensor."""
+    """Return the activations of each direction, as functions of the graph and a tensor."""
     given = [n.lower() for n in names] if names else list(default) * directions
     if len(given) != len(default) * directions or any(n not in _ACTIVATIONS for n in given):
         raise UnsupportedError(f"with the activations {', '.join(given)} cannot be imported")
@@ -54,14 +54,14 @@ def _activations(names: Any, alphas: Any, betas: Any, default: Sequence[str], di
 def _loop(
     g: Any, x: Tensor, lengths: Tensor | None, states: Sequence[Tensor], step: Callable[..., Any], reverse: bool
 ) -> tuple[Tensor, list[Tensor]]:
-    """The first state after each step, zeros beyond a sequence's end, and all states after its last.
+    """Run a recurrence. Return the first state after each step, zero after the end of a sequence, and all final states.
 
     Args:
         g: The graph.
         x: `[sequence, batch, …]`.
-        lengths: How many steps each sequence has, `[batch]`, or None for all.
-        states: The states before, each `[batch, hidden]`.
-        step: From the states and a slice of `x` to the next states.
+        lengths: The number of steps of each sequence, `[batch]`, or None for all.
+        states: The initial states, each `[batch, hidden]`.
+        step: A function from the states and a slice of `x` to the next states.
         reverse: Whether a sequence is read from its end.
     """
     numbers = g.iota((x.shape.dims[0],), 0, "i32")
@@ -80,13 +80,13 @@ def _loop(
 
 
 class Cell:
-    """What the three have in common.
+    """Shared code of RNN, GRU and LSTM.
 
     Args:
         g: The graph.
-        operands: x, w, r, b, the lengths, and the states, each None if left out.
-        gates: How many gates the cell has.
-        states: How many states.
+        operands: x, w, r, b, the lengths, and the states. Each is None if it is omitted.
+        gates: The number of gates of the cell.
+        states: The number of states.
         attributes: `direction`, `hidden_size`, `layout`, `clip`.
     """
 
@@ -114,7 +114,7 @@ class Cell:
         self.clip = (lambda t: t) if not clip else (lambda t: g.clamp(t, -clip, clip))
 
     def run(self, step: Callable[..., Any], outputs: int) -> list[Tensor]:
-        """The results, of a function that makes the step of a direction."""
+        """Return the results, for a function that returns the step of a direction."""
         g = self.g
         sequences, last = [], []
         for d in range(self.directions):
@@ -128,7 +128,7 @@ class Cell:
         return [whole, *(g.stack([s[i] for s in last], end) for i in range(len(self.states)))][:outputs]
 
     def sums(self, d: int, now: Tensor, hidden: Tensor) -> list[Tensor]:
-        """The products and biases of all gates."""
+        """Return the sums of products and biases of all gates."""
         g = self.g
         total = g.add(self.of_input(d, now), self.of_hidden(d, hidden))
         if self.b is not None:
@@ -137,15 +137,15 @@ class Cell:
         return self.parts(total)
 
     def of_input(self, d: int, now: Tensor) -> Tensor:
-        """The products of an element of a sequence with the weights of a direction."""
+        """Return the products of an element of a sequence with the weights of a direction."""
         return self.g.matmul(now, self.g.transpose(self.w[d], (1, 0)))
 
     def of_hidden(self, d: int, hidden: Tensor) -> Tensor:
-        """The products of a state with the weights of a direction."""
+        """Return the products of a state with the weights of a direction."""
         return self.g.matmul(hidden, self.g.transpose(self.r[d], (1, 0)))
 
     def parts(self, t: Tensor) -> list[Tensor]:
-        """The parts of the gates, along the last axis."""
+        """Split a tensor into gates along the last axis."""
         count = bounded(static_dims(t, -1)[0] // self.hidden, "gates", 4)
         return [self.g.narrow(t, -1, k * self.hidden, self.hidden) for k in range(count)]
 
@@ -199,7 +199,7 @@ def gru(
     layout: int = 0,
     linear_before_reset: int = 0,
 ) -> list[Tensor]:
-    """Gates in the order update, reset, hidden; with `linear_before_reset` the reset is after the product."""
+    """Run a GRU, gates in the order update, reset, hidden. With `linear_before_reset`, the reset follows the product."""
     common = {"direction": direction, "layout": layout, "clip": clip}
     cell = Cell(g, (x, w, r, b, lengths, h), 3, 1, common)
     functions = _activations(activations, activation_alpha, activation_beta, ("sigmoid", "tanh"), cell.directions)
@@ -254,7 +254,7 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
 ) -> list[Tensor]:
-    """Gates in the order input, output, forget, cell; peepholes in the order input, output, forget."""
+    """Run an LSTM, gates in the order input, output, forget, cell, and peepholes in the order input, output, forget."""
     common = {"direction": direction, "layout": layout, "clip": clip}
     cell = Cell(g, (x, w, r, b, lengths, h, c), 4, 2, common)
     return run_lstm(g, cell, peepholes, (activations, activation_alpha, activation_beta), bool(input_forget), outputs)
@@ -263,14 +263,14 @@ def lstm(
 def run_lstm(
     g: Any, cell: Cell, peepholes: Tensor | None, activations: Any, is_coupled: bool, outputs: int
 ) -> list[Tensor]:
-    """The results of an LSTM.
+    """Return the results of an LSTM.
 
     Args:
         g: The graph.
         cell: Its operands, and the products of its weights.
-        peepholes: The weights of its states, or None.
+        peepholes: The peephole weights of the cell state, or None.
         activations: The names of its activations, their alphas and betas.
-        is_coupled: Whether it forgets what it does not take in.
+        is_coupled: Whether the forget gate is 1 minus the input gate.
         outputs: The number of results.
     """
     names, alphas, betas = activations

@@ -37,7 +37,7 @@ def _register(name: str, reduced: Any) -> None:
             given = () if noop_with_empty_axes else tuple(range(x.shape.rank))
         given = once(x, given)
         result = reduced(g, x, given, bool(keepdims))
-        return result if result.dtype is x.dtype else g.cast(result, x.dtype)  # a mean of integers is one
+        return result if result.dtype is x.dtype else g.cast(result, x.dtype)  # the mean of integers is an integer
 
 
 def _extreme(kind: str) -> Any:
@@ -71,7 +71,7 @@ def arg_min(g: Any, x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_
 
 
 def _over(g: Any, x: Tensor, axis: int | None, opset: int, function: Any) -> Tensor:
-    """Until opset 13 all axes from `axis` on counted as one."""
+    """Apply a function over an axis. Until opset 13, all axes from `axis` on were treated as one axis."""
     if opset >= 13:
         return function(x, -1 if axis is None else axis)
     axis = 1 if axis is None else axis + x.shape.rank if axis < 0 else axis

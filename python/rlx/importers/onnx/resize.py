@@ -1,4 +1,4 @@
-"""Resizing: each axis on its own, by the elements and weights that a result takes from it."""
+"""Resizing. Each axis is handled separately, as weighted sums of input elements."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import ShapeError, UnsupportedError
 
-# From this many elements for one result on, a product with a matrix instead of a sum of gathers.
+# From this number of elements per result on, a matrix product is used instead of a sum of gathers.
 _MANY = 8
 
 
 def _places(mode: str, count: int, size: int, scale: float, roi: tuple[float, float]) -> np.ndarray:
-    """Where on the axis of `size` elements each of `count` results is, by `coordinate_transformation_mode`."""
+    """Return the position of each of `count` results on an axis of `size` elements, by `coordinate_transformation_mode`."""
     x = np.arange(count, dtype=np.float64)
     if not count:
         return x
@@ -54,7 +54,7 @@ def _nearest(places: np.ndarray, mode: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cubic(x: np.ndarray, a: float) -> np.ndarray:
-    """Keys' kernel: of the distance from a place."""
+    """Return Keys' cubic kernel at a distance from a position."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -62,7 +62,7 @@ def _cubic(x: np.ndarray, a: float) -> np.ndarray:
 
 
 def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tuple[np.ndarray, np.ndarray]:
-    """The elements within a kernel's radius of each place, and their weights; a scale below 1 widens the kernel."""
+    """Return the elements within the kernel radius of each position, and their weights. Scales below 1 widen the kernel."""
     reach = math.ceil(radius / scale) if scale < 1 else radius
     bounded(max(places.size, 1) * 2 * reach, "weights")
     first = np.floor(places)[:, None]
@@ -74,7 +74,7 @@ def _weighted(places: np.ndarray, scale: float, kernel: Any, radius: int) -> tup
 def _interpolated(
     places: np.ndarray, size: int, scale: float, mode: str, cubic: float, exclude_outside: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The elements that results between them take, and their weights; what lies outside may count for nothing."""
+    """Return the elements for results between elements, and their weights. Outside elements may have weight 0."""
     if mode == "linear":
         taken, weights = _weighted(places, scale, lambda d: np.maximum(0.0, 1 - np.abs(d)), 1)
     else:
@@ -86,7 +86,7 @@ def _interpolated(
 
 
 def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray) -> Tensor:
-    """A sum of elements of an axis, for each of the results."""
+    """Return a weighted sum of elements of an axis, for each of the results."""
     (size,) = static_dims(x, axis)
     index = np.clip(taken, 0, size - 1).astype(np.int32)
     if index.shape[1] == 1:
@@ -108,10 +108,10 @@ def _along(g: Any, x: Tensor, axis: int, taken: np.ndarray, weights: np.ndarray)
 
 
 def _ratio(wanted: int, length: int) -> float:
-    """How many results an axis has for one element.
+    """Return the number of results of an axis per element.
 
     Raises:
-        ShapeError: It has no elements to make results of.
+        ShapeError: The axis has no elements.
     """
     if wanted and not length:
         raise ShapeError(f"an axis without elements cannot be resized to {wanted}")
@@ -121,7 +121,7 @@ def _ratio(wanted: int, length: int) -> float:
 def _sizes(
     x: Tensor, axes: list[int], scales: np.ndarray | None, wanted: Any, policy: str
 ) -> tuple[list[Dim], list[float | None]]:
-    """How many results there are along each axis, and how many for one element, None for the quotient of open sizes."""
+    """Return the size of each result axis and its ratio to the input size. The ratio is None for open sizes."""
     if scales is not None:
         factors = [float(s) for s in scales]
         return [scaled(x.shape.dims[a], s) for a, s in zip(axes, factors, strict=True)], list(factors)
@@ -159,7 +159,7 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str | None = None,
 ) -> Tensor:
-    """Version 10 has the scales as its second operand, and reads at `i/scale`."""
+    """Resize. In version 10, the scales are the second operand, and positions are `i/scale`."""
     is_old = opset < 11
     scales = elements(static, 1 if is_old else 2, "scales")
     sizes = dims(static, 3, "sizes")

@@ -1,4 +1,4 @@
-"""Resizing along axes whose sizes are open: the positions are computed where the graph runs, in f32 as ONNX Runtime's are."""
+"""Resizing along axes of open size. Positions are computed at run time, in f32 as in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# The largest denominator of a scale by which an open size can be multiplied.
+# The largest denominator of a scale that an open size can be multiplied by.
 _DENOMINATOR = 1024
 
 
 def scaled(size: Dim, scale: float) -> Dim:
-    """The size times a scale, rounded down.
+    """Return the size times a scale, rounded down.
 
     Raises:
-        UnsupportedError: The size is open, and the scale is no fraction of small numbers.
+        UnsupportedError: The size is open, and the scale is not a fraction of small integers.
     """
     part = Fraction(scale).limit_denominator(_DENOMINATOR)
     if isinstance(size, int) or float(part) != scale:
@@ -40,17 +40,17 @@ def along_open(
     rounding: str,
     cubic: float,
 ) -> Tensor:
-    """An axis with another number of elements.
+    """Return the tensor with one axis resized.
 
     Args:
         g: The graph.
         x: Floats.
         axis: The axis.
-        count: How many elements the result has.
-        scale: How many for one element; None for the quotient of the sizes.
+        count: The number of elements of the result.
+        scale: The number of results per element; None for the quotient of the sizes.
         coordinates: ONNX's `coordinate_transformation_mode`.
         mode: `nearest`, `linear` or `cubic`.
-        rounding: Of `nearest`.
+        rounding: The rounding mode of `nearest`.
         cubic: The coefficient of `cubic`.
     """
     size = x.shape.dims[axis]
@@ -68,7 +68,7 @@ def along_open(
 
 
 def _places(g: Any, mode: str, count: Dim, size: Dim, scale: float | None) -> Tensor:
-    """Where each result is on the axis, f32."""
+    """Return the position of each result on the axis, f32."""
     number = g.cast(g.iota((count,), 0), "f32")
     whole = dim.exact_divide(count, size)
     ratio: Any = scale if scale is not None else float(whole) if isinstance(whole, int) else None
@@ -101,12 +101,12 @@ def _rounded(g: Any, places: Tensor, rounding: str) -> Tensor:
 
 
 def _within(g: Any, places: Tensor, size: Dim) -> Tensor:
-    """Places as indices, those outside as the nearest element."""
+    """Return positions as indices, clamped to the axis."""
     return g.minimum(g.maximum(g.cast(places, "i32"), 0), extent(g, size - 1, "i32"))
 
 
 def _weights(g: Any, share: Tensor, mode: str, a: float) -> list[tuple[int, Tensor]]:
-    """The elements that a result takes, from the one before its place, and the weight of each."""
+    """Return the offsets of the elements of a result, relative to the one before its position, and their weights."""
     if mode == "linear":
         return [(0, g.sub(1.0, share)), (1, share)]
 

@@ -1,12 +1,15 @@
-"""The tables of rules of ONNX, by the names of its ops; those of another domain have it in front (`com.microsoft.Gelu`).
+"""Tables of rules for ONNX ops, by op name. Other domains are a prefix of the name (`com.microsoft.Gelu`).
 
-A rule of `imports` takes an op's operands, None for one that is left out, and by keyword its attributes as Python values
-(tensors as arrays, lists as tuples). If it names them, it also gets `static`, the elements of each operand where they are
-known (`SymbolicArray` where they are sizes that are open), else None; `opset`, the version of the op's domain; `outputs`, the
-number of results that are asked for; and `wanted`, which of them have a name that anything reads.
+A rule of `imports` takes an op's operands, None for an omitted operand. It takes the attributes by keyword as Python
+values (tensors as arrays, lists as tuples). If its signature names them, it also gets these values:
 
-A rule of `structural` is for what tensors cannot express: graphs inside of a node, sequences, optional values. It takes the
-scope and the node, and gives values.
+- `static`: the elements of each operand if they are known (`SymbolicArray` if they include open sizes), else None
+- `opset`: the version of the op's domain
+- `outputs`: the number of requested results
+- `wanted`: whether each result has a name that is read
+
+A rule of `structural` handles nodes that tensors cannot express: inner graphs, sequences and optional values. It takes
+the scope and the node, and returns values.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ structures: dict[str, Callable[..., Any]] = {}
 
 Static = Sequence[Any]
 
-# Operands of which a rule only reads `static`: where they are known, no tensor is made of them.
+# Operands that a rule reads only through `static`. If they are known, no tensor is made for them.
 STATIC_OPERANDS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Reshape", "Expand", "Tile", "Split", "Squeeze", "Unsqueeze", "TopK", "CumSum", "Trilu"), (1,)),
     **{
@@ -38,12 +41,12 @@ STATIC_OPERANDS: dict[str, tuple[int, ...]] = {
     **{"Slice": (1, 2, 3, 4), "Pad": (1, 2, 3), "Resize": (1, 2, 3), "Upsample": (1,), "ConstantOfShape": (0,)},
 }
 
-# The largest number of elements of what is computed while a model is imported: tables of positions, ranges.
+# The largest number of elements computed during import, for example tables of positions and ranges.
 MOST_KNOWN = 1 << 22
 
 
 def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the rule of ops that work on values: `rule(scope, node)` gives their results."""
+    """Register the rule of ops on values: `rule(scope, node)` returns their results."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
@@ -56,19 +59,19 @@ def structural(*ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def keywords_of(build: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The attributes that a rule names; of a class those that it is made of."""
+    """Return the attributes that a rule names. For a class, these are the fields that it is built from."""
     return [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
 def described(build: Any, operands_of: Callable[..., Any], keywords: Sequence[inspect.Parameter]) -> Callable[..., Any]:
-    """A rule that takes any attributes, with the operands of another and the names of the attributes that it does take."""
+    """Return a rule that accepts any attributes, but shows the given operands and attributes in its signature."""
     operands = [p for p in inspect.signature(operands_of).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     build.__signature__ = inspect.Signature([*operands, *keywords])
     return build
 
 
 def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None:
-    """The elements of an operand as integers, which have to be known; None for one that is left out.
+    """Return the elements of an operand as integers, which must be known; None for an omitted operand.
 
     Raises:
         UnsupportedError: They depend on the inputs.
@@ -78,11 +81,11 @@ def integers(static: Static, position: int, what: str) -> tuple[int, ...] | None
 
 
 class Unknown:
-    """In place of the elements of an operand that is there, and whose elements are not known."""
+    """Placeholder for the elements of an operand that is present but not known."""
 
 
 def elements(static: Sequence[object], position: int, what: str) -> np.ndarray | None:
-    """The elements of an operand, which have to be known; None for one that is left out.
+    """Return the elements of an operand, which must be known; None for an omitted operand.
 
     Raises:
         UnsupportedError: They depend on the inputs.
@@ -104,10 +107,10 @@ def elements(static: Sequence[object], position: int, what: str) -> np.ndarray |
 
 
 def needed(static: Sequence[object], position: int, what: str) -> np.ndarray:
-    """The elements of an operand, which has to be there and known.
+    """Return the elements of an operand, which must be present and known.
 
     Raises:
-        UnsupportedError: It is left out, or depends on the inputs.
+        UnsupportedError: It is omitted, or depends on the inputs.
     """
     value = elements(static, position, what)
     if value is None:
@@ -116,7 +119,7 @@ def needed(static: Sequence[object], position: int, what: str) -> np.ndarray:
 
 
 def dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...] | None:
-    """The elements of an operand as sizes, which may have symbols; None for one that is left out.
+    """Return the elements of an operand as sizes, which may have symbols; None for an omitted operand.
 
     Raises:
         UnsupportedError: They depend on the inputs.
@@ -130,10 +133,10 @@ def dims(static: Sequence[object], position: int, what: str) -> tuple[Dim, ...] 
 
 
 def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
-    """The sizes of axes, which have to be known.
+    """Return the sizes of axes, which must be known.
 
     Raises:
-        UnsupportedError: One is open.
+        UnsupportedError: A size is open.
     """
     sizes = tuple(x.shape.dims[a] for a in axes)
     if unknown := [d for d in sizes if not isinstance(d, int)]:
@@ -142,21 +145,21 @@ def static_dims(x: Any, *axes: int) -> tuple[int, ...]:
 
 
 def once(x: Any, axes: Sequence[int]) -> tuple[int, ...]:
-    """Axes of a tensor, each of them once: some name one twice, from the front and from the end."""
+    """Return axes without duplicates. Some models name an axis twice, once from the start and once from the end."""
     rank = x.shape.rank
     return tuple(dict.fromkeys(a + rank if -rank <= a < 0 else a for a in axes))
 
 
 def extent(g: Any, size: Dim, dtype: Any) -> Any:
-    """A size beside tensors of a dtype: a number where it is known, else a scalar of that dtype."""
+    """Return a size for use with tensors of a dtype: an integer if it is known, else a scalar of that dtype."""
     return size if isinstance(size, int) else g.cast(size_of(g, size), dtype)
 
 
 def all_within(numbers: np.ndarray, count: int | None, what: str) -> None:
-    """Check that numbers name some of so many things, or of any many where that is None.
+    """Check that all numbers are in the range of `count`, or only not negative if `count` is None.
 
     Raises:
-        ValueError: One does not.
+        ValueError: A number is out of range.
     """
     if numbers.size and (numbers.min() < 0 or (count is not None and numbers.max() >= count)):
         wrong = numbers.min() if numbers.min() < 0 else numbers.max()
@@ -164,10 +167,10 @@ def all_within(numbers: np.ndarray, count: int | None, what: str) -> None:
 
 
 def bounded(count: int, what: str, most: int = MOST_KNOWN) -> int:
-    """A number of elements that are computed while a model is imported.
+    """Return a number of elements that are computed during import.
 
     Raises:
-        UnsupportedError: They are too many.
+        UnsupportedError: There are too many elements.
     """
     if count > most:
         raise UnsupportedError(f"with {count} {what} cannot be imported; {most} is the most")

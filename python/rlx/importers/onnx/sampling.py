@@ -1,4 +1,4 @@
-"""Images read at positions: grids, regions, deformable convolutions, and blocks put together."""
+"""Sampling of images at positions: grids, regions, deformable convolutions, and images from blocks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def col2im(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    """The sum of blocks at their places, in any number of axes."""
+    """Sum blocks at their positions, for any number of axes."""
     sizes, kernel = integers(static, 1, "image_shape"), integers(static, 2, "block_shape")
     assert sizes is not None and kernel is not None
     half = len(sizes)
@@ -67,7 +67,7 @@ def col2im(
 
 
 def _read_at(g: Any, images: Tensor, at: Any) -> Tensor:
-    """Images `[N, C, H, W]` at positions `[N, P]` of the two axes, by linear interpolation, with zeros around: `[N, C, P]`."""
+    """Sample images `[N, C, H, W]` at positions `[N, P]` of both axes, linearly and with zeros outside: `[N, C, P]`."""
     count, channels, *sizes = images.shape.static
     flat = g.reshape(images, (count, channels, -1))
     first = [g.floor(a) for a in at]
@@ -105,7 +105,7 @@ def deform_conv(
     pads: Any = None,
     strides: Any = None,
 ) -> Tensor:
-    """A convolution whose windows read at their places plus an offset, by linear interpolation."""
+    """Convolve with window elements that are sampled at their position plus an offset, by linear interpolation."""
     batch, channels, *sizes = x.shape.static
     kernel = w.shape.static[2:]
     if len(kernel) != 2:
@@ -157,7 +157,7 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Tensor:
-    """The mean or the maximum of samples in each cell of regions; a sample more than one element outside is 0."""
+    """Return the mean or maximum of samples in each cell of regions. A sample more than one element outside is 0."""
     if not sampling_ratio:
         raise UnsupportedError("whose number of samples depends on the regions cannot be imported")
     half = (coordinate_transformation_mode or ("half_pixel" if opset >= 16 else "output_half_pixel")) == "half_pixel"
@@ -196,7 +196,7 @@ def roi_align(
             value = g.reshape(g.take_along_axis(flat, place, axis=2), (count, channels, rows, columns))
             terms.append(g.mul(value, g.reshape(weight, (count, 1, rows, columns))))
     shape = (count, channels, output_height, sampling_ratio, output_width, sampling_ratio)
-    if mode == "max":  # of the four products, as ONNX's own kernel has it
+    if mode == "max":  # the maximum of the four products, as in ONNX's own kernel
         return g.max(g.reshape(g.max(g.stack(terms, 0), 0), shape), (3, 5))
     total = g.add(g.add(terms[0], terms[1]), g.add(terms[2], terms[3]))
     return g.mean(g.reshape(total, shape), (3, 5))

@@ -1,8 +1,8 @@
-"""The names of a graph and their values, and how a node gives more of them.
+"""Scopes: the values of a graph by name, and the evaluation of nodes.
 
-A value is known where it depends on constants and sizes alone: such nodes are computed while they are imported, since what
-stands behind shapes and axes has to be a number. A graph in a node (a branch, the body of a loop) is a scope within a scope; a
-function has a scope of its own.
+A value is known if it depends only on constants and sizes. Nodes with known operands are computed during import,
+because shapes and axes must be known numbers. A graph in a node (a branch, the body of a loop) is a scope within a
+scope. A function has a scope of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rlx.ops.lift import size_of
 from rlx.support.errors import Error, ParseError, UnsupportedError
 from rlx.weights.weight import Weight
 
-# Elements up to which a value that depends on constants alone is computed at once: shapes, axes, indices.
+# The largest number of elements of a value that is computed during import: shapes, axes, indices.
 _LARGEST_STATIC = 4096
 _DEEPEST = 64
 _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
@@ -39,15 +39,15 @@ _COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 
 @dataclass(eq=False)
 class OnnxValue:
-    """A value of the model: a tensor, or an array of which a tensor is made when one is asked for, or a sequence.
+    """A value of the model: a tensor, an array that becomes a tensor on demand, or a sequence.
 
     Attributes:
         tensor: The tensor.
-        known: The elements, where they are known; of a weight only if they are few.
-        sizes: The elements, where they are sizes and some of them are open.
+        known: The elements if they are known. For a weight, only if they are few.
+        sizes: The elements if they are sizes and some of them are open.
         weight: The initialiser.
         items: The values of a sequence.
-        is_none: Whether it is an optional value that is not there.
+        is_none: Whether it is an absent optional value.
     """
 
     tensor: Tensor | None = None
@@ -59,7 +59,7 @@ class OnnxValue:
 
     @property
     def is_literal(self) -> bool:
-        """Whether it is known, and no weight that might be trained."""
+        """Return whether the value is known and is not a weight, which might be trained."""
         return self.sizes is not None or (
             self.known is not None
             and (self.weight is None or family(self.known.dtype) in ("bool", "signed", "unsigned"))
@@ -67,17 +67,17 @@ class OnnxValue:
 
     @property
     def is_known(self) -> bool:
-        """Whether its elements are known, or are sizes."""
+        """Return whether the elements are known, or are sizes."""
         return self.known is not None or self.sizes is not None
 
     @property
     def static(self) -> Any:
-        """What a rule gets to know of its elements."""
+        """Return the value that a rule gets in `static`."""
         return self.sizes or (Unknown() if self.known is None else self.known)
 
     @classmethod
     def of(cls, elements: np.ndarray | SymbolicArray) -> OnnxValue:
-        """A value that is known."""
+        """Return a known value."""
         return cls(sizes=elements) if isinstance(elements, SymbolicArray) else cls(known=elements)
 
 
@@ -85,12 +85,12 @@ class OnnxScope:
     """The values of a graph or a function by name.
 
     Args:
-        model: What is imported.
+        model: The imported model.
         g: The graph that is built.
         outer: The scope that a graph in a node can read from.
-        caller: The scope where a function is called.
-        opsets: The versions of the ops, if they are not the model's.
-        attributes: The attributes that a function was called with.
+        caller: The scope that calls a function.
+        opsets: The op set versions, if they are not the model's.
+        attributes: The attributes of the call of a function.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class OnnxScope:
         self._tensors: dict[OnnxValue, Tensor] = {}
 
     def find(self, name: str) -> OnnxValue | None:
-        """The value of a name, of this scope or one around it."""
+        """Return the value of a name, from this scope or an outer one."""
         scope: OnnxScope | None = self
         while scope is not None:
             if name in scope.values:
@@ -122,10 +122,10 @@ class OnnxScope:
         return None
 
     def value(self, name: str, what: str) -> OnnxValue:
-        """The value of a name.
+        """Return the value of a name.
 
         Raises:
-            ParseError: Nothing gives it.
+            ParseError: The name is not defined.
         """
         found = self.find(name)
         if found is None:
@@ -133,10 +133,10 @@ class OnnxScope:
         return found
 
     def tensor(self, value: OnnxValue, what: str) -> Tensor:
-        """The tensor of a value; for one that is only known as an array so far, it is made now.
+        """Return the tensor of a value. A known array becomes a tensor now.
 
         Raises:
-            UnsupportedError: It is a sequence, or an optional value that is not there.
+            UnsupportedError: It is a sequence, or an absent optional value.
         """
         if value.tensor is not None:
             return value.tensor
@@ -163,7 +163,7 @@ class OnnxScope:
         return made
 
     def define(self, initialisers: Any) -> None:
-        """Give names to initialisers."""
+        """Define the names of initialisers."""
         for tensor in initialisers:
             weight = self.model.weight(tensor)
             if weight.name in self.values:
@@ -171,7 +171,7 @@ class OnnxScope:
             self.values[weight.name] = OnnxValue(weight=weight, known=_small(weight))
 
     def run(self, nodes: Any) -> None:
-        """Build nodes, each behind those that it reads from."""
+        """Build nodes, each after its operands."""
         for node in in_order(nodes, lambda name: self.find(name) is not None):
             place = self.model.place(node)
             self.model.count()
@@ -189,10 +189,10 @@ class OnnxScope:
             self.values.update({n: v for n, v in zip(node.output, results, strict=False) if n})
 
     def _check_new(self, node: Any, place: str) -> None:
-        """What a node gives has names that nothing else in its graph has.
+        """Check that the results of a node have names that are new in its graph.
 
         Raises:
-            ParseError: One has been given before.
+            ParseError: A name is already defined.
         """
         names = [n for n in node.output if n]
         for i, name in enumerate(names):
@@ -201,11 +201,11 @@ class OnnxScope:
                 raise ParseError(message, location=place, hint="in ONNX, every name of a graph is given once")
 
     def operands(self, node: Any) -> list[OnnxValue | None]:
-        """The values that a node takes, None for one that is left out."""
+        """Return the operands of a node, None for an omitted one."""
         return [self.value(n, f"an operand of {self.model.place(node)}") if n else None for n in node.input]
 
     def attributes(self, node: Any) -> dict[str, Any]:
-        """The attributes of a node; in a function some are those that it was called with."""
+        """Return the attributes of a node. In a function, some refer to attributes of the call."""
         place = self.model.place(node)
         found = {}
         for attribute in node.attribute:
@@ -235,7 +235,7 @@ class OnnxScope:
             called = self._called(node, values, attributes)
             if called is not None:
                 return called
-        if rule is None:  # a function of the model's op set, of which another version is defined by a function
+        if rule is None:  # the op set has the op, but ONNX defines only another version of it by a function
             raise UnsupportedError(f"{op} cannot be imported in this version of the op set", location=place)
         details = {
             "static": [None if v is None else v.static for v in values],
@@ -244,7 +244,7 @@ class OnnxScope:
             "wanted": [bool(n) and n in self.model.read for n in node.output],
         }
         attributes |= {n: v for n, v in details.items() if n in rule.attributes}
-        # What no gradient goes through may also be computed of weights.
+        # Ops without a gradient may also be computed from weights.
         if all(v is None or v.is_literal or (v.is_known and op in _COMPARISONS) for v in values) and (
             values or op == "Constant"
         ):
@@ -262,7 +262,7 @@ class OnnxScope:
         return [OnnxValue(tensor=t) for t in self._built(self.g, op, operands, attributes, place)]
 
     def _built(self, g: Any, op: str, operands: Sequence[Any], attributes: dict[str, Any], place: str) -> list[Tensor]:
-        """What the rule of an op builds."""
+        """Return the results that the rule of an op builds."""
         if self.opsets.get("", 7) <= older.NEWEST:
             try:
                 with g.located(location_at(place)):
@@ -274,7 +274,7 @@ class OnnxScope:
     def _computed(
         self, op: str, values: Sequence[OnnxValue | None], attributes: dict[str, Any], place: str
     ) -> list[np.ndarray | SymbolicArray] | list[np.ndarray] | None:
-        """What an op gives whose operands are all known: it is computed now; None if it is large."""
+        """Compute an op whose operands are all known. Return None if the result is large."""
 
         def move(positions: list[np.ndarray | None]) -> list[np.ndarray] | None:
             renewed = {"static": positions} if "static" in attributes else {}
@@ -301,7 +301,7 @@ class OnnxScope:
         return [np.asarray(a) for a in evaluate(scratch, scratch.weights)]
 
     def _called(self, node: Any, values: list[OnnxValue | None], attributes: dict[str, Any]) -> list[OnnxValue] | None:
-        """The results of a node that calls a function, or whose op ONNX defines by one; None if neither is so."""
+        """Return the results of a node that calls a function, or whose op is defined by one; None for other nodes."""
 
         def types() -> list[bytes]:
             helper, found = self.model.onnx.helper, []
@@ -339,7 +339,7 @@ class OnnxScope:
         ]
 
     def inside(self, graph: Any, arguments: Sequence[OnnxValue]) -> list[OnnxValue]:
-        """The results of a graph in a node.
+        """Return the results of a graph in a node.
 
         Args:
             graph: The `GraphProto`.
@@ -354,7 +354,7 @@ class OnnxScope:
 
 
 def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> np.ndarray | SymbolicArray:
-    """The sizes of a tensor, or their product, as `Shape` and `Size` give them."""
+    """Return the sizes of a tensor, or their product, as `Shape` and `Size` do."""
     given = [dim.product(sizes)] if op == "Size" else list(sizes[attributes.get("start", 0) : attributes.get("end")])
     array = np.empty(len(given), object)
     array[:] = given
@@ -364,12 +364,12 @@ def _of_shape(op: str, sizes: Sequence[Dim], attributes: Mapping[str, Any]) -> n
 
 
 def _measured(g: Any, sizes: SymbolicArray) -> Tensor:
-    """The tensor of sizes, of which some are only known when the graph runs."""
+    """Return a tensor of sizes. Some are known only at run time."""
     elements = [size_of(g, d) for d in sizes.array.reshape(-1).tolist()]
     parts = [g.constant(np.int64(e)) if isinstance(e, int) else g.cast(e, "i64") for e in elements]
     return g.cast(g.reshape(g.stack(parts, 0), sizes.array.shape), sizes.dtype)
 
 
 def _small(weight: Weight) -> np.ndarray | None:
-    """The elements of an initialiser that may be a shape, a list of axes or the like."""
+    """Return the elements of an initialiser that may be a shape, a list of axes or similar."""
     return weight.numpy() if weight.nbytes <= _LARGEST_STATIC * 8 else None

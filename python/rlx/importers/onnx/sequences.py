@@ -1,4 +1,4 @@
-"""Sequences, whose lengths are known, and optional values."""
+"""Sequences of known length, and optional values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _items(value: OnnxValue | None) -> list[OnnxValue]:
 
 
 def _position(value: OnnxValue | None, end: int) -> int:
-    """A known position; without one the last."""
+    """Return a known position; `end` if it is omitted."""
     if value is None:
         return end
     if value.known is None:
@@ -116,7 +116,7 @@ def split_to_sequence(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 @structural("SequenceMap")
 def sequence_map(scope: OnnxScope, node: Any) -> list[OnnxValue]:
-    """The body for each item of the first sequence, of others the item at the same place; tensors stay as they are."""
+    """Apply the body to each item of the first sequence, with items of other sequences at the same index."""
     first, *others = scope.operands(node)
     body = scope.attributes(node)["body"]
     columns: list[list[OnnxValue]] = []
@@ -148,7 +148,7 @@ def optional_get_element(scope: OnnxScope, node: Any) -> list[OnnxValue]:
 
 @structural("Identity")
 def identity(scope: OnnxScope, node: Any) -> list[OnnxValue]:
-    """A weight stays one, a known value known."""
+    """Return the operand itself, so that weights and known values are preserved."""
     value = scope.operands(node)[0]
     assert value is not None
     return [value]

@@ -28,7 +28,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
 _LONGEST_RANGE = 1 << 20
-# Where exporters write that a slice goes to the end.
+# Exporters write values from here on for a slice up to the end.
 _BEYOND = 10**9
 
 
@@ -63,7 +63,7 @@ def constant_of_shape(g: Any, shape: Tensor, *, static: Static, value: np.ndarra
 
 @imports("Shape")
 def shape_of(g: Any, x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    """Of a tensor that is known; of all others the scope has it."""
+    """Return the shape of a known tensor. The scope handles all other tensors."""
     return g.constant(np.array(x.shape.static[start:end], np.int64))
 
 
@@ -99,7 +99,7 @@ def _axes(axes: Any, static: Static, position: int = 1) -> tuple[int, ...] | Non
 @imports("Squeeze")
 def squeeze(g: Any, x: Tensor, where: Tensor | None = None, *, static: Static, axes: Any = None) -> Tensor:
     given = _axes(axes, static)
-    return g.squeeze(x, once(x, given) if given else None)  # no axes are all of size 1
+    return g.squeeze(x, once(x, given) if given else None)  # without axes, all axes of size 1 are removed
 
 
 @imports("Unsqueeze")
@@ -154,12 +154,12 @@ def split(
 
 
 def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
-    """A range of an axis, where its size or a bound is open. One that starts within the axis is taken to do so."""
+    """Return a slice of an axis with an open size or open bounds. A start that may be in range is assumed to be."""
 
     def place(bound: Dim) -> Dim:
         return (
             size + bound if is_negative(bound) else bound
-        )  # one that is open is from the start, or fails when it runs
+        )  # an open bound is assumed to count from the start; a negative one fails at run time
 
     if stride == -1 and (start == -1 or (isinstance(start, int) and start >= _BEYOND)) and sign(end + _BEYOND) == -1:
         return slice(None, None, -1)
@@ -168,9 +168,9 @@ def _open_range(size: Dim, start: Dim, end: Dim, stride: int) -> slice:
     if isinstance(end, int) and end >= _BEYOND:
         end = size
     begin, stop = place(start), place(end)
-    if isinstance(start, int) and start < 0:  # of an axis that is shorter, all is taken
+    if isinstance(start, int) and start < 0:  # all elements of a shorter axis are taken
         begin = begin if sign(begin) is not None else dim.maximum(begin, 0)
-    # An end beyond the axis is that of the axis; one that has symbols is taken to lie within a size that is known.
+    # An end beyond the axis is clamped to it. A symbolic end is assumed to be within a known size.
     is_within = isinstance(size, int) or is_negative(size - stop) is False
     return slice(begin, stop if is_within else dim.minimum(stop, size), stride)
 
@@ -225,7 +225,7 @@ def pad(
     constant_value = None if is_computed else elements(static, 2, "constant_value")
     filling = value if constant_value is None else constant_value.reshape(()).item()
     if not filling and not x.dtype.has_zero:
-        filling = np.nan  # what a cast of 0 gives
+        filling = np.nan  # a cast of 0 gives this value
     padding: list[Any] = [(0, 0)] * x.shape.rank
     for i, axis in enumerate(axes):
         padding[axis] = (given[i], given[i + len(axes)])
@@ -238,7 +238,7 @@ def pad(
         return g.where(inside, g.pad(x, padding, value=filling), g.reshape(fill, ()))
     if mode == "constant":
         return g.pad(x, padding, value=filling)
-    for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than what it repeats
+    for axis, (low, high) in enumerate(padding):  # by positions, since a pad may be wider than the data that it repeats
         if low or high:
             way: Any = mode
             size = x.shape.dims[axis]
@@ -318,7 +318,7 @@ def reverse_sequence(g: Any, x: Tensor, lengths: Tensor, *, batch_axis: int = 1,
 def tensor_scatter(
     g: Any, past: Tensor, update: Tensor, starts: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Tensor:
-    """A cache with new rows at each sequence's place, which goes round at the end if it is circular."""
+    """Write new rows to a cache at each sequence's position. A circular cache wraps around at the end."""
     axis = axis % past.shape.rank
     size = extent(g, past.shape.dims[axis], "i32")
     sizes = update.shape.dims

@@ -1,4 +1,4 @@
-"""Fourier transforms, whose complex numbers are a last axis of two, and spectrograms."""
+"""Fourier transforms and spectrograms. Complex numbers are represented by a last axis of size two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _complex(g: Any, x: Tensor) -> Tensor:
-    """A tensor with real numbers, or pairs of them, along the last axis, as complex ones."""
+    """Return a tensor with real numbers, or (real, imaginary) pairs, along the last axis as a complex tensor."""
     parts = [g.squeeze(g.narrow(x, -1, i, 1), -1) for i in range(static_dims(x, -1)[0])]
     parts = [g.cast(p, "f32") for p in parts]
     return g.complex(parts[0], parts[1] if len(parts) > 1 else g.zeros_like(parts[0]))
@@ -30,7 +30,7 @@ def _pairs(g: Any, x: Tensor, dtype: Any) -> Tensor:
 
 
 def _fitted(g: Any, x: Tensor, axis: int, length: int) -> Tensor:
-    """An axis cut, or filled with zeros, to a length."""
+    """Return the tensor with an axis cut or zero-padded to a length."""
     (size,) = static_dims(x, axis)
     if length <= size:
         return g.narrow(x, axis, 0, length)

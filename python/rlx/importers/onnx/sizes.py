@@ -1,7 +1,7 @@
-"""Arithmetic of sizes that the model leaves open: what stands between a `Shape` and a `Reshape`, as exact expressions.
+"""Arithmetic on open sizes, as exact expressions: the ops between a `Shape` and a `Reshape`.
 
-Values of integers (or of floats that are whole) whose elements are dimensions are computed while the model is imported, as
-others are that depend on constants alone. What moves elements is computed on their positions, by the op's own rule.
+Arrays of integers, or of whole floats, whose elements are dimensions are computed during import, like values that
+depend only on constants. Ops that move elements run on element positions, with the op's own rule.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rlx.ir.dims import dim
 from rlx.ir.dims.dim import Dim, DimExpr
 from rlx.ir.dtype import family
 
-# Which operands of an op hold what it moves; None for all.
+# The operands of an op that hold the moved elements; None for all.
 _MOVES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys(("Gather", "GatherElements", "GatherND", "Slice", "Squeeze", "Unsqueeze", "Reshape"), (0,)),
     **dict.fromkeys(("Transpose", "Expand", "Tile", "Split", "Flatten", "ReverseSequence", "Identity"), (0,)),
@@ -29,11 +29,11 @@ _MOVES: dict[str, tuple[int, ...] | None] = {
 
 @dataclass(frozen=True, eq=False)
 class SymbolicArray:
-    """An array of which elements are dimensions with symbols.
+    """An array whose elements are dimensions with symbols.
 
     Attributes:
         array: Integers and `DimExpr`s.
-        dtype: The dtype that the model gives it.
+        dtype: The dtype in the model.
     """
 
     array: np.ndarray
@@ -41,14 +41,14 @@ class SymbolicArray:
 
 
 class UndecidedError(Exception):
-    """A result is no dimension, or depends on the value of a symbol."""
+    """A result is not a dimension, or depends on the value of a symbol."""
 
 
 def sign(value: Dim) -> int | None:
-    """1, 0 or -1 where a dimension is positive, 0 or negative for all sizes of at least 1; None where that is open."""
+    """Return 1, 0 or -1 if a dimension is positive, 0 or negative for all sizes of at least 1; None if that is open."""
     if isinstance(value, int):
         return (value > 0) - (value < 0)
-    # Of `seq - 1` bounds tell more if the least size is 1.
+    # For `seq - 1`, bounds are more precise if the smallest size is 1.
     shifted = dim.substitute(value, {name: dim.symbol(name) + 1 for name in value.symbols})
     if isinstance(shifted, int):
         return sign(shifted)
@@ -57,7 +57,7 @@ def sign(value: Dim) -> int | None:
 
 
 def is_negative(value: Dim) -> bool | None:
-    """Whether a dimension is below 0; None where that is open."""
+    """Return whether a dimension is negative; None if that is open."""
     if isinstance(value, int):
         return value < 0
     if value.bounds[0] >= 0:
@@ -75,13 +75,13 @@ def compute(
     attributes: dict[str, Any],
     move: Callable[[list[np.ndarray | None]], list[np.ndarray] | None],
 ) -> list[np.ndarray | SymbolicArray] | None:
-    """What an op gives of operands that are known, of which one at least has symbols; None if that is no array of sizes.
+    """Return the result of an op on known operands, some with symbols; None if the result is not an array of sizes.
 
     Args:
-        op: Its name.
-        operands: The elements of each.
+        op: The name of the op.
+        operands: The elements of each operand.
         attributes: The op's attributes.
-        move: Computes the op of integers.
+        move: A function that computes the op on integers.
     """
     dtype = next((o.dtype for o in operands if isinstance(o, SymbolicArray)), np.dtype(np.int64))
     try:
@@ -103,9 +103,9 @@ def compute(
 
 
 def quick(op: str, arrays: Sequence[Any], attributes: dict[str, Any]) -> list[np.ndarray] | None:
-    """What an op of those that stand most between a `Shape` and a `Reshape` gives; None for any other, which its rule computes.
+    """Return the result of an op that is common between a `Shape` and a `Reshape`; None for other ops.
 
-    The rule makes a graph and evaluates it, which takes a thousand times as long.
+    Other ops are computed by their rule. It builds and evaluates a graph, which takes a thousand times as long.
     """
     if any(a is None for a in arrays) or len(arrays) == 0:
         return None
@@ -151,7 +151,7 @@ def _simplified(array: np.ndarray, dtype: np.dtype) -> np.ndarray | SymbolicArra
 
 
 def _elements(value: Any) -> np.ndarray:
-    """Elements as Python numbers and dimensions.
+    """Return elements as Python numbers and dimensions.
 
     Raises:
         UndecidedError: A float is not whole.
@@ -166,7 +166,7 @@ def _elements(value: Any) -> np.ndarray:
 
 
 def _quotient(a: Dim, b: Dim) -> Dim:
-    """Rounded toward zero, as ONNX's division of integers is."""
+    """Return the quotient rounded toward zero, as in ONNX's integer division."""
     if sign(b) is None or sign(b) == 0:
         raise UndecidedError
     if sign(b) == -1:
@@ -178,14 +178,14 @@ def _quotient(a: Dim, b: Dim) -> Dim:
 
 
 def _remainder(a: Dim, b: Dim) -> Dim:
-    """With the sign of the divisor, which has to be positive."""
+    """Return the remainder with the sign of the divisor, which must be positive."""
     if sign(b) != 1:
         raise UndecidedError
     return a % b
 
 
 def _fmod(a: Dim, b: Dim) -> Dim:
-    """With the sign of the dividend."""
+    """Return the remainder with the sign of the dividend."""
     return (
         _remainder(a, b)
         if is_negative(a) is False

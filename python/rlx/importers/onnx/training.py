@@ -1,4 +1,4 @@
-"""Steps of optimisers, of ONNX's preview of training."""
+"""Optimiser steps of ONNX's training preview ops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DOMAIN = "ai.onnx.preview.training"
 
 
 def _groups(xs: tuple[Tensor, ...], count: int) -> list[tuple[Tensor, ...]]:
-    """For each tensor that is optimised the operands that belong to it: the operands come kind by kind."""
+    """Return the operands of each optimised tensor. The operands are ordered by kind."""
     each = len(xs) // count
     return [tuple(xs[k * each + i] for k in range(count)) for i in range(each)]
 

@@ -1,4 +1,4 @@
-"""StableHLO modules, as JAX, PyTorch/XLA and TensorFlow export them: text, bytecode or portable artifacts."""
+"""Import of StableHLO modules from JAX, PyTorch/XLA and TensorFlow: text, bytecode or portable artifacts."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""Ops of CHLO in a text, which the bindings do not parse, as custom calls of the same name, which they do."""
+"""Conversion of CHLO ops in text to custom calls of the same name. MLIR's bindings cannot parse CHLO."""
 
 from __future__ import annotations
 
 import re
 
-# `%0 = chlo.erf %x : tensor<4xf32> -> tensor<4xf32>`, and of two operands with both types; a location may follow.
+# `%0 = chlo.erf %x : tensor<4xf32> -> tensor<4xf32>`. Ops with two operands list both types. A location may follow.
 _FUNCTION = re.compile(r"(?m)(%\w+ = )chlo\.(\w+) (%[\w#]+(?:, %[\w#]+)*) : ([^\n]+?) -> ([^\n]+?)(\s+loc\([^\n]*)?$")
 # `%values, %indices = chlo.top_k(%x, k = 2) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)`.
 _TOP_K = re.compile(r"(%\w+, %\w+ = )chlo\.top_k\((%[\w#]+), k = (\d+)\) : ([^\n]+?) -> ")
 
-# The same in the form of all dialects: `%0 = "chlo.mulhi"(%x, %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>`.
+# The generic form: `%0 = "chlo.mulhi"(%x, %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>`.
 _GENERIC = re.compile(r'"chlo\.(\w+)"\(([^()]*)\) : \(')
 
 
 def as_custom_calls(text: str) -> str:
-    """The text with its CHLO ops as `stablehlo.custom_call @chlo.erf(%x) : (…) -> …`; lines keep their numbers."""
+    """Return the text with its CHLO ops as `stablehlo.custom_call @chlo.erf(%x) : (…) -> …`. Line numbers are preserved."""
     text = _FUNCTION.sub(
         lambda m: f"{m[1]}stablehlo.custom_call @chlo.{m[2]}({m[3]}) : ({m[4]}) -> {m[5]}{m[6] or ''}", text
     )

@@ -1,4 +1,4 @@
-"""Functions of CHLO that are no ops of RLX: the upper half of a product, and a Bessel function."""
+"""CHLO functions without an RLX op: the upper half of a product, and a Bessel function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.graph.builder import Tensor
 
-# I1(x)·exp(-x) is a series in x up to this number, and above it a series in 1/x over the root of x.
+# Up to this x, I1(x)·exp(-x) is a series in x. Above it, it is a series in 1/x, divided by the square root of x.
 _NEAR = 8.0
 _TERMS = 40
 _POINTS = 2**14
@@ -26,13 +26,13 @@ def mulhi(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _upper_half(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Of integers of 64 bits, by the products of their halves (Warren, "Hacker's Delight", 8-2)."""
+    """Return the upper half of a product of 64-bit integers, from products of halves (Warren, "Hacker's Delight", 8-2)."""
     kind, half = a.dtype, 32
 
     def low(x: Tensor) -> Tensor:
         return g.bitwise_and(x, 2**half - 1)
 
-    def high(x: Tensor) -> Tensor:  # with its sign
+    def high(x: Tensor) -> Tensor:  # keeps the sign
         return g.binary("shift_right", x, half)
 
     crossed = high(a) * low(b) + g.shift_right_logical(low(a) * low(b), g.full((), half, kind))
@@ -42,7 +42,7 @@ def _upper_half(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 @imports("chlo.bessel_i1e")
 def bessel_i1e(g: Any, x: Tensor) -> Tensor:
-    """`exp(-|x|)·I1(x)`, in f64, to the last digits."""
+    """Return `exp(-|x|)·I1(x)`, computed in f64 to nearly full precision."""
     wide = g.cast(x, "f64")
     size = g.abs(wide)
     is_near = size <= _NEAR
@@ -56,7 +56,7 @@ def bessel_i1e(g: Any, x: Tensor) -> Tensor:
 
 
 def _chebyshev(g: Any, coefficients: np.ndarray, double: Tensor) -> Tensor:
-    """A series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
+    """Evaluate a series of Chebyshev polynomials at half of `double`, by Clenshaw's rule."""
     last: Any = g.zeros(double.shape.dims, "f64")
     before: Any = last
     for coefficient in coefficients[:0:-1]:
@@ -66,7 +66,7 @@ def _chebyshev(g: Any, coefficients: np.ndarray, double: Tensor) -> Tensor:
 
 @cache
 def _series() -> tuple[np.ndarray, np.ndarray]:
-    """The coefficients of I1(x)·exp(-x)/x, levelled, below `_NEAR`, and of I1(x)·exp(-x)·√x above it."""
+    """Return the coefficients for `_levelling(x)·I1(x)·exp(-x)/x` below `_NEAR`, and for I1(x)·exp(-x)·√x above it."""
     nodes = np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
     below, above = _NEAR * (nodes + 1) / 2, 2 * _NEAR / (nodes + 1)
     values = _scaled(below) / below * _levelling(below, np.sqrt), _scaled(above) * np.sqrt(above)
@@ -76,11 +76,14 @@ def _series() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _levelling(x: Any, root: Any) -> Any:
-    """What I1(x)·exp(-x)/x falls by, about: a series of their product is as precise where this is small."""
+    """Return the reciprocal of the approximate decay of I1(x)·exp(-x)/x.
+
+    The product of both varies little, so its series is precise also where the function is small.
+    """
     return (x + _NEAR / 2) * root(x + _NEAR / 2)
 
 
 def _scaled(x: np.ndarray) -> np.ndarray:
-    """I1(x)·exp(-x) as the mean of `exp(x·(cos t - 1))·cos t` over a period: of such a sum nearly all digits are right."""
+    """Return I1(x)·exp(-x) as the mean of `exp(x·(cos t - 1))·cos t` over a period, accurate to nearly all digits."""
     angle = 2 * np.pi * np.arange(_POINTS) / _POINTS
     return np.mean(np.exp(-2 * x[:, None] * np.sin(angle / 2) ** 2) * np.cos(angle), axis=1)

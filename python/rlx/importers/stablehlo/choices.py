@@ -1,4 +1,4 @@
-"""`select` between branches of elementwise ops: as a function that is differentiated in the branch that is chosen."""
+"""`select` between branches of elementwise ops, as a function that is differentiated only in the chosen branch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from rlx.ir.op import opview
 from rlx.ir.shape import shape_of
 
 _MOST_OPS = 256
-_MOST_LEAVES, _DEEPEST = 2, 6  # erfc and what is computed by it are up to six functions deep
+_MOST_LEAVES, _DEEPEST = 2, 6  # erfc and functions of it are nested up to six levels
 _COEFFICIENT = 0.676795274409476084995  # of exp(-|x|)·I0(x), in a series of Chebyshev polynomials
-# Ops without a derivative that may be infinite: zero times it is zero.
+# Ops whose derivative is always finite: zero times the derivative is zero.
 _TAME = ("add", "sub", "mul", "max", "min")
 _TAME_KINDS = ("neg", "abs", "sign", "floor", "ceil", "round", "sin", "cos", "tanh", "erf", "relu", "sigmoid", "atan")
 
 
 def chosen(g: Any, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """`where(condition, x, y)`, with the ops of both branches as a function.
+    """Return `where(condition, x, y)`, with the ops of both branches as one function.
 
-    In reverse mode the branch that is not chosen has the cotangent zero. Its derivatives multiply that, and the product is NaN
-    where one is infinite. A function of elementwise ops is differentiated in forward mode, which has no such product.
+    In reverse mode, the branch that is not chosen has cotangent zero. Its derivatives are multiplied by that zero, and
+    the product is NaN if a derivative is infinite. A function of elementwise ops is differentiated in forward mode,
+    which does not compute this product.
     """
     result = g.where(condition, x, y)
     if not result.dtype.is_float:
@@ -33,12 +34,12 @@ def chosen(g: Any, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def dominators(value: mlir.Value) -> list[mlir.Value]:
-    """The values through which every path of elementwise ops to a value leads, the last one first."""
+    """Return the dominators of a value: all paths of elementwise ops to it lead through them. The closest comes first."""
     return _ElementwiseOps(value).dominators() if isinstance(value, mlir.ir.OpResult) else []
 
 
 class _ElementwiseOps:
-    """The elementwise ops of real numbers that a value is computed by.
+    """The elementwise ops of real numbers that compute a value.
 
     Attributes:
         order: Their results, operands first.
@@ -48,11 +49,11 @@ class _ElementwiseOps:
         self._root, self._dims = root, shape_of(root).dims
         self._block = root.owner.operation.block
         self.order: list[mlir.Value] = []
-        self._outer: dict[mlir.Value, None] = {}  # values of real numbers that they read
+        self._outer: dict[mlir.Value, None] = {}  # values of real numbers that these ops read
         self._is_whole = self._collect(root)
 
     def _collect(self, root: mlir.Value) -> bool:
-        """Fill `order`; whether it has them all."""
+        """Fill `order`. Return whether it is complete."""
         seen: set[mlir.Value] = set()
         stack = [(root, False)]
         while stack:
@@ -83,15 +84,15 @@ class _ElementwiseOps:
         return is_single and (is_function or opview.has_trait(op, "elementwise"))
 
     def _operands(self, value: mlir.Value) -> list[mlir.Value]:
-        """The operands of the op that gives a value through which a derivative may go."""
+        """Return the differentiable operands of the op that defines a value."""
         return [v for v in value.owner.operation.operands if shape_of(v).dtype.is_inexact]
 
     def leaves(self) -> Sequence[mlir.Value] | None:
-        """The values that the ops are a function of; None where it need not be a function, or is one of too many."""
+        """Return the values that the ops are a function of; None if no function is needed, or it has too many leaves."""
         if not self._is_whole or any(shape_of(v).dtype.is_complex for v in (*self.order, *self._outer)):
             return None
         found = self.dominators()
-        # Not what |x| is computed by, so that this stays known of functions of |x|.
+        # Stop at |x|: functions of |x| must remain recognisable.
         sizes = [v for v in found if is_absolute(v)]
         single = sizes[-1] if sizes else next(reversed(found), None)
         if single is not None:
@@ -101,7 +102,7 @@ class _ElementwiseOps:
         return leaves if fits and any(map(_may_overflow, self.order)) else None
 
     def dominators(self) -> list[mlir.Value]:
-        """The values through which every path to the root leads, from the last to the first."""
+        """Return the values that all paths to the root lead through, from the last to the first."""
         parents: dict[mlir.Value, mlir.Value | None] = dict.fromkeys(self._outer)
         depths = dict.fromkeys(self._outer, 0)
         for value in self.order:
@@ -120,7 +121,7 @@ class _ElementwiseOps:
         return result
 
     def _cut(self, leaf: mlir.Value) -> None:
-        """Keep the ops that come after a value."""
+        """Keep only the ops after a value."""
         inside, kept = set(self.order), set[mlir.Value]()
         stack = [self._root]
         while stack:
@@ -131,7 +132,7 @@ class _ElementwiseOps:
         self.order = [v for v in self.order if v in kept]
 
     def as_function(self, g: Any, leaves: Sequence[mlir.Value]) -> Tensor:
-        """The value as a function of others, as which it is differentiated."""
+        """Return the value as a function of the leaves, which is differentiated as a whole."""
         inside = set(self.order)
         read = dict.fromkeys(v for value in self.order for v in value.owner.operation.operands)
         others = [v for v in read if v not in inside and v not in leaves and not _is_constant(v)]
@@ -157,14 +158,14 @@ class _ElementwiseOps:
         return g.custom_fn(body, *arguments)
 
     def _is_bessel(self) -> bool:
-        """Whether the ops compute the Bessel function `exp(-|x|)·I0(x)`."""
+        """Return whether the ops compute the Bessel function `exp(-|x|)·I0(x)`."""
         read = [v for value in self.order for v in value.owner.operation.operands]
         numbers = [number_of(v) for v in read if is_inert(v)]
         return any(n is not None and abs(n - _COEFFICIENT) < 1e-7 for n in numbers)
 
 
 def _depth(function: mlir.Operation) -> int:
-    """How deep functions are in each other."""
+    """Return the nesting depth of functions."""
     inner = (view.operation for view in function.regions[0].blocks[0].operations)
     return 1 + max((_depth(op) for op in inner if op.name == "rlx.custom_fn"), default=0)
 
@@ -175,7 +176,7 @@ def _meeting(
     parents: dict[mlir.Value, mlir.Value | None],
     depths: dict[mlir.Value, int],
 ) -> mlir.Value | None:
-    """The last common dominator of two values."""
+    """Return the last common dominator of two values."""
     while a is not None and b is not None and a != b:
         if depths[a] >= depths[b]:
             a = parents[a]
@@ -189,7 +190,7 @@ def _is_constant(value: mlir.Value) -> bool:
 
 
 def is_absolute(value: mlir.Value) -> bool:
-    """Whether a value is that of `closed_forms.absolute`."""
+    """Return whether a value is the result of `closed_forms.absolute`."""
     if not isinstance(value, mlir.ir.OpResult) or value.owner.operation.name != "rlx.custom_fn":
         return False
     inner, *rest = (view.operation for view in value.owner.operation.regions[0].blocks[0].operations)
@@ -198,14 +199,14 @@ def is_absolute(value: mlir.Value) -> bool:
 
 
 def is_inert(value: mlir.Value) -> bool:
-    """Whether a value is a constant, or one in another shape."""
+    """Return whether a value is a constant, or a reshaped or broadcast constant."""
     while isinstance(value, mlir.ir.OpResult) and value.owner.operation.name in ("rlx.expand", "rlx.reshape"):
         value = value.owner.operation.operands[0]
     return _is_constant(value)
 
 
 def erase_unread(block: mlir.Block) -> None:
-    """Erase the elementwise ops of a block, and of those in it, that nobody reads: those that functions have taken in."""
+    """Erase the unused elementwise ops of a block and of its inner blocks. Functions have taken in copies of them."""
     for op in reversed([view.operation for view in block.operations]):
         for region in op.regions:
             for inner in region.blocks:
@@ -216,7 +217,7 @@ def erase_unread(block: mlir.Block) -> None:
 
 
 def _may_overflow(value: mlir.Value) -> bool:
-    """Whether the derivative of the op that gives a value may be infinite."""
+    """Return whether the derivative of the op that defines a value can be infinite."""
     op = value.owner.operation
     if op.name == "rlx.binary":
         kind = opview.attributes_of(op)["kind"]
@@ -227,7 +228,7 @@ def _may_overflow(value: mlir.Value) -> bool:
 
 
 def number_of(value: mlir.Value) -> float | None:
-    """The number that all elements of a constant are."""
+    """Return the value of a uniform constant; None for another value."""
     while isinstance(value, mlir.ir.OpResult) and value.owner.operation.name in ("rlx.expand", "rlx.reshape"):
         value = value.owner.operation.operands[0]
     if not _is_constant(value) or not shape_of(value).dtype.is_float:

@@ -35,9 +35,9 @@ def einsum(g: Any, *xs: Tensor, einsum_config: str, results: list[Shape]) -> Ten
 
 
 def _product(g: Any, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
-    """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32.
+    """Return the product, computed in the wider of the dtypes of factors and result: i8·i8 may give i32, and bf16·bf16 f32.
 
-    Of booleans it is whether both are true anywhere.
+    The product of booleans is true if any pair of factors is true.
     """
     wide = promote(promote(factors[0].dtype, factors[1].dtype), result.dtype)
     wide = i32 if wide.is_bool else wide

@@ -1,4 +1,4 @@
-"""Control flow: branches, and loops, which are scans where the number of their steps is known."""
+"""Control flow: branches and loops. A loop with a known number of steps becomes a scan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.importers.stablehlo.values import defining_op, direction_of, ending, sc
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.op.attributes import elements_from_mlir
 
-# The comparisons of a counter that goes up, and what the last number of steps is off by.
+# The comparisons of an increasing counter, and the correction of the number of steps.
 _UPWARDS = {"LT": 0, "LE": 1}
 
 
@@ -22,7 +22,7 @@ def if_(g: Any, condition: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
 
 @imports("case")
 def case(g: Any, index: Tensor, *, regions: Sequence[Any]) -> list[Tensor]:
-    """Of an index out of range the last branch."""
+    """Import `case`. An index out of range selects the last branch."""
 
     def chosen(first: int, rest: Sequence[Any]) -> list[Tensor]:
         if len(rest) == 1:
@@ -41,10 +41,10 @@ def _chosen(
 
 @imports("while")
 def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
-    """A scan if a counter decides how often, which has derivatives in reverse mode as well.
+    """Import `while`. If a counter determines the number of steps, it becomes a scan, which also has reverse-mode derivatives.
 
-    Regions of StableHLO take nothing from outside in what JAX exports: what a loop reads, it carries. Such a carry is read from
-    outside here, since derivatives keep the carries of every step.
+    In modules from JAX, regions do not read outside values: a loop carries all values that it reads. Loop-invariant
+    carries are converted back to outside reads here, because derivatives store the carries of every step.
     """
     condition, body = regions
     changed = [n for n, (a, v) in enumerate(zip(body.block.arguments, ending(body.block), strict=True)) if a != v]
@@ -68,7 +68,7 @@ def while_(g: Any, *carries: Tensor, regions: Sequence[Any]) -> list[Tensor]:
 
 
 def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:
-    """How often a loop runs whose condition is `counter < limit` and whose counter grows by a constant; None of others."""
+    """Return the number of steps of a loop with the condition `counter < limit` and a constant step; None for others."""
     arguments = list(condition.block.arguments)
     compare = defining_op(ending(condition.block)[0], "stablehlo.compare")
     if compare is None or len(list(condition.block.operations)) > 3:
@@ -85,18 +85,18 @@ def _steps(carries: Sequence[Tensor], condition: Any, body: Any) -> int | None:
         return None
     steps = max(0, -(-(last + _UPWARDS[direction] - first) // step))
     lowest, highest = _bounds(counter)
-    # A counter that wraps around goes on, for longer or for ever.
+    # If the counter wraps around, the loop continues, possibly forever.
     return steps if lowest <= first and first + steps * step <= highest else None
 
 
 def _bounds(value: mlir.Value) -> tuple[int, int]:
-    """The least and the largest number of a scalar's type."""
+    """Return the smallest and the largest value of a scalar's type."""
     kind = mlir.ir.IntegerType(mlir.ir.RankedTensorType(value.type).element_type)
     return (0, 2**kind.width - 1) if kind.is_unsigned else (-(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1)
 
 
 def _step(place: int, body: Any, carries: Sequence[Tensor]) -> int | None:
-    """What a loop adds to a carry in each step."""
+    """Return the number that a loop adds to a carry in each step; None if it is not constant."""
     arguments, following = list(body.block.arguments), ending(body.block)
     add = defining_op(following[place], "stablehlo.add")
     if add is None:
@@ -111,7 +111,7 @@ def _step(place: int, body: Any, carries: Sequence[Tensor]) -> int | None:
 
 
 def _integer(value: mlir.Value, region: Any, carries: Sequence[Tensor], body: Any) -> int | None:
-    """A constant in a region, from outside of it, or carried by the loop without a change."""
+    """Return an integer that is constant in a region, comes from outside, or is carried unchanged; None for others."""
     constant = defining_op(value, "stablehlo.constant")
     if constant is not None:
         number = elements_from_mlir(constant.attributes["value"]).reshape(-1)[0].item()

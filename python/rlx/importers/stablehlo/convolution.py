@@ -1,4 +1,4 @@
-"""Convolutions with any numbers of their dimensions, groups of the batch, holes in the operand, reversed windows."""
+"""Convolutions with any dimension numbers, batch groups, dilated operands and reversed windows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def convolution(
     x = padded(g, x, zero, (0, 0, *low), (0, 0, *high), (0, 0, *holes))
     groups = feature_group_count
     if batch_group_count > 1:
-        # Each group of the batch has output features of its own: as groups of input features.
+        # Each batch group has its own output features. Express batch groups as groups of input features.
         n, c = x.shape.dims[:2]
         parts = g.reshape(x, (batch_group_count, n // batch_group_count, c, *x.shape.dims[2:]))
         x = g.reshape(g.swapaxes(parts, 0, 1), (n // batch_group_count, batch_group_count * c, *x.shape.dims[2:]))
@@ -74,7 +74,7 @@ def convolution(
 def _convolved(
     g: Any, x: Tensor, w: Tensor, strides: tuple[int, ...], dilation: tuple[int, ...], groups: int
 ) -> Tensor:
-    """Of any dtype and number of spatial axes; `conv` takes one to three, and no complex numbers."""
+    """Return a convolution of any dtype and number of spatial axes. `conv` supports one to three, and no complex numbers."""
     count = x.rank - 2
     sizes = [
         max(0, (n - (k - 1) * d - 1) // s + 1) if k and n > (k - 1) * d else 0
@@ -94,7 +94,7 @@ def _convolved(
         return g.squeeze(y, -1)
     if count <= _MOST_SPATIAL:
         return g.conv(x, w, strides, 0, dilation, groups)
-    # The first spatial axis as a sum over the window.
+    # Compute the first spatial axis as a sum over the window.
     total: Any = None
     for k in range(w.shape.static[2]):
         first = k * dilation[0]

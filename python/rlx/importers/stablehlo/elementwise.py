@@ -22,7 +22,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.ops.lift import in_compute
 
-# The ops that correspond to one method of graphs: name of the op, name of the method.
+# The ops that correspond to one method of graphs: op name, method name.
 _METHODS = {
     "add": "add",
     "and": "bitwise_and",
@@ -56,7 +56,7 @@ _METHODS = {
 
 
 def method(name: str) -> Callable[..., Tensor]:
-    """The rule that calls a method of graphs with the operands."""
+    """Return the rule that calls a method of the graph with the operands."""
     return lambda g, *operands: getattr(g, name)(*operands)
 
 
@@ -89,7 +89,7 @@ def select(g: Any, condition: Tensor, x: Tensor, y: Tensor, *, has_pieces: bool)
 
 @imports("round_nearest_even")
 def round_nearest_even(g: Any, x: Tensor) -> Tensor:
-    return g.stop_gradient(g.round(x))  # RLX counts it as the identity
+    return g.stop_gradient(g.round(x))  # RLX differentiates `round` as the identity
 
 
 @imports("maximum")
@@ -103,7 +103,7 @@ def minimum(g: Any, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _before(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    """Whether a complex number is smaller: by the real parts, and where they are equal by the others."""
+    """Return whether `a < b` for complex numbers, in lexicographic order of real and imaginary part."""
     real, other = (g.real(a), g.real(b)), (g.imag(a), g.imag(b))
     return (real[0] < real[1]) | (g.eq(*real) & (other[0] < other[1]))
 
@@ -139,14 +139,14 @@ def shift_left(g: Any, a: Tensor, b: Tensor) -> Tensor:
 def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
     if a.dtype.is_signed:
         return g.binary("shift_right", a, b)
-    # The highest bit counts as a sign.
+    # Interpret the highest bit as a sign.
     signed = a.dtype.signed_word
     return g.cast(g.binary("shift_right", g.cast(a, signed), g.cast(b, signed)), a.dtype)
 
 
 @imports("convert")
 def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
-    # The imaginary part does not count, where a cast of RLX to bool has True for a number that is not 0.
+    # The imaginary part does not count. RLX's cast to bool would be true for any number that is not 0.
     return g.cast(g.real(x) if x.dtype.is_complex and results[0].dtype.is_bool else x, results[0].dtype)
 
 

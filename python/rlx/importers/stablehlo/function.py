@@ -1,4 +1,4 @@
-"""A StableHLO module as a graph: its function, with every call replaced by the function that it calls."""
+"""Conversion of a StableHLO module to a graph. All calls are inlined."""
 
 from __future__ import annotations
 
@@ -36,38 +36,39 @@ _CONSTANT = "stablehlo.constant"
 _COMPOSITE = "stablehlo.composite"
 _CUSTOM_CALL = "stablehlo.custom_call"
 _CALLS = ("func.call", _COMPOSITE)
-# They only group values: a tuple is a list of what it holds.
+# These ops only group values: a tuple is a list of its elements.
 _OF_TUPLES = ("stablehlo.tuple", "stablehlo.get_tuple_element")
-# The target of custom calls that an importer gives a meaning to: each has a number.
+# The target of custom calls that an importer implements, identified by a number.
 CALL = "rlx.call"
-# Of the number, the operands, and whether these are tensors in the place of scalars.
+# A function of the number, the operands, and whether these are tensors in place of scalars.
 Kept = Callable[[Graph, int, Sequence[Tensor], bool], Sequence[Tensor]]
-# In a region of scalars these change nothing.
+# These ops are identities in a region of scalars.
 _OF_SCALARS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim")
-_DEEPEST = 64  # the largest allowed depth of calls
+_DEEPEST = 64  # the largest call depth
 _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom op '(?P<op>[\w.]+)'")
-# Attributes that choose a precision or an algorithm, but do not change what is computed.
+# Attributes that choose a precision or an algorithm, but do not change the result.
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
 @answered
 @importer
 def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
-    """The graph of a StableHLO module, whose sizes are static.
+    """Return the graph of a StableHLO module with static sizes.
 
     Args:
-        source: Text, the bytes of text, bytecode or a portable artifact, or the path of a file of these.
-        entry: Name of the function; None takes `main`, or without a public function of that name the first public one.
+        source: Text, the bytes of text, bytecode or a portable artifact, or the path of a file with one of these.
+        entry: The name of the function. None selects `main`, or the first public function if there is no public `main`.
 
     Returns:
-        Inputs are called as the module's locations say, else `arg0`, `arg1`, …; outputs `out0`, `out1`, …. Constants of more
-        than 1024 elements are parameters, whose values are in `weights`. Ops have the locations that the module gives them.
+        The graph. Inputs are named by the module's locations, else `arg0`, `arg1`, …; outputs are `out0`, `out1`, ….
+        Constants of more than 1024 elements are parameters, whose values are in `weights`. Ops have the locations of
+        the module.
 
     Raises:
-        ParseError: It is no module, or beyond a limit of `rlx.ir.text.limits`.
-        UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
-            that is not imported.
-        Error: The file cannot be read, a size is dynamic, a dtype is not one of RLX, or functions call themselves.
+        ParseError: The source is not a module, or exceeds a limit of `rlx.ir.text.limits`.
+        UnsupportedError: Ops cannot be imported: the message lists all of them with counts and locations. Or an op is
+            used in an unsupported form.
+        Error: The file cannot be read, a size is dynamic, RLX does not have a dtype, or functions are recursive.
     """
     if entry is not None and not isinstance(entry, str):
         raise Error(f"entry is the name of a function, got {shown(entry)}")
@@ -80,18 +81,18 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
 
 
 def parsed(source: ModuleText) -> mlir.Module:
-    """The module of a text, in which ops of CHLO are custom calls.
+    """Return the module of a text, with ops of CHLO as custom calls.
 
     Raises:
         ParseError: It is not a module.
-        UnsupportedError: An op is of a dialect that is not known.
+        UnsupportedError: An op is of an unknown dialect.
     """
     text = as_custom_calls(source.text) if "chlo." in source.text else source.text
     try:
         return parse_module(text, source.name)
     except ParseError as problem:
         foreign = _UNKNOWN_DIALECT.search(problem.message)
-        if not foreign or "rlx." in text:  # a module of RLX: the error is right as it is
+        if not foreign or "rlx." in text:  # an rlx module: the error is correct already
             raise
         hint = "a portable artifact has none of it: jax.export.export(jax.jit(f))(…).mlir_module_serialized"
         message = f"'{foreign['op']}' is of the dialect '{foreign['dialect']}', not of StableHLO"
@@ -99,7 +100,7 @@ def parsed(source: ModuleText) -> mlir.Module:
 
 
 def is_stablehlo(module: mlir.Module) -> bool:
-    """Whether a module computes with StableHLO ops, and has none of rlx."""
+    """Return whether a module uses StableHLO ops and has no rlx ops."""
     dialects = {name.partition(".")[0] for f in functions(module) for name, _ in _nodes(f)}
     return "stablehlo" in dialects and "rlx" not in dialects
 
@@ -113,16 +114,16 @@ def from_module(
     kept: Kept | None = None,
     constants: LargeConstants = large.NONE,
 ) -> Graph:
-    """The graph of a module that has been parsed and verified; see `from_stablehlo`.
+    """Return the graph of a parsed and verified module; see `from_stablehlo`.
 
     Args:
         module: The module.
-        entry: Name of the function; None as for `from_stablehlo`.
-        largest_literal: The number of elements up to which a constant does not become a parameter.
-        names: Of the arguments; None takes those that the module has.
-        params: The names of arguments that are parameters, each with its value or None; the others are inputs.
-        kept: What calls of `rlx.call` give, by number.
-        constants: The large constants that stand beside the module.
+        entry: The name of the function; None as for `from_stablehlo`.
+        largest_literal: The largest number of elements of a constant that does not become a parameter.
+        names: The names of the arguments; None uses those of the module.
+        params: The names of arguments that are parameters, each with its value or None. The others are inputs.
+        kept: A function that builds calls of `rlx.call`, by number.
+        constants: The large constants that are stored outside of the module.
     """
     mlir.stablehlo()
     function = _entry(module) if entry is None else find_function(module, entry)
@@ -130,7 +131,7 @@ def from_module(
 
 
 def _entry(module: mlir.Module) -> mlir.FuncOp:
-    """The public function `main`, which JAX writes after those that it compares elements by, else the first public one."""
+    """Return the public function `main`, else the first public one. JAX writes `main` after its comparator functions."""
     mains = (f for f in functions(module) if f.name.value == _MAIN and is_public(f))
     return next(mains, None) or find_function(module)
 
@@ -145,9 +146,9 @@ def inlined(
     lifted: bool,
     constants: LargeConstants,
 ) -> list[Tensor]:
-    """The results of the function of a module for tensors of a graph, which `lifted` says are in the place of scalars.
+    """Inline the function of a module for tensors of a graph, and return its results.
 
-    See `from_module`.
+    `lifted` means that the tensors replace scalars. See `from_module`.
     """
     mlir.stablehlo()
     return _Import(module, largest_literal, kept, constants).results_in(
@@ -156,7 +157,7 @@ def inlined(
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
-    """Name and op of all ops of a function, and of the regions of its ops, except what ends a block."""
+    """Yield name and op for all ops of a function and of inner regions, except block terminators."""
     regions = list(function.regions)
     while regions:
         for block in regions.pop(0).blocks:
@@ -164,7 +165,7 @@ def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
                 if op.operation.name not in (
                     "func.return",
                     "stablehlo.return",
-                ):  # the verifier has checked that one ends it
+                ):  # the verifier has checked that each block has a terminator
                     yield op.operation.name, op.operation
                     regions.extend(op.operation.regions)
 
@@ -173,8 +174,8 @@ class _Import:
     def __init__(self, module: mlir.Module, largest_literal: float, kept: Kept | None, constants: LargeConstants):
         self.largest_literal, self.kept, self.constants = largest_literal, kept, constants
         self.functions = {f.name.value: f for f in functions(module)}
-        self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
-        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
+        self.nodes: list[tuple[str, str | None]] = []  # the ops of all reachable functions, names without prefix
+        self.sizes: dict[str, tuple[int, int]] = {}  # the number of ops after inlining a function, and its call depth
 
     def graph_of(self, function: mlir.FuncOp, names: Sequence[str] | None, params: Mapping[str, Any]) -> Graph:
         self._measure(function, (), None)
@@ -183,7 +184,7 @@ class _Import:
             block = function.entry_block
             shapes = [
                 shape_held(a, a.location) for a in block.arguments
-            ]  # before ops: those that ask for sizes follow from these
+            ]  # before ops: the errors of ops with unknown sizes follow from these
             imports.check(self.nodes)
             for value in ending(block):
                 shape_held(value, function.location)  # raises for a tuple
@@ -198,21 +199,20 @@ class _Import:
         return g
 
     def results_in(self, g: Graph, function: mlir.FuncOp, operands: Sequence[Tensor], lifted: bool) -> list[Tensor]:
-        """The results of a function for tensors of a graph."""
+        """Return the results of a function for tensors of a graph."""
         self._measure(function, (), None)
         imports.check(self.nodes)
         return self._inlined(g, function, operands, lifted)
 
     def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...], caller: str | None) -> tuple[int, int]:
-        """How many ops a function stands for, calls among them, and the depth of its calls.
+        """Return the number of ops of a function after inlining, and its call depth.
 
-        Nothing is built before both are known. A call counts as well: functions of two calls and nothing else would take
-        forever to follow, though they become no op.
+        Nothing is built before both are known. Calls count as ops: a chain of functions with two calls each takes forever.
 
         Args:
             function: The function.
-            calls: The functions that are being called.
-            caller: The place of the call, which is that of ops without one.
+            calls: The functions on the call stack.
+            caller: The location of the call. It is used for ops without a location.
         """
         name, place = function.name.value, describe(function.location)
         if name in calls:
@@ -251,7 +251,7 @@ class _Import:
         return self.functions[name]
 
     def _comparison(self, op: mlir.Operation) -> str | None:
-        """The direction in which the only function that a custom call names compares its first two arguments, if it does."""
+        """Return the comparison direction of the only function that a custom call names; None if it is not a comparison."""
         if op.name != _CUSTOM_CALL or "called_computations" not in op.attributes:
             return None
         called = [f.value for f in op.attributes["called_computations"]]
@@ -265,7 +265,7 @@ class _Import:
     def _inlined(
         self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor], lifted: bool = False
     ) -> list[Tensor]:
-        """The results of a function for arguments; its ops are added to the graph."""
+        """Inline a function for arguments into the graph, and return its results."""
         return self.block(g, function.entry_block, arguments, {}, lifted)
 
     def block(
@@ -277,15 +277,15 @@ class _Import:
         lifted: bool,
         wanted: Sequence[mlir.Value] | None = None,
     ) -> list[Tensor]:
-        """What a block ends with, for arguments; its ops are added to the graph.
+        """Inline a block for arguments into the graph, and return the operands of its terminator.
 
         Args:
             g: The graph.
             block: The block of a function or of a region.
             arguments: The values of its arguments.
-            outside: The values of what it reads from outside.
-            lifted: Whether the block is one of scalars, and the arguments are tensors of them.
-            wanted: What to return in place of what the block ends with.
+            outside: The values that it reads from outside.
+            lifted: Whether the block operates on scalars and the arguments are tensors of them.
+            wanted: Values to return instead of the operands of the terminator.
         """
         values = outside | dict(zip(block.arguments, arguments, strict=True))
         *body, end = block.operations
@@ -363,24 +363,24 @@ class RegionFunction:
         self.block = region.blocks[0]
 
     def __call__(self, *arguments: Tensor) -> list[Tensor]:
-        """What the region gives for arguments of the shapes that it names."""
+        """Return the results of the region for arguments of its declared shapes."""
         return self._importer.block(self._g, self.block, arguments, self._values, lifted=False)
 
     def lifted(self, *arguments: Tensor) -> list[Tensor]:
-        """What a region of scalars gives for each element of tensors, whose shapes broadcast."""
+        """Apply a region of scalars elementwise to tensors, whose shapes broadcast."""
         return self._importer.block(self._g, self.block, arguments, self._values, lifted=True)
 
     def value(self, value: mlir.Value, *arguments: Tensor) -> Tensor:
-        """One value of a region of scalars, for each element of tensors."""
+        """Return one value of a region of scalars, computed elementwise for tensors."""
         return self._importer.block(self._g, self.block, arguments, self._values, lifted=True, wanted=[value])[0]
 
     def outside(self, value: mlir.Value) -> Tensor | None:
-        """The tensor of a value that comes from outside of the region."""
+        """Return the tensor of a value from outside of the region."""
         return self._values.get(value)
 
 
 def composite_rule(op: mlir.Operation) -> str | None:
-    """The name of the rule for a composite, or a custom call of CHLO's, whose meaning is known."""
+    """Return the rule name for a composite or custom call of CHLO with a known meaning; None for other ops."""
     if op.name == _COMPOSITE:
         name = op.attributes["name"].value
     elif op.name == _CUSTOM_CALL:
@@ -396,14 +396,14 @@ def _of_tuples(op: mlir.Operation, operands: list[Any]) -> Any:
 
 
 def _number(op: mlir.Operation) -> int | None:
-    """The number of a call that an importer gives a meaning to."""
+    """Return the number of a call of `rlx.call`; None for other ops."""
     if op.name != _CUSTOM_CALL or op.attributes["call_target_name"].value != CALL:
         return None
     return op.attributes["mhlo.backend_config"]["number"].value
 
 
 def _config(op: mlir.Operation) -> dict[str, Any]:
-    """What a custom call says besides, as JAX writes it."""
+    """Return the backend configuration of a custom call, in the format of JAX."""
     if "mhlo.backend_config" not in op.attributes:
         return {}
     given = op.attributes["mhlo.backend_config"]
@@ -411,25 +411,25 @@ def _config(op: mlir.Operation) -> dict[str, Any]:
 
 
 def _callee(op: mlir.Operation) -> str | None:
-    """The name of the function that an op calls; None for an op that calls none."""
+    """Return the name of the function that an op calls; None for other ops."""
     if op.name not in _CALLS:
         return None
     return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
 
 
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
-    """The names of the arguments in their locations, if every argument has one and they differ; else `arg0`, …."""
+    """Return the names of the arguments from their locations if all have one and they differ; else `arg0`, …."""
     return usable_names([name_of(a.location) for a in arguments])
 
 
 def usable_names(names: Sequence[str]) -> list[str]:
-    """Names of inputs, if all of them can be used and they differ; else `arg0`, …."""
+    """Return names of inputs if all are usable and different; else `arg0`, …."""
     usable = all(re.fullmatch(r"[^\s\0]{1,200}", n) and n.isprintable() for n in names)
     return list(names) if usable and len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
 
 
 def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
-    """The attributes that belong to an op; those of other dialects (`mhlo.…`, `jax.…`) are notes of tools."""
+    """Yield the inherent attributes of an op. Attributes of other dialects (`mhlo.…`, `jax.…`) are annotations of tools."""
     for name in op.attributes:
         key = getattr(name, "name", name)
         if "." not in key:
@@ -437,7 +437,7 @@ def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
 
 
 def _value(attribute: Any, constants: LargeConstants) -> Any:
-    """An attribute as a Python value; other attributes stay as they are."""
+    """Return an attribute as a Python value. Unknown kinds of attributes are returned unchanged."""
     ir = mlir.ir
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value

@@ -1,4 +1,4 @@
-"""How one op computes with quantised element types: see `types`."""
+"""Computation of one op with quantised element types: see `types`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rlx.importers.stablehlo.types import is_quantised, quantised
 from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 
-# Ops of regions, which compute themselves in the types that they name.
+# Ops with regions. The regions compute in the types that they declare.
 _OF_REGIONS = ("case", "if", "map", "sort", "while", "reduce", "reduce_window", "scatter", "select_and_scatter")
-# Ops that give elements of their operands as they are.
+# Ops that return elements of their operands unchanged.
 _MOVES = frozenset(
     (
         *("bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "dynamic_broadcast_in_dim"),
@@ -24,7 +24,7 @@ _MOVES = frozenset(
 
 
 class Held:
-    """What surrounds an op whose operands or results have quantised types.
+    """The conversion of operands and results of an op with quantised types.
 
     Args:
         op: The op.
@@ -37,26 +37,26 @@ class Held:
         self._floats = any(map(is_quantised, types)) and name not in _OF_REGIONS and not self._moves(types)
 
     def _moves(self, types: Sequence[Any]) -> bool:
-        """Whether the op moves quantised elements, all of which have the same type."""
+        """Return whether the op only moves quantised elements, which all have the same type."""
         elements = {str(mlir.ir.RankedTensorType(t).element_type) for t in types if is_quantised(t)}
         return self._name in _MOVES and len(elements) == 1
 
     def computed(self, shapes: list[Shape]) -> list[Shape]:
-        """The shapes of what the rule gives, from those in which results are held."""
+        """Return the shapes of the rule's results, given the storage shapes."""
         if not self._floats:
             return shapes
         types = [quantised(r.type) for r in self._op.results]
         return [s if q is None else s.with_dtype(q.expressed) for s, q in zip(shapes, types, strict=True)]
 
     def opened(self, g: Any, operands: Sequence[Tensor]) -> list[Tensor]:
-        """The operands as the rule takes them: quantised ones as the numbers that they stand for."""
+        """Return the operands for the rule: quantised ones are dequantised."""
         if not self._floats:
             return list(operands)
         types = [quantised(v.type) for v in self._op.operands]
         return [t if q is None else q.numbers(g, t) for t, q in zip(operands, types, strict=True)]
 
     def closed(self, g: Any, results: Sequence[Tensor]) -> list[Tensor]:
-        """The results as they are held, from those that the rule gave."""
+        """Return the results in their storage types, given the results of the rule."""
         if not self._floats:
             return list(results)
         types = [quantised(r.type) for r in self._op.results]

@@ -1,4 +1,4 @@
-"""Parts of tensors at positions that are computed: gather, scatter, dynamic slices and updates."""
+"""Indexing at computed positions: gather, scatter, dynamic slices and updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.ir.graph.builder import Tensor
 from rlx.ir.shape import Shape
 from rlx.support.errors import UnsupportedError
 
-# By the op that joins an update to what is at its place; that one alone takes its place.
+# By the op that combines an update with the old element. "second" replaces the old element.
 _REDUCTIONS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "second": "set"}
 
 
@@ -29,7 +29,7 @@ def dynamic_update_slice(g: Any, x: Tensor, update: Tensor, *starts: Tensor) -> 
 
 
 def _natural(g: Any, start: Tensor) -> Tensor:
-    """A start as an index that does not count from the end."""
+    """Return a start as an i64 index, at least 0 so that it does not count from the end."""
     start = g.cast(start, "i64")
     return g.maximum(start, 0)
 
@@ -55,7 +55,7 @@ def gather(
     numbers = mlir.stablehlo().GatherDimensionNumbers(dimension_numbers)
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     windows = [axis for axis in range(x.rank) if axis not in removed]
-    if slice_sizes is None:  # they follow from the result
+    if slice_sizes is None:  # in this op, the slice sizes follow from the result
         kept = dict(zip(windows, (results[0].dims[axis] for axis in numbers.offset_dims), strict=True))
         slice_sizes = tuple(kept.get(axis, 1) for axis in range(x.rank))
     places = _Places(
@@ -69,7 +69,7 @@ def gather(
         clamped=True,
     )
     found = g.gather_nd(g.transpose(x, places.order), places.indices)
-    # The axes are now those of the batch, then of the windows that have positions, then of the whole ones.
+    # The axes are now those of the batch, then the window axes with positions, then the whole axes.
     found = g.reshape(found, (*places.batch, *(slice_sizes[axis] for axis in places.order if axis in windows)))
     batch = [axis for axis in range(found.rank) if axis not in numbers.offset_dims]
     source = dict(zip(batch, range(len(batch)), strict=True))
@@ -88,9 +88,10 @@ def scatter(
     results: list[Shape],
     unique_indices: bool = False,
 ) -> list[Tensor]:
-    """In the dtypes of the results, which may be wider than those of the operands.
+    """Scatter in the dtypes of the results, which may be wider than those of the operands.
 
-    A window that does not lie inside as a whole is dropped, as by XLA; StableHLO's text drops its elements outside.
+    A window that is partly out of bounds is dropped as a whole, as in XLA. The StableHLO specification drops only its
+    out-of-bounds elements.
     """
     count = len(operands) // 2
     starts = operands[count]
@@ -129,7 +130,7 @@ def scatter(
 def joined_at(
     g: Any, xs: list[Tensor], indices: Tensor, updates: list[Tensor], region: Any, *, unique: bool
 ) -> list[Tensor]:
-    """Tensors with the updates of the first axes joined to them by a region."""
+    """Combine the updates of the first axes with tensors by a region, and return the tensors."""
     kinds = [joining_kind(region, number, x) for number, x in enumerate(xs)]
     if all(kinds):
         return [
@@ -146,7 +147,7 @@ def joined_at(
 
     if unique:
         return step(xs, indices, updates)
-    # One update after the other: an element may be met several times.
+    # Apply one update after the other: several may go to the same element.
     count, k = math.prod(indices.shape.static[:-1]), indices.shape.dims[-1]
     flat = [g.reshape(u, (count, 1, *u.shape.dims[indices.rank - 1 :])) for u in updates]
     last, _ = g.scan(
@@ -164,12 +165,12 @@ def _of_kind(g: Any, x: Tensor, indices: Tensor, rows: Tensor, reduction: str) -
 
 
 class _Places:
-    """The positions of all elements of windows, on the axes on which a window does not lie at 0 and reach to the end.
+    """The positions of all window elements, on the axes that a window does not cover completely.
 
     Attributes:
-        order: The axes of the operand: those with positions first.
+        order: The axes of the operand, those with positions first.
         batch: The sizes of the batch.
-        indices: i64 `[batch…, window…, K]` for K axes with positions, and the axes of windows of those.
+        indices: i64 `[batch…, window…, K]` for K axes with positions, and the window axes of those.
     """
 
     def __init__(
@@ -208,12 +209,12 @@ class _Places:
                 start = g.reshape(starts[..., number], (*self.batch, *(1 for _ in windows)))
                 if clamped:
                     start = g.minimum(g.maximum(start, 0), x.shape.dims[axis] - sizes[axis])
-                elif sizes[axis] != 1:  # no element of a window that lies partly outside counts
+                elif sizes[axis] != 1:  # no element of a window that is partly out of bounds counts
                     is_inside = (start >= 0) & (start <= x.shape.dims[axis] - sizes[axis])
                     start = g.where(is_inside, start, x.shape.dims[axis])
                 part = part + start
             if axis in batching[0]:
-                # The axis of the starts, of which the vectors' has been moved to the end.
+                # The axis of the starts. The axis of the index vectors has been moved to the end.
                 place = batching[1][list(batching[0]).index(axis)]
                 place -= vector_axis < place
                 part = part + _along(g, rank, place, self.batch[place])
@@ -224,5 +225,5 @@ class _Places:
 
 
 def _along(g: Any, rank: int, axis: int, size: Dim) -> Tensor:
-    """0, 1, … along one of the axes."""
+    """Return 0, 1, … along one of the axes."""
     return g.reshape(g.iota((size,), 0, "i64"), [size if i == axis else 1 for i in range(rank)])

@@ -1,8 +1,8 @@
-"""Large constants, which are kept beside the module: what is read of a file is the module without them.
+"""Large constants, stored outside of the module. Files are parsed without them.
 
-MLIR holds each constant several times, and text has two characters for a byte. So constants leave the file before MLIR reads
-it: of text those that are written in hexadecimal, of bytecode all (`rlx.ir.text.bytecode`). Those of a file on the disk stay
-there until they are used, unless they are text.
+MLIR stores each constant several times, and text uses two characters per byte. So the constants are removed before MLIR
+reads the file: in text those in hexadecimal, in bytecode all (`rlx.ir.text.bytecode`). Constants of a bytecode file
+stay on disk until they are used.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _IN_BYTES, _IN_TEXT = re.compile(_DIGITS.encode()), re.compile(_DIGITS)
 _LONGEST_TEXT_START = 64
 _WIDEST = 16  # bytes of an element
 _PREFIX = "rlx_constant"
-# The beginning of bytecode of StableHLO, which a serialised function of JAX holds inside.
+# The start of StableHLO bytecode inside a serialised JAX function.
 _ARTIFACT = b"ML\xefR\rStableHLO_v"
 _SHARDY = b"\0sdy\0"
 _NO_ARTIFACT = (
     "a portable artifact has no dialect but StableHLO; for one device import the text, str(exported.mlir_module())"
 )
-# MLIR adds a number to a name that another module has used.
+# MLIR appends a number to a name that another module has used.
 _NAME = re.compile(r"dense_resource<([a-z_]+\d+)(?:_\d+)?>")
 
 
 class ModuleText(NamedTuple):
-    """A module as it is read.
+    """A module before parsing.
 
     Attributes:
         text: Its text, without its large constants.
-        name: What it is called in messages.
+        name: The name of the module in messages.
         constants: The large constants.
     """
 
@@ -61,9 +61,10 @@ class LargeConstants:
     """The large constants of a module.
 
     Args:
-        named: Their bytes, of those that stand in the text as resources, by name.
-        marked: Their bytes, of those that stand there as a mark, by the bytes of the mark and how many they are themselves.
-        origin: What the module is called in messages.
+        named: The bytes of constants that the text refers to as resources, by name.
+        marked: The bytes of constants that the text refers to by a marker value. The key is the bytes of the marker and
+            the number of bytes of the constant.
+        origin: The name of the module in messages.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class LargeConstants:
         return len(self._named) + len(self._marked)
 
     def elements(self, attribute: Any) -> np.ndarray | Weight | None:
-        """The elements of a dense attribute as they are held; None of another attribute.
+        """Return the elements of a dense attribute in their storage type; None for another attribute.
 
         Raises:
-            Error: Their type is not held, or they are not as many as it says.
+            Error: Their type is not supported, or their number differs from the type.
         """
         ir = mlir.ir
         if isinstance(attribute, ir.DenseElementsAttr):
@@ -92,7 +93,7 @@ class LargeConstants:
         return None
 
     def _of_mark(self, attribute: Any) -> Any:
-        """The bytes of a constant whose mark all elements of an attribute are; no truth value is one."""
+        """Return the bytes of the constant that a splat attribute marks. Boolean attributes are never markers."""
         count = math.prod(attribute.type.shape)
         if not self._marked or not attribute.is_splat or count * _WIDEST < LEAST:
             return None
@@ -111,10 +112,10 @@ NONE = LargeConstants()
 
 
 def read(source: str | bytes | os.PathLike[str]) -> ModuleText:
-    """The module that is given as text, as bytes, or as the path of a file.
+    """Return the module from text, bytes, or the path of a file.
 
     Raises:
-        ParseError: It is neither text nor bytecode that can be read.
+        ParseError: It is neither text nor readable bytecode.
         Error: The file cannot be read.
     """
     if isinstance(source, (bytes, bytearray)):
@@ -125,10 +126,10 @@ def read(source: str | bytes | os.PathLike[str]) -> ModuleText:
 
 
 def of_content(content: Any, name: str) -> ModuleText:
-    """The module in the content of a file: bytes or a memory map, which the constants may be views of.
+    """Return the module in the content of a file. The content is bytes or a memory map, and constants may be views of it.
 
     Raises:
-        ParseError: It is neither text nor bytecode that can be read.
+        ParseError: It is neither text nor readable bytecode.
     """
     if not is_bytecode(content[:4]):
         if not isinstance(content, str) and content.find(_ARTIFACT) > 0 and b"\0" in content[:_LONGEST_TEXT_START]:
@@ -152,13 +153,13 @@ def of_content(content: Any, name: str) -> ModuleText:
 
 
 def of_artifact(artifact: bytes) -> tuple[bytes, LargeConstants]:
-    """A portable artifact without its large constants, and these."""
+    """Return a portable artifact without its large constants, and these constants."""
     data, found = without_constants(artifact)
     return data, LargeConstants(marked=found, origin="the function")
 
 
 def _of_text(content: Any, name: str) -> ModuleText:
-    """The module in a text: characters, bytes, or a memory map."""
+    """Return the module in a text: characters, bytes, or a memory map."""
     digits: Any = _IN_TEXT if isinstance(content, str) else _IN_BYTES
     matches = list(digits.finditer(content)) if len(content) >= LEAST else []
     prefix = _PREFIX
@@ -180,21 +181,21 @@ def _of_text(content: Any, name: str) -> ModuleText:
 
 
 def _like(content: Any, text: str) -> Any:
-    """A text as characters or as bytes, as the content is."""
+    """Return a text as `str` or `bytes`, like the content."""
     return text if isinstance(content, str) else text.encode()
 
 
 def _bytes_of(content: Any, start: int, end: int, name: str) -> bytes:
-    """The bytes that digits stand for.
+    """Return the bytes for hexadecimal digits.
 
     Raises:
-        ParseError: Their number is odd.
+        ParseError: The number of digits is odd.
     """
     digits = content[start:end] if isinstance(content, str) else memoryview(content)[start:end]
     try:
         return binascii.unhexlify(digits)
     except binascii.Error:
-        pieces = (content[i : min(start, i + LEAST)] for i in range(0, start, LEAST))  # a memory map counts nothing
+        pieces = (content[i : min(start, i + LEAST)] for i in range(0, start, LEAST))  # a memory map has no `count`
         line = 1 + sum(piece.count(_like(content, "\n")) for piece in pieces)
         column = start - content.rfind(_like(content, "\n"), 0, start)
         message = "an odd number of hexadecimal digits in the elements of a constant"

@@ -32,10 +32,10 @@ def iota(g: Any, sizes: Tensor | None = None, *, iota_dimension: int, results: l
 
 @imports("optimization_barrier")
 def optimization_barrier(g: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-    return xs  # a barrier restricts compilers, and does not change the numbers
+    return xs  # a barrier restricts compilers, and does not change the result
 
 
-# Notes for compilers and devices, whose result is their operand.
+# Annotations for compilers and devices. The result is the operand.
 _NOTES = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint")
 
 
@@ -63,10 +63,10 @@ def custom_call(
 
 
 def _largest(g: Any, x: Tensor, compares: str | None, config: dict[str, Any], results: Sequence[Shape]) -> list[Tensor]:
-    """The largest elements by GT, or the smallest by LT; RLX finds all of them, with any recall.
+    """Return the largest (GT) or smallest (LT) elements. RLX finds all of them, whatever recall is requested.
 
     Raises:
-        UnsupportedError: More than these are asked for, among which they are, or they are compared otherwise.
+        UnsupportedError: The op returns more than `top_k` candidates, or the comparison is not GT or LT.
     """
     axis, k = config.get("reduction_dim"), config.get("top_k")
     if not isinstance(axis, int) or not isinstance(k, int) or results[0].dims[axis] != k:

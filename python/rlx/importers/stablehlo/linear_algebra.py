@@ -40,7 +40,7 @@ def triangular_solve(
     unit_diagonal: bool,
     transpose_a: str,
 ) -> Tensor:
-    """By RLX's op; of complex matrices by substitution, a row in each step."""
+    """Solve by RLX's op. Complex matrices are solved by substitution, one row per step."""
     if a.dtype.is_complex and transpose_a == "ADJOINT":
         a = g.conjugate(a)
     if transpose_a in ("TRANSPOSE", "ADJOINT"):
@@ -50,7 +50,7 @@ def triangular_solve(
     if not a.dtype.is_complex:
         x = g.triangular_solve(a, b, lower=lower, unit_diagonal=unit_diagonal)
         return x if left_side else g.swapaxes(x, -1, -2)
-    if not lower:  # with rows and columns from the end, it is a lower one
+    if not lower:  # with rows and columns reversed, it is a lower triangular matrix
         a, b = g.reverse(a, [a.rank - 2, a.rank - 1]), g.reverse(b, [b.rank - 2])
     x = _substituted(g, a, b, unit_diagonal=unit_diagonal)
     x = x if lower else g.reverse(x, [x.rank - 2])
@@ -58,7 +58,7 @@ def triangular_solve(
 
 
 def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor:
-    """The x with `a·x = b` for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
+    """Return x with `a·x = b`, for a lower triangular matrix `[…, n, n]` and `b […, n, m]`."""
     *batch, n, m = b.shape.static
     if 0 in (*batch, n, m):
         return b
@@ -84,7 +84,10 @@ def _substituted(g: Any, a: Tensor, b: Tensor, *, unit_diagonal: bool) -> Tensor
 
 @imports("cholesky")
 def cholesky(g: Any, a: Tensor, *, lower: bool = False, results: list[Shape]) -> Tensor:
-    """By RLX's op; of complex matrices a column in each step. The other triangle is zero, and all is NaN without a factor."""
+    """Return the Cholesky factor, by RLX's op; of complex matrices one column per step.
+
+    The other triangle is zero. All elements are NaN if there is no factor.
+    """
     *batch, n, _ = a.shape.static
     if 0 in (*batch, n):
         return a

@@ -1,4 +1,4 @@
-"""Bits and precision, batch normalisation, and the functions of CHLO, which come as composites."""
+"""Bits and precision, batch normalisation, and the functions of CHLO, which are represented as composites."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def bitcast_convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
 
 
 def _bits(kind: DType) -> int:
-    """The bits of an element in StableHLO, where a bool has one."""
+    """Return the number of bits of an element in StableHLO, where a bool has one bit."""
     return 1 if kind.is_bool else kind.bits
 
 
 def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
-    """Pairs of c64 as c128, or back: the bits of a part of the wider one are a number of the narrower one."""
+    """Cast the bits of pairs of c64 to c128, or back. One part of a c128 has the bits of one c64."""
     pair = Shape((*x.shape.dims, 2), kind.part)
     if kind.bits < x.dtype.bits:
         halves = [bitcast_convert(g, part, results=[pair]) for part in (g.real(x), g.imag(x))]
@@ -60,8 +60,8 @@ def _complex_bitcast(g: Any, x: Tensor, kind: DType) -> Tensor:
 
 @imports("reduce_precision")
 def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """To the nearest float of fewer bits. The derivative is rounded in the same way, as in JAX."""
-    # XLA computes in f16, which has their small numbers, with f8e5m2 and f8e5m2fnuz, and in f32 with other storage floats.
+    """Round to the nearest float with fewer bits. The derivative is rounded in the same way, as in JAX."""
+    # XLA computes f8e5m2 and f8e5m2fnuz in f16, which has their small numbers, and other storage floats in f32.
     layout = x.dtype.float_format
     in_half = x.dtype.storage and layout is not None and layout.exponent == 5
 
@@ -80,7 +80,7 @@ def reduce_precision(g: Any, x: Tensor, *, exponent_bits: int, mantissa_bits: in
 
 @in_compute
 def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tensor:
-    """To the nearest float of fewer bits, even at a tie; what is too large is infinite, what is too small zero."""
+    """Round to the nearest float with fewer bits, ties to even. Overflow gives infinity, underflow gives zero."""
     kind, word = x.dtype, x.dtype.signed_word
     layout = kind.float_format
     assert layout is not None
@@ -106,16 +106,16 @@ def _reduced(g: Any, x: Tensor, exponent_bits: int, mantissa_bits: int) -> Tenso
         size = g.where(size >= literal((most + 1) << fraction), literal(infinite << fraction), size)
         size = g.where(size < literal(least << fraction), literal(0), size)
     rounded = g.bitcast(g.bitwise_or(sign, size), kind)
-    # Without bits of a fraction, NaN has no place: it becomes infinite.
+    # Without fraction bits, NaN cannot be represented: it becomes infinite.
     special = x if mantissa_bits else g.where(bits < 0, -np.inf, np.inf)
     return g.where(g.isnan(x), g.cast(special, kind), rounded)
 
 
 @imports("count_leading_zeros")
 def count_leading_zeros(g: Any, x: Tensor) -> Tensor:
-    """The zeros that are left when every bit behind the first one is set."""
+    """Return the number of leading zeros, as the remaining zero bits after all bits below the first set bit are set."""
     width, kind = x.dtype.bits, x.dtype
-    if kind.packed:  # i2 does not hold its width, which wraps
+    if kind.packed:  # the width 2 does not fit in i2 and wraps
         x = g.cast(x, f"u{width}")
     step = 1
     while step < width:

@@ -1,4 +1,4 @@
-"""Sorting, by the order that a region says."""
+"""Sorting by the comparator region of the op."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rlx.importers.stablehlo.values import defining_op, direction_of, ending
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# How many elements are compared each with each other one.
+# The largest number of elements that are compared in all pairs.
 _MOST_PAIRS = 512
 _DESCENDING = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 
 @imports("sort")
 def sort(g: Any, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regions: Sequence[Any]) -> list[Tensor]:
-    """By `argsort` where the region compares a function of one operand, else by comparisons of all pairs."""
+    """Sort. Use `argsort` if the region compares a key function of one operand, else compare all pairs."""
     if xs[0].rank == 0 or xs[0].shape.static[dimension] < 2:
         return list(xs)
     axis = dimension % xs[0].rank
@@ -31,7 +31,7 @@ def sort(g: Any, *xs: Tensor, dimension: int = -1, is_stable: bool = False, regi
 
 
 def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | None:
-    """The order by one key, which is the same function of both elements; None of another region."""
+    """Return the order by one key, which is the same function of both elements; None for another region."""
     arguments = list(region.block.arguments)
     compare = defining_op(ending(region.block)[0], "stablehlo.compare")
     if compare is None:
@@ -46,7 +46,7 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
     (first,), (second,) = sides
     if first // 2 != second // 2 or first == second or not _alike(left, right, arguments):
         return None
-    # Both elements of each pair are the same, so that both sides of the comparison are the keys.
+    # Both elements of each pair are equal, so both sides of the comparison are the keys.
     pairs = [x for x in xs for _ in range(2)]
     key = region.value(left, *pairs)
     kinds = compare.attributes
@@ -58,7 +58,7 @@ def _by_key(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor | No
 
 
 def _read(value: mlir.Value, arguments: list[mlir.Value]) -> set[int]:
-    """The numbers of the arguments that a value of a region depends on."""
+    """Return the numbers of the region arguments that a value depends on."""
     found, waiting, seen = set(), [value], set()
     while waiting:
         value = waiting.pop()
@@ -71,9 +71,9 @@ def _read(value: mlir.Value, arguments: list[mlir.Value]) -> set[int]:
 
 
 def _alike(first: mlir.Value, second: mlir.Value, arguments: list[mlir.Value]) -> bool:
-    """Whether two values of a region are the same function of its arguments, in which those are alike.
+    """Return whether two values of a region are the same function of its arguments.
 
-    Each pair is compared once, so that operands that are shared cost no more; ops with regions are never alike.
+    Each pair of values is compared once, so shared operands cost no additional time. Ops with regions are never equal.
     """
     waiting, seen = [(first, second)], set()
     while waiting:
@@ -89,7 +89,7 @@ def _alike(first: mlir.Value, second: mlir.Value, arguments: list[mlir.Value]) -
 
 
 def _kind(value: mlir.OpResult) -> Any:
-    """What has to be equal in ops of the same function but for their operands; of ops with regions, the value itself."""
+    """Return the properties, besides operands, that ops of the same function share; for ops with regions, the value."""
     op = value.owner.operation
     names = [getattr(n, "name", n) for n in op.attributes]
     attributes = {name: op.attributes[name] for name in names}
@@ -98,7 +98,7 @@ def _kind(value: mlir.OpResult) -> Any:
 
 
 def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
-    """The order from how many elements come before each, those that are equal in the order in which they stand."""
+    """Return the order from the number of elements that come before each. Equal elements keep their order."""
     size = xs[0].shape.static[axis]
     if size > _MOST_PAIRS:
         raise UnsupportedError(
@@ -116,10 +116,10 @@ def _by_pairs(g: Any, xs: Sequence[Tensor], axis: int, region: Any) -> Tensor:
 
 
 def total_order(g: Any, x: Tensor) -> Tensor:
-    """Integers in the order of floats in which -NaN is least, -0 is below 0 and NaN is greatest.
+    """Return integers in the total order of floats: -NaN is smallest, -0 is below 0, and NaN is greatest.
 
-    The one NaN of formats without a negative zero (`fnuz`) is greatest, as JAX documents of its sort: the bit where others
-    have a sign does not make it negative. Formats without a sign are in the order of their codes.
+    Formats without a negative zero (`fnuz`) have a single NaN, which is greatest, as documented for JAX's sort. Its bit
+    in the sign position does not make it negative. Formats without a sign are in the order of their codes.
     """
     x = g.cast(x, "f32") if x.dtype.packed else x
     layout = x.dtype.float_format
@@ -128,13 +128,13 @@ def total_order(g: Any, x: Tensor) -> Tensor:
         return g.bitcast(x, x.dtype.unsigned_word)
     bits = g.bitcast(x, x.dtype.signed_word)
     key = g.where(bits < 0, g.bitwise_xor(bits, g.constant(np.array(bits.dtype.max, bits.dtype.numpy))), bits)
-    # Above the code of the greatest number, which is all ones in these formats.
+    # One above the code of the greatest number. That code is all ones in these formats.
     return key if layout.special != "fnuz" else g.where(g.isnan(x), bits.dtype.max + 1, g.cast(key, "i16"))
 
 
 @imports("chlo.top_k")
 def top_k(g: Any, x: Tensor, *, k: int) -> list[Tensor]:
-    """The largest in the total order of floats, in which NaN is above all numbers."""
+    """Return the largest elements in the total order of floats. NaN is greater than all numbers in this order."""
     if not x.dtype.is_float and not x.dtype.is_bool:
         return list(g.topk(x, k))
     _, places = g.topk(g.cast(x, "u8") if x.dtype.is_bool else total_order(g, x), k)

@@ -1,4 +1,4 @@
-"""Quantised numbers: an op computes of the numbers, and the nearest ones that can be stored are kept."""
+"""Quantised numbers. An op computes on dequantised numbers; the nearest representable numbers are stored."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from rlx.ir.graph.builder import Tensor
 
 @imports("uniform_quantize", "uniform_dequantize")
 def uniform(g: Any, x: Tensor) -> Tensor:
-    return x  # operands come as numbers, and results are stored: see `held`
+    return x  # `held` converts operands to numbers and results to the storage type

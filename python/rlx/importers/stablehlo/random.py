@@ -1,4 +1,4 @@
-"""Random bits as XLA draws them: by Philox or ThreeFry from a state of ui64, of a key and a counter."""
+"""Random bits identical to XLA's: Philox or ThreeFry from a ui64 state of key and counter."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from rlx.ops.random import philox
 from rlx.support.errors import UnsupportedError
 
 _WORD = 32
-# ThreeFry2x32 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): rotations and the parity of a key.
+# ThreeFry2x32 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): rotations and the parity of a
+# key.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _ROUNDS = 5  # of four rotations each
 
 
 class _PhiloxWords:
-    """Arithmetic of words of 32 bits, as `philox` takes it."""
+    """Arithmetic on 32-bit words, in the form that `philox` takes."""
 
     def __init__(self, g: Any):
         self._g = g
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Low and high word of integers of 64 bits."""
+        """Return the low and high words of 64-bit integers."""
         g = self._g
         high = g.shift_right_logical(x, g.full(x.shape.dims, _WORD, x.dtype))
         return g.cast(x, "u32"), g.cast(high, "u32")
@@ -58,7 +59,7 @@ class _PhiloxWords:
 
 @imports("rng_bit_generator")
 def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: list[Shape]) -> list[Tensor]:
-    """The default algorithm is Philox, as it is of XLA for CPUs and GPUs."""
+    """Generate random bits. The default algorithm is Philox, as in XLA for CPUs and GPUs."""
     words, kind = _PhiloxWords(g), results[1].dtype
     sizes = {"THREE_FRY": (2,), "PHILOX": (2, 3), "DEFAULT": (2, 3)}[rng_algorithm]
     if state.shape.static not in [(size,) for size in sizes]:
@@ -79,7 +80,7 @@ def rng_bit_generator(g: Any, state: Tensor, *, rng_algorithm: str, results: lis
 def _by_philox(
     words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """Blocks of four words. A state without the upper half of the counter has the key in its place."""
+    """Return blocks of four words. If the state lacks the upper half of the counter, the key takes its place."""
     key, low, high = (*state, state[0])[:3]
     count = math.prod(shape)
     blocks = -(-count * (2 if wide else 1) // 4)
@@ -103,7 +104,7 @@ def _by_philox(
 def _by_three_fry(
     words: _PhiloxWords, g: Any, state: Sequence[Tensor], shape: tuple[int, ...], *, wide: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """Pairs of words. Both make one number of 64 bits, or two numbers that are neighbours on the axis that is split."""
+    """Return pairs of words. A pair is one 64-bit number, or two numbers that are neighbours on the split axis."""
     key, counter = state
     axis = None if wide or not shape else _split_axis(shape)
     half = [-(-n // 2) if i == axis else n for i, n in enumerate(shape)]
@@ -121,7 +122,7 @@ def _by_three_fry(
 
 
 def _split_axis(shape: tuple[int, ...]) -> int:
-    """The first axis of an even size, else the first one of the largest size."""
+    """Return the first axis of even size, else the first axis of the largest size."""
     even = [axis for axis, size in enumerate(shape) if size % 2 == 0]
     return even[0] if even else max(range(len(shape)), key=shape.__getitem__)
 

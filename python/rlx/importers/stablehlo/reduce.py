@@ -1,4 +1,4 @@
-"""Reductions: by one op of the vocabulary where the region is one, else by the region itself in halves."""
+"""Reductions: a single RLX op if the region corresponds to one, else repeated halving with the region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlx.ir.shape import Shape
 Tensors = Sequence[Tensor]
 Join = Callable[[Tensors, Tensors], list[Tensor]]
 
-# By the op in the region: the reduction that it gives.
+# The op in the region, and the corresponding reduction.
 _KINDS = {
     "stablehlo.add": "sum",
     "stablehlo.multiply": "prod",
@@ -32,7 +32,7 @@ _OF_BOOLS = {
     "stablehlo.add": "max",
     "stablehlo.multiply": "min",
 }
-# The reductions, and the methods that join two tensors as they do.
+# The reductions, and the methods that combine two tensors accordingly.
 METHODS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum"}
 
 
@@ -61,7 +61,7 @@ def reduce(
 
 
 def _in_halves(g: Any, rows: Tensors, join: Join) -> list[Tensor]:
-    """Rows joined to one, in their order."""
+    """Reduce rows to one row, in their order."""
     rows = list(rows)
     while (length := rows[0].shape.static[0]) > 1:
         half = length // 2
@@ -77,7 +77,7 @@ def joining(g: Any, region: Any) -> Join:
 
 
 def joining_kind(region: Any, number: int, x: Tensor) -> str | None:
-    """How a region joins one of its pairs of arguments: a reduction, "second" for the second alone, None for another."""
+    """Return how a region combines a pair of arguments: a reduction, "second" for the second argument, or None."""
     arguments = list(region.block.arguments)
     pair = [arguments[number], arguments[number + len(arguments) // 2]]
     result = ending(region.block)[number]
@@ -99,12 +99,12 @@ def _reduced(g: Any, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def is_neutral(start: Tensor, kind: str, limits: DType) -> bool:
-    """Whether a start is the constant from which the reduction in this dtype starts by default."""
+    """Return whether a start value is the neutral constant that the reduction in this dtype starts from by default."""
     value = scalar_of(start)
     if value is None:
         return False
     if kind in ("sum", "prod"):
-        # The neutral element of a sum is -0. A start of 0 changes the sign of a sum of -0 alone, as it does in rlx.
+        # The neutral element of a sum is -0. A start of 0 only changes the sign of a sum of -0, as in rlx.
         return value == (kind == "prod")
     if limits.is_float:
         return value == (-np.inf if kind == "max" else np.inf)

@@ -1,8 +1,11 @@
-"""The table of rules of StableHLO, whose names come without prefix.
+"""The table of rules of StableHLO, by op name without prefix.
 
-A rule takes by keyword the op's attributes as Python values (axes and sizes as tuples, enums as strings), and if it names
-them `results`, the shapes of the op's results, `regions`, its regions as functions of tensors (`Body`), and
-`largest_literal`, the number of elements up to which a constant does not become a parameter.
+A rule takes the op's attributes by keyword, as Python values (axes and sizes as tuples, enums as strings). If its
+signature names them, it also gets these values:
+
+- `results`: the shapes of the op's results
+- `regions`: its regions as functions of tensors (`Body`)
+- `largest_literal`: the largest number of elements of a constant that does not become a parameter
 """
 
 from __future__ import annotations

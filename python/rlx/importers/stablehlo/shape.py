@@ -1,4 +1,4 @@
-"""Shape ops: the same elements, or some of them, in another place."""
+"""Shape ops, which move or select elements."""
 
 from __future__ import annotations
 

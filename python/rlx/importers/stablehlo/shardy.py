@@ -1,7 +1,7 @@
-"""Shardings of the dialect sdy (Shardy), as JAX writes them into the text of what it traces under a mesh.
+"""Removal of Shardy shardings (dialect sdy), which JAX writes when it traces a function under a mesh.
 
-MLIR's bindings do not know the dialect. For one device its meshes, attributes and constraints have no meaning, and leave the
-text before it is parsed.
+MLIR's bindings do not know the dialect. For one device, its meshes, attributes and constraints have no effect, so they
+are removed from the text before parsing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _CONSTRAINT = re.compile(rf"\bsdy\.sharding_constraint (?P<operand>%[\w#$.-]+) {
 
 
 def without_shardings(text: str, name: str) -> str:
-    """The text of a module without its shardings.
+    """Return the text of a module without its shardings.
 
     Args:
         text: The text.
-        name: What it is called in messages.
+        name: The name of the module in messages.
 
     Raises:
         UnsupportedError: A mesh has several devices.

@@ -1,4 +1,4 @@
-"""Functions that JAX exports as several ops, known by these: their derivative is not that of the ops where one overflows."""
+"""Recognition of functions that JAX exports as several ops whose derivative overflows, unlike that of the function."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LARGEST_POWER = 64
 
 
 def is_one(x: Tensor) -> bool:
-    """Whether a tensor is the constant 1."""
+    """Return whether a tensor is the constant 1."""
     return _is_number(x.value, 1.0)
 
 
 def operand_of_sigmoid(divisor: Tensor) -> Tensor | None:
-    """The `x` of `1 + exp(-x)`."""
+    """Return the `x` of `1 + exp(-x)`."""
     for one, exponential in _sides(divisor.value, "add"):
         negated = _operand(exponential, "exp") if _is_number(one, 1.0) else None
         x = None if negated is None else _operand(negated, "neg")
@@ -31,7 +31,7 @@ def operand_of_sigmoid(divisor: Tensor) -> Tensor | None:
 
 
 def operand_of_odds(x: Tensor) -> Tensor | None:
-    """The `p` of `p / (1 - p)`."""
+    """Return the `p` of `p / (1 - p)`."""
     for p, complement in _sides(x.value, "div")[:1]:
         if [(True, p)] == [(_is_number(one, 1.0), other) for one, other in _sides(complement, "sub")[:1]]:
             return x.builder.tensor(p)
@@ -39,7 +39,7 @@ def operand_of_odds(x: Tensor) -> Tensor | None:
 
 
 def factor_of_power(divisor: Tensor) -> tuple[Tensor, int] | None:
-    """The `x` and `n` of a product of n equal factors `x`, for n > 1."""
+    """Return the `x` and `n` of a product of n equal factors `x`, for n > 1."""
     counts: dict[mlir.Value, int] = {}
     stack = [(divisor.value, 1)]
     while stack:
@@ -56,7 +56,7 @@ def factor_of_power(divisor: Tensor) -> tuple[Tensor, int] | None:
 
 
 def operands_of_logaddexp(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The `a` and `b` of `max(a, b) + log1p(exp(-|a - b|))`, for which `a + b` stands where `a - b` is NaN."""
+    """Return the `a` and `b` of `max(a, b) + log1p(exp(-|a - b|))`, with `a + b` as the result where `a - b` is NaN."""
     for larger, rest in _sides(y.value, "add"):
         steps = ("log1p", "exp", "neg", "abs")
         gap: mlir.Value | None = rest
@@ -74,7 +74,7 @@ def operands_of_logaddexp(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tens
 
 
 def factors_of_xlogy(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, str] | None:
-    """The `a` and `b` of `a·log(b)` or `a·log1p(b)`, for which 0 stands where `a` is 0 and `b` is not NaN; and which it is."""
+    """Return `a`, `b` and the function of `a·log(b)` or `a·log1p(b)`, with 0 as the result where a = 0 and b is not NaN."""
     if not _is_number(y.value, 0.0):
         return None
     both = [_op(v, "rlx.compare") for v in next(iter(_sides(condition.value, "max")), ())]
@@ -90,7 +90,7 @@ def factors_of_xlogy(condition: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, T
 
 
 def factors_of_odd(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The `x`, `sign(x)` and `y` of `sign(x)·y`, of a `y` that depends on `x` by `|x|` alone."""
+    """Return the `x`, `sign(x)` and `y` of `sign(x)·y`, if `y` depends on `x` only through `|x|`."""
     for sign, other in ((a, b), (b, a)):
         x = _operand_of_sign(sign.value)
         if x is None:
@@ -102,7 +102,7 @@ def factors_of_odd(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor] | None
 
 
 def _same(pair: tuple[mlir.Value, mlir.Value], other: tuple[mlir.Value, mlir.Value]) -> bool:
-    """Whether two pairs are of the same values, or of equal constants."""
+    """Return whether two pairs contain the same values, or equal constants."""
 
     def is_same(a: mlir.Value, b: mlir.Value) -> bool:
         return a == b or (is_inert(a) and number_of(a) is not None and number_of(a) == number_of(b))
@@ -120,7 +120,7 @@ def _op(value: mlir.Value, name: str) -> mlir.Operation | None:
 
 
 def _sides(value: mlir.Value, kind: str) -> list[tuple[mlir.Value, mlir.Value]]:
-    """The operands of a binary op of this kind, in both orders; empty for another op."""
+    """Return the operands of a binary op of this kind, in both orders; an empty list for another op."""
     op = _op(value, "rlx.binary")
     if op is None or opview.attributes_of(op)["kind"] != kind:
         return []
@@ -129,7 +129,7 @@ def _sides(value: mlir.Value, kind: str) -> list[tuple[mlir.Value, mlir.Value]]:
 
 
 def _operand(value: mlir.Value, kind: str) -> mlir.Value | None:
-    """The operand of an activation of this kind."""
+    """Return the operand of an activation of this kind."""
     if kind == "abs" and is_absolute(value):
         return value.owner.operation.operands[0]
     op = _op(value, "rlx.activation")
@@ -137,7 +137,7 @@ def _operand(value: mlir.Value, kind: str) -> mlir.Value | None:
 
 
 def _operand_of_sign(value: mlir.Value) -> mlir.Value | None:
-    """The `x` of `sign(x)`, which is 1, -1, or `x` itself."""
+    """Return the `x` of `sign(x)`, which is 1, -1, or `x` itself."""
     positive = _op(value, "rlx.where")
     negative = None if positive is None else _op(positive.operands[2], "rlx.where")
     rest = None if negative is None else _op(negative.operands[2], "rlx.stop_gradient")
@@ -153,7 +153,7 @@ def _is_number(value: mlir.Value, number: float) -> bool:
 
 # --- functions by name --------------------------------------------------------------------------------
 
-# Of `max(x, 0)` nothing but the name of the function says that the derivative at 0 is 0, not that of a maximum.
+# The ops of `max(x, 0)` alone would give the derivative of a maximum. The function's name implies derivative 0 at 0.
 _BY_NAME: dict[str, tuple[list[str], Callable[[Any, Tensor], Tensor]]] = {
     "relu": (["maximum"], lambda g, x: g.relu(x)),
     "relu6": (["maximum", "minimum"], relu6),
@@ -161,7 +161,7 @@ _BY_NAME: dict[str, tuple[list[str], Callable[[Any, Tensor], Tensor]]] = {
 
 
 def by_name(function: mlir.FuncOp) -> Callable[[Any, Tensor], Tensor] | None:
-    """How to build a call of a function of jax.nn that JAX exports as one of its own."""
+    """Return the builder of a jax.nn function that JAX exports as a separate function; None for other functions."""
     name = re.sub(r"_\d+$", "", function.name.value)
     if name not in _BY_NAME or len(function.entry_block.arguments) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Quantised element types, which RLX lacks: a value is held in the dtype of its stored integers."""
+"""Quantised element types. RLX lacks them, so a value is represented in the dtype of its stored integers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _QUANTISED = re.compile(
 
 @dataclass(frozen=True)
 class Quantised:
-    """An element type whose numbers are `(q - zero point)·scale` for stored integers q.
+    """An element type with the values `(q - zero point)·scale` for stored integers q.
 
     Attributes:
         storage: The dtype of the stored integers.
-        expressed: The dtype of the numbers.
+        expressed: The dtype of the values.
         scales: One for each position of an axis, or a single one.
-        zero_points: As many.
+        zero_points: The same number of zero points.
         axis: The axis; None for a single scale.
         least, most: The smallest and the largest stored integer.
     """
@@ -48,12 +48,12 @@ class Quantised:
     most: int
 
     def numbers(self, g: Any, stored: Tensor) -> Tensor:
-        """What stored integers stand for."""
+        """Return the values of stored integers."""
         scale, zero_point = self._along(g, stored)
         return (g.cast(stored, self.expressed) - zero_point) * scale
 
     def stored(self, g: Any, numbers: Tensor) -> Tensor:
-        """The stored integers that are nearest to numbers, even at a tie."""
+        """Return the stored integers nearest to values, ties to even."""
         scale, zero_point = self._along(g, numbers)
         steps = g.round(g.cast(numbers, self.expressed) / scale) + zero_point
         return g.cast(g.minimum(g.maximum(steps, float(self.least)), float(self.most)), self.storage)
@@ -65,15 +65,15 @@ class Quantised:
 
 
 def is_quantised(type_: Any) -> bool:
-    """Whether the element type of a tensor is quantised."""
+    """Return whether the element type of a tensor is quantised."""
     return "!quant." in str(type_)
 
 
 def quantised(type_: Any) -> Quantised | None:
-    """The quantised element type of a tensor; None of another tensor.
+    """Return the quantised element type of a tensor; None for another tensor.
 
     Raises:
-        Error: It is quantised in a way that is not imported.
+        Error: The kind of quantisation is not supported.
     """
     text = str(type_)
     return _quantised(text[text.index("!quant") :].removesuffix(">")) if is_quantised(type_) else None
@@ -100,10 +100,10 @@ def _quantised(text: str) -> Quantised:
 
 
 def shape_held(value: mlir.Value, location: mlir.Location) -> Shape:
-    """The shape in which a value is held.
+    """Return the shape and dtype that represent a value.
 
     Raises:
-        Error: Its element type is not held, or a size is dynamic.
+        Error: Its element type is not supported, or a size is dynamic.
     """
     try:
         return _shape_held(value.type)
@@ -124,7 +124,7 @@ def _shape_held(type_: Any) -> Shape:
 
 
 def elements_held(attribute: Any) -> np.ndarray:
-    """The elements of a dense attribute.
+    """Return the elements of a dense attribute.
 
     Raises:
         Error: RLX does not have their type.
@@ -134,7 +134,7 @@ def elements_held(attribute: Any) -> np.ndarray:
 
 
 def one_of(attribute: Any) -> bytes:
-    """The bytes of the element of a splat.
+    """Return the bytes of the element of a splat.
 
     Raises:
         Error: RLX does not have its type.
@@ -143,14 +143,14 @@ def one_of(attribute: Any) -> bytes:
 
 
 def of_stored(type_: Any, stored: Any) -> tuple[DType, Callable[[], Any]]:
-    """The dtype of the elements of a tensor type, and a function that gives their bytes.
+    """Return the dtype of the elements of a tensor type, and a function that returns their bytes.
 
     Args:
         type_: The type.
-        stored: The elements as MLIR stores them: one byte at least for each, or in bytecode eight truth values in a byte.
+        stored: The elements in MLIR's format: at least one byte each, or eight booleans per byte in bytecode.
 
     Raises:
-        Error: RLX does not have their type, or there are not so many.
+        Error: RLX does not have their type, or their number differs from the type.
     """
     held = _shape_held(type_)
     count = math.prod(held.static)

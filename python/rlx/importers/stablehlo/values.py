@@ -1,4 +1,4 @@
-"""What rules ask of tensors and regions: known values, constants of a dtype, the ops of a region."""
+"""Queries on tensors and regions: known values, constants of a dtype, the ops of a region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def known(tensor: Tensor | None) -> np.ndarray | None:
-    """The elements of a constant; None of another tensor."""
+    """Return the elements of a constant; None for another tensor."""
     op = getattr(tensor.value.owner, "operation", None) if tensor is not None else None
     if op is None or op.name != "rlx.constant":
         return None
@@ -21,10 +21,10 @@ def known(tensor: Tensor | None) -> np.ndarray | None:
 
 
 def known_integers(tensor: Tensor, what: str) -> tuple[int, ...]:
-    """The elements of a tensor that has to be a constant.
+    """Return the elements of a tensor that must be a constant.
 
     Raises:
-        UnsupportedError: It is none.
+        UnsupportedError: It is not a constant.
     """
     value = known(tensor)
     if value is None:
@@ -35,23 +35,23 @@ def known_integers(tensor: Tensor, what: str) -> tuple[int, ...]:
 
 
 def scalar_of(tensor: Tensor) -> Any:
-    """The value of a constant scalar as a Python number; None of another tensor."""
+    """Return the value of a constant scalar as a Python number; None for another tensor."""
     value = known(tensor)
     return None if value is None else value.reshape(-1)[0].item()
 
 
 def defining_op(value: mlir.Value, name: str) -> mlir.Operation | None:
-    """The op that a value is the result of, if it has that name."""
+    """Return the op that defines a value, if it has the given name."""
     op = getattr(value.owner, "operation", None)
     return op if op is not None and op.name == name else None
 
 
 def direction_of(compare: mlir.Operation) -> str:
-    """The direction of a `stablehlo.compare`, such as `LT`."""
+    """Return the direction of a `stablehlo.compare`, for example `LT`."""
     return str(compare.attributes["comparison_direction"]).split()[-1].rstrip(">")
 
 
 def ending(block: Any) -> list[mlir.Value]:
-    """What a block ends with."""
+    """Return the operands of the terminator of a block."""
     *_, end = block.operations
     return list(end.operation.operands)

@@ -1,4 +1,4 @@
-"""Windows: reductions of them, padding, and what a pool's gradient is made of."""
+"""Window ops: windowed reductions, padding, and the gradient of pooling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reduce_window(
     window_dilations: tuple[int, ...] | None = None,
     padding: Any = None,
 ) -> list[Tensor]:
-    """The last axis first: the joins of a region may be made in any order that keeps that of the elements."""
+    """Reduce windows, last axis first. The region may be applied in any grouping that keeps the order of elements."""
     count = len(operands) // 2
     wide = [g.cast(t, shape.dtype) for t, shape in zip(operands, (*results, *results), strict=True)]
     xs, starts = wide[:count], wide[count:]
@@ -40,7 +40,7 @@ def reduce_window(
     kind = joining_kind(regions[0], 0, xs[0]) if count == 1 else None
     added: list[Tensor] = []
     if kind is None and any(x.dtype.is_complex for x in xs) and any((*low, *high, *holes)):
-        # JAX's logaddexp of complex numbers is NaN for two paddings, minus infinity each: they are not joined.
+        # JAX's logaddexp of complex numbers is NaN for two padding elements of minus infinity. Do not combine those.
         join = _without_paddings(g, join)
         added = [padded(g, g.full(xs[0].shape.dims, True, "bool"), g.constant(np.False_), low, high, holes)]
     xs = [padded(g, x, start, low, high, holes) for x, start in zip(xs, starts, strict=True)] + added
@@ -55,7 +55,7 @@ def reduce_window(
 
 
 def _without_paddings(g: Any, join: Join) -> Join:
-    """A join that skips paddings. The last tensor says where there are elements; the others are not read elsewhere."""
+    """Return a join that skips padding. The last tensor marks elements. Other tensors are read only where it is true."""
 
     def joined(first: Tensors, second: Tensors) -> list[Tensor]:
         (*left, has_left), (*right, has_right) = first, second
@@ -67,7 +67,7 @@ def _without_paddings(g: Any, join: Join) -> Join:
 
 
 def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilation: int, stride: int) -> list[Tensor]:
-    """The joins of all windows along one axis, in as many steps as the size has binary digits, twice at most."""
+    """Combine all windows along one axis. The number of steps is at most twice the number of binary digits of the size."""
     length = xs[0].shape.static[axis]
     count = (length - (size - 1) * dilation - 1) // stride + 1 if size and length > (size - 1) * dilation else 0
 
@@ -78,7 +78,7 @@ def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilati
     reach = (count - 1) * stride + 1 if count else 0
     if count == 0:
         return part(xs, 0, 0)
-    # Windows of a power of two of elements at every place; the places of a window of any size are put together of them.
+    # Compute windows of a power of two of elements at every position, and build windows of any size from them.
     powers, covered, taken, result = list(xs), 1, 0, None
     rest = size
     while rest:
@@ -97,7 +97,7 @@ def windows_joined(g: Any, xs: Tensors, join: Join, axis: int, size: int, dilati
 
 
 def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What is put before and after each axis, from the attribute `[rank, 2]`, or nothing."""
+    """Return the padding before and after each axis, from the attribute `[rank, 2]` or None."""
     if padding is None:
         return (0,) * rank, (0,) * rank
     pairs = np.broadcast_to(padding, (rank, 2))
@@ -105,7 +105,7 @@ def edges(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[int], holes: Sequence[int]) -> Tensor:
-    """StableHLO's `pad`: elements between those of each axis, then before and after it; less than none are taken away."""
+    """Pad as in StableHLO: insert elements between those of each axis, then before and after; negative numbers remove."""
     fill = scalar_of(value)
 
     def put(t: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -117,7 +117,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
                 if x.dtype.is_bool
                 else g.pad(t, pairs, value=fill)
             )
-        # A value that is computed: where there is none of the elements.
+        # A computed padding value: select it where there are no elements.
         there = g.pad(g.cast(g.full(t.shape.dims, 1, "i8"), "i8"), pairs) == 1
         filled = g.pad(g.cast(t, "u8"), pairs).astype("bool") if x.dtype.is_bool else _padded_by_any(g, t, pairs)
         return g.where(there, filled, value)
@@ -130,7 +130,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
             joined = g.reshape(wide, (*x.shape.dims[:axis], size * (hole + 1), *x.shape.dims[axis + 1 :]))
             x = joined[tuple(slice(0, size * (hole + 1) - hole) if i == axis else slice(None) for i in range(x.rank))]
     if any(v < 0 for v in (*low, *high)):
-        # What is taken away may be of what the other side puts there.
+        # Negative padding may remove padding elements of the other side.
         x = put(x, [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)])
         sizes = x.shape.static
         cut = tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, sizes, strict=True))
@@ -139,7 +139,7 @@ def padded(g: Any, x: Tensor, value: Tensor, low: Sequence[int], high: Sequence[
 
 
 def _padded_by_any(g: Any, x: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
-    """A tensor with anything around it."""
+    """Return a tensor padded with arbitrary values."""
     if not x.dtype.is_complex:
         return g.pad(x, pairs, value=0 if x.dtype.has_zero else 1)
     return g.complex(g.pad(g.real(x), pairs), g.pad(g.imag(x), pairs))
@@ -171,14 +171,14 @@ def select_and_scatter(
     window_strides: tuple[int, ...] | None = None,
     padding: Any = None,
 ) -> Tensor:
-    """The values of `source`, each at the element that its window selects, joined by the second region."""
+    """Place each value of `source` at the element that its window selects, joined by the second region."""
     select, scatter = regions
     rank, size = x.rank, math.prod(x.shape.static)
     ones = (1,) * rank
     low, high = edges(padding, rank)
     none = (0,) * rank
     number = g.reshape(g.iota((size,), 0, "i64"), x.shape.dims)
-    # Elements of the padding are never selected: where their number is `size`, the other one is.
+    # Padding elements are never selected: if their index is `size`, the other element is selected.
     values = padded(g, x, g.constant(np.zeros((), x.dtype.numpy)), low, high, none)
     numbers = padded(g, number, g.constant(np.int64(size)), low, high, none)
 
@@ -187,11 +187,11 @@ def select_and_scatter(
         return [g.where(kept, a, b) for a, b in zip(first, second, strict=True)]
 
     found: list[Tensor] = [values, numbers]
-    for axis in reversed(range(rank)):  # of equal elements the first one in the window's order is found
+    for axis in reversed(range(rank)):  # of equal elements, the first one in the window's order is selected
         found = windows_joined(
             g, found, join, axis, (window_dimensions or ones)[axis], 1, (window_strides or ones)[axis]
         )
-    wide = results[0].dtype  # the second region computes in it
+    wide = results[0].dtype  # the second region computes in this dtype
     first, rows = g.expand(g.cast(start, wide), (size,)), g.reshape(g.cast(source, wide), (-1,))
     (joined,) = joined_at(g, [first], g.reshape(found[1], (-1, 1)), [rows], scatter, unique=False)
     return g.reshape(joined, x.shape.dims)

@@ -1,4 +1,4 @@
-"""PyTorch modules, through `torch.export`, with parameters that share their memory."""
+"""Import of PyTorch modules through `torch.export`. Parameters share the memory of the module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations, and dropout, which is nothing outside of training."""
+"""Activations, and dropout, which is the identity outside of training."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def threshold(g: Any, x: Tensor, threshold: float, value: float) -> Tensor:
 
 @aten("softshrink")
 def softshrink(g: Any, x: Tensor, lambd: float = 0.5) -> Tensor:
-    inside = g.mul(x, 0.0)  # NaN stays
+    inside = g.mul(x, 0.0)  # NaN is preserved
     return g.where(g.gt(x, lambd), g.sub(x, lambd), g.where(g.lt(x, -lambd), g.add(x, lambd), inside))
 
 
@@ -72,7 +72,7 @@ def hardshrink(g: Any, x: Tensor, lambd: float = 0.5) -> Tensor:
 
 @aten("softplus")
 def softplus(g: Any, x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """Beyond the threshold PyTorch takes x itself, which in f32 is the same from 20 on."""
+    """Return softplus. PyTorch returns x itself above the threshold; in f32 both are equal from 20 on."""
     soft = g.softplus(x, float(beta))
     if threshold >= 20 and x.dtype.name != "f64":
         return soft
@@ -107,7 +107,7 @@ def log_softmax(g: Any, x: Tensor, dim: int, half_to_float: Any = None, *, resul
 
 @aten("_safe_softmax")
 def safe_softmax(g: Any, x: Tensor, dim: int, dtype: Any = None, *, results: Results) -> Tensor:
-    """Zeros where all is -inf."""
+    """Return softmax, with zeros where all elements are -inf."""
     made = softmax(g, x, dim, results=results)
     some = g.any(g.gt(x, -float("inf")), axis_of(dim, x.rank), True)
     return g.where(some, made, g.cast(0.0, made.dtype))

@@ -10,7 +10,7 @@ from rlx.ir.dtype import f32
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-_NORMS = ("backward", "ortho", "forward")  # by PyTorch's numbers, of a forward transform
+_NORMS = ("backward", "ortho", "forward")  # indexed by PyTorch's numbers, for a forward transform
 _INVERSE_NORMS = ("forward", "ortho", "backward")
 
 

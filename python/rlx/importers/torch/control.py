@@ -1,4 +1,4 @@
-"""Control flow: operators of PyTorch's that take graphs, which become regions."""
+"""Control flow: PyTorch operators that take graphs. The graphs become regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _in_region(body: Any, values: Sequence[Any]) -> Any:
-    """A function of the tensors among values; the others are sizes, which are the same everywhere."""
+    """Return a function of the tensors among the values. The other values are sizes, which do not change."""
 
     def run(*tensors: Tensor) -> tuple[Any, ...]:
         given = iter(tensors)
@@ -46,7 +46,7 @@ def while_loop(g: Any, condition: Any, body: Any, carried: Sequence[Any], more: 
 def scan(
     g: Any, combine: Any, init: Sequence[Tensor], xs: Sequence[Tensor], more: Sequence[Any] = ()
 ) -> Sequence[Tensor]:
-    """Carries first, then what is stacked."""
+    """Scan. The results are the carries, then the stacked outputs."""
 
     def body(carry: Any, now: Any) -> Any:
         made = combine(*carry, *now, *more)
@@ -64,6 +64,6 @@ def map_(g: Any, function: Any, xs: Sequence[Tensor], more: Sequence[Any] = ()) 
 
 @imports("wrap_with_set_grad_enabled")
 def with_grad_enabled(g: Any, enabled: bool, body: Any, *operands: Any) -> Sequence[Tensor]:
-    """What is computed with it off has no derivative."""
+    """Run a graph. With gradients disabled, its results have no derivative."""
     made = body(*operands)
     return made if enabled else [g.stop_gradient(t) if t.dtype.is_inexact else t for t in made]

@@ -1,4 +1,4 @@
-"""Tensors made of sizes and numbers. Those of random numbers have no rule: they would be other numbers than PyTorch's."""
+"""Creation of tensors from sizes and numbers. Random tensors have no rule: RLX would draw other numbers than PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.ir.dtype import i64
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-_LARGEST = 1 << 24  # elements of a table that is written down
+_LARGEST = 1 << 24  # the largest number of elements of a literal table
 
 
 def _filled(g: Any, value: Operand, results: Results) -> Tensor:
@@ -22,7 +22,7 @@ def _filled(g: Any, value: Operand, results: Results) -> Tensor:
 
 @aten("zeros", "zeros_like", "new_zeros", "zero", "empty", "empty_like", "new_empty", "empty_strided", "empty_permuted")
 def zeros(g: Any, *rest: Any, dtype: Any = None, physical_layout: Any = None, results: Results) -> Tensor:
-    """PyTorch does not say what is in an empty tensor."""
+    """Return zeros, also for empty tensors, whose content PyTorch does not define."""
     return _filled(g, 0, results)
 
 
@@ -38,7 +38,7 @@ def ones(g: Any, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
 
 @aten("full", "full_like", "new_full", "fill")
 def full(g: Any, like: Any, *rest: Any, dtype: Any = None, fill_value: Any = None, results: Results) -> Tensor:
-    """The value is the last by position."""
+    """Return a constant tensor. Its value is the last positional argument."""
     return _filled(g, rest[-1] if rest else fill_value, results)
 
 
@@ -73,7 +73,7 @@ def _table(g: Any, values: np.ndarray, kind: Any) -> Tensor:
 
 @aten("linspace")
 def linspace(g: Any, start: Operand, end: Operand, steps: int, *, dtype: Any = None, results: Results) -> Tensor:
-    """From both ends to the middle, as PyTorch does."""
+    """Return evenly spaced numbers, computed from both ends to the middle as in PyTorch."""
     kind, count = results[0].dtype, known(results[0].dims[0], "number of steps")
     first, last = _number(start), _number(end)
     step = (last - first) / max(count - 1, 1)

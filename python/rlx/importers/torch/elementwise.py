@@ -1,4 +1,4 @@
-"""Functions of one number, of two and of three. What they compute in is the dtype that PyTorch has found for the result."""
+"""Elementwise functions of one, two and three operands. They are computed in the result dtype from PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx.importers.torch.rules import Operand, Results, as_tensor, as_tensors, a
 from rlx.ir.dtype import bool_ as BOOL
 from rlx.ir.graph.builder import Tensor
 
-# One tensor, computed in the dtype of the result: PyTorch takes integers to floats where the function is one of floats.
+# One operand, computed in the dtype of the result. PyTorch converts integers to floats for float functions.
 _UNARY = {
     **{name: name for name in ("neg", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt")},
     **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh")},
@@ -61,7 +61,7 @@ for _op in ("logical_and", "logical_or", "logical_xor"):
     aten(_op)(lambda g, x, y, method=_op: getattr(g, method)(x, y))
 for _op in ("floor", "ceil", "trunc"):
     aten(_op)(lambda g, x, method=_op: getattr(g, method)(x) if x.dtype.is_float else x)
-# Of tensors that are never changed, a copy is the tensor.
+# Tensors of the graph are immutable, so a copy is the tensor itself.
 aten("clone", "alias", "alias_copy", "contiguous", "lift_fresh", "lift_fresh_copy", "positive")(lambda g, x: x)
 aten("resolve_conj", "resolve_neg")(lambda g, x, *rest: x)
 
@@ -78,13 +78,13 @@ def detach(g: Any, x: Tensor) -> Tensor:
 
 @aten("_to_copy", "to", "type_as")
 def to(g: Any, x: Tensor, *rest: Any, dtype: Any = None, results: Results) -> Tensor:
-    """All that converts: PyTorch has found the dtype."""
+    """Convert to the result dtype from PyTorch."""
     return as_tensor(g, x, results[0].dtype)
 
 
 @aten("copy")
 def copy(g: Any, x: Tensor, source: Tensor, non_blocking: bool = False, *, results: Results) -> Tensor:
-    """What `x.copy_(source)` leaves in `x`."""
+    """Return the value of `x` after `x.copy_(source)`."""
     return g.expand(as_tensor(g, source, results[0].dtype), results[0].dims)
 
 
@@ -135,7 +135,7 @@ def div(g: Any, x: Operand, y: Operand, *, rounding_mode: str | None = None, res
     return g.div(x, y)
 
 
-# Powers that are something simpler, and are computed so.
+# Powers that are computed by a simpler function.
 _POWERS = {
     0.5: lambda g, x: g.sqrt(x),
     -0.5: lambda g, x: g.rsqrt(x),
@@ -162,7 +162,7 @@ def absolute(g: Any, x: Tensor) -> Tensor:
 
 @aten("heaviside")
 def heaviside(g: Any, x: Tensor, values: Tensor, *, results: Results) -> Tensor:
-    """Of NaN it is 0, as PyTorch's `sign`."""
+    """Return the Heaviside function. It is 0 for NaN, like PyTorch's `sign`."""
     return g.where(g.eq(x, as_tensor(g, 0, x.dtype)), values, as_tensor(g, g.gt(x, as_tensor(g, 0, x.dtype)), x.dtype))
 
 
@@ -251,7 +251,7 @@ def logaddexp2(g: Any, x: Tensor, y: Tensor, *, results: Results) -> Tensor:
 
 @aten("lerp")
 def lerp(g: Any, start: Tensor, end: Tensor, weight: Operand, *, results: Results) -> Tensor:
-    """From the nearer end, as PyTorch does, so that both ends are met."""
+    """Interpolate from the nearer end, as in PyTorch, so that both ends are exact."""
     start, end, weight_ = as_tensors(g, results[0].dtype, start, end, weight)
     span = g.sub(end, start)
     near = g.add(start, g.mul(weight_, span))

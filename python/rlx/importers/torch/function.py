@@ -1,4 +1,4 @@
-"""The nodes of an exported program as ops of a graph."""
+"""Conversion of the nodes of an exported program to ops of a graph."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rlx.ir.location import location_at
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, UnsupportedError
 
-# Arguments that say where and how a result is stored, not what it is.
+# Arguments for the storage of a result. They do not change its value.
 _IRRELEVANT = ("layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy")
-# What only checks what holds for every input that the graph takes, or holds already.
+# Operators that only check conditions. The conditions hold for every input that the graph accepts.
 _CHECKS = frozenset(
     (
         *("aten._assert_scalar", "aten._assert_tensor_metadata", "aten._assert_async", "aten.sym_constrain_range"),
         *("aten.sym_constrain_range_for_size", "_check_is_size", "aten._functional_assert_async"),
     )
 )
-# Operators whose result is memory of their own.
+# Operators whose result has its own memory.
 _FRESH = frozenset(
     f"aten.{name}"
     for name in (
@@ -79,11 +79,11 @@ _FRAME = re.compile(r'File "(.+)", line (\d+), in ')
 
 
 def op_name(target: Any) -> str:
-    """The name of the rule for what a node calls: `aten.add.Scalar` where there is one of that name, else `aten.add`.
+    """Return the rule name for the target of a node: `aten.add.Scalar` if there is a rule of that name, else `aten.add`.
 
-    An operator that changes its operand (`aten.add_`) has that of the one that does not.
+    An operator that changes its operand (`aten.add_`) has the rule of the operator that does not.
     """
-    if not hasattr(target, "_schema"):  # of Python, or an operator that takes graphs
+    if not hasattr(target, "_schema"):  # a Python function, or an operator that takes graphs
         module = getattr(target, "__module__", "") or ""
         name = getattr(target, "__name__", str(target))
         return (
@@ -95,14 +95,14 @@ def op_name(target: Any) -> str:
 
 
 def is_update(target: Any) -> bool:
-    """Whether an operator changes one of its operands."""
+    """Return whether an operator changes one of its operands."""
     return bool(getattr(getattr(target, "_schema", None), "is_mutable", False))
 
 
 def is_local(node: Any) -> bool:
-    """Whether all that an operator changes is its first operand, which nothing else lies in.
+    """Return whether an operator changes only its first operand, which does not share memory with other values.
 
-    Then it is the operator that changes nothing, and whoever reads the operand later reads the result.
+    Then the operator is imported as its functional form, and later users of the operand read the result instead.
     """
     name = str(node.target).rpartition(".")[0]
     if not name.endswith("_") or name.removesuffix("_") not in _FRESH:
@@ -114,12 +114,12 @@ def is_local(node: Any) -> bool:
 
 
 def is_size(value: Any) -> bool:
-    """Whether the value of a node is no tensor, but an integer or a truth value about sizes."""
+    """Return whether the value of a node is an integer or a boolean about sizes, instead of a tensor."""
     return isinstance(value, int) or type(value).__name__ in ("SymInt", "SymBool")
 
 
 def call_nodes(module: Any) -> Iterator[Any]:
-    """All nodes that need a rule, of a graph and of the graphs inside of it."""
+    """Yield all nodes that need a rule, of a graph and of its inner graphs."""
     for node in module.graph.nodes:
         if node.op == "call_function" and not _is_known(node):
             yield node
@@ -128,7 +128,7 @@ def call_nodes(module: Any) -> Iterator[Any]:
 
 
 def _is_known(node: Any) -> bool:
-    """Whether a node needs no rule: it picks a result, computes a size, or checks something."""
+    """Return whether a node needs no rule: it selects a result, computes a size, or checks a condition."""
     return node.target is operator.getitem or is_size(node.meta.get("val")) or op_name(node.target) in _CHECKS
 
 
@@ -137,7 +137,7 @@ def _attribute(module: Any, path: str) -> Any:
 
 
 def place_of(node: Any, torch_folder: str) -> str | None:
-    """`file:line` of the innermost line outside of PyTorch that a node comes from."""
+    """Return the `file:line` of the innermost line outside of PyTorch that a node comes from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if not f[0].startswith((torch_folder, "torch/"))]
     if not frames:
@@ -147,7 +147,7 @@ def place_of(node: Any, torch_folder: str) -> str | None:
 
 
 class ExportScope:
-    """What is known while the graph of an exported program is built.
+    """The state of the import of an exported program.
 
     Args:
         torch: The package.
@@ -161,7 +161,7 @@ class ExportScope:
         self._locations: dict[tuple[str, str], mlir.Location] = {}
 
     def run(self, module: Any, arguments: Sequence[Any]) -> Any:
-        """What a graph of PyTorch's gives for the values of its placeholders; its ops are added to the graph."""
+        """Add the ops of a PyTorch graph to the graph, and return its results for the values of its placeholders."""
         values: dict[Any, Any] = {}
         given = iter(arguments)
         for node in module.graph.nodes:
@@ -178,7 +178,7 @@ class ExportScope:
         raise Error("a graph of PyTorch's has no output")
 
     def _constant(self, value: Any, name: str) -> Any:
-        """What a module holds: a graph, as a function of values, or a tensor."""
+        """Return an attribute of a module: a graph as a function of values, or a tensor."""
         from rlx.importers.table import constant
         from rlx.importers.torch.weights import array_of
 
@@ -222,10 +222,10 @@ class ExportScope:
             raise problem.moved(f"{name}: {problem.message}", location=place) from None
 
     def _as_said(self, built: Tensor, said: Shape, name: str, place: str | None) -> Tensor:
-        """A result with the dtype that PyTorch has found; positions and counts are i32 here and i64 there.
+        """Return a result with the dtype from PyTorch. RLX's positions and counts are i32, PyTorch's are i64.
 
         Raises:
-            UnsupportedError: It is another shape, or another dtype: integers where RLX computes floats.
+            UnsupportedError: The shape differs, or the dtype does: PyTorch has integers where RLX computes floats.
         """
         if built.dtype.is_integer and said.dtype.is_integer and built.dtype != said.dtype:
             built = self.g.cast(built, said.dtype)
@@ -235,11 +235,11 @@ class ExportScope:
         return built
 
     def place(self, node: Any) -> str | None:
-        """`file:line` of the user's code that a node comes from."""
+        """Return the `file:line` in the user's code that a node comes from."""
         return place_of(node, self.folder)
 
     def _location(self, node: Any, place: str | None) -> mlir.Location | None:
-        """The place of a node, in the scope of the module that it belongs to (`encoder/layers/0`)."""
+        """Return the location of a node, in the scope of its module (`encoder/layers/0`)."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
         path = path.replace(".", "/") if isinstance(path, str) and path.isprintable() else ""
@@ -252,7 +252,7 @@ class ExportScope:
 
 
 class SubgraphFunction:
-    """A graph inside of a module, as a function of values.
+    """A graph in a module, as a function of values.
 
     Attributes:
         module: The graph.
@@ -262,13 +262,13 @@ class SubgraphFunction:
         self.scope, self.module = scope, module
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        """What it gives for the values of its placeholders."""
+        """Return the results for the values of its placeholders."""
         result = self.scope.run(self.module, arguments)
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def _replaced(value: Any, values: dict[Any, Any]) -> Any:
-    """Arguments of a node, with the values of nodes in their places."""
+    """Return arguments of a node, with nodes replaced by their values."""
     if isinstance(value, (list, tuple)):
         return [_replaced(v, values) for v in value]
     if isinstance(value, dict):
@@ -277,7 +277,7 @@ def _replaced(value: Any, values: dict[Any, Any]) -> Any:
 
 
 def _arguments(node: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a node as a rule takes them: by position up to the `*` of the schema, by keyword behind it."""
+    """Return the arguments of a node for a rule: positional ones before the `*` of the schema, keyword ones after it."""
     operands, attributes = list(node.args), dict(node.kwargs)
     schema = getattr(node.target, "_schema", None)
     if schema is None or not attributes:

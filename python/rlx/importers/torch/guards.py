@@ -1,4 +1,4 @@
-"""What PyTorch has taken for granted of open sizes while it traced a module."""
+"""Guards: PyTorch's assumptions about open sizes from tracing a module."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rlx.ir.dims.bounds import Bound, Bounds
 from rlx.ir.dims.dim import Dim, DimExpr, parse
 from rlx.support.errors import Error, UnsupportedError
 
-# Every size from the least one on is tried up to so many, and so many larger ones, of several symbols so many draws.
+# Every size from the smallest up to _SMALL is tried, and the larger sizes _LARGE. For several symbols, _DRAWS samples
+# are.
 _SMALL, _LARGE, _DRAWS = 40, (64, 100, 255, 1000), 200
-# A bound of one size, in the text that is kept in files: `L['x'].size()[0] >= 5`.
+# A bound of one size, in the text that is stored in files: `L['x'].size()[0] >= 5`.
 _BOUND = re.compile(r"L\[[^()]*\]\.size\(\)\[\d+\] (<=|>=|<|>) \d+|\d+ (<=|>=|<|>) L\[[^()]*\]\.size\(\)\[\d+\]")
 _SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
 _FORMULA = re.compile(r"(?:\bs\d+\b|\b\d+\b|[-+*/%()=!<> ])+")
@@ -24,24 +25,24 @@ _HINT = "fix the size: leave it out of dynamic_shapes, or give a torch.export.Di
 
 
 def guards_of(program: Any, sizes: SymbolNames) -> Bounds:
-    """What else has to hold of sizes within their ranges, so that the program is that of the module.
+    """Return the conditions on sizes within their ranges under which the program is equivalent to the module.
 
-    Symbols that have to be equal become one.
+    Symbols that must be equal are united.
 
-    Under `Dim.AUTO` and `Dim.DYNAMIC` PyTorch exports a program for the sizes that it has seen, and notes what it has supposed
-    of them. Bounds are no matter of this: those are the ranges of symbols.
+    Under `Dim.AUTO` and `Dim.DYNAMIC`, PyTorch exports a program for example sizes and records its assumptions about
+    them. Bounds of single sizes are not included: they are the ranges of the symbols.
 
     Args:
         program: The exported program.
         sizes: The symbols of the program.
 
     Raises:
-        UnsupportedError: There are sizes within the ranges for which the program is another, and it cannot be checked.
+        UnsupportedError: The program differs from the module for some sizes in the ranges, and this cannot be checked.
     """
     environment = _environment(program)
     ranges = {**getattr(environment, "var_to_range", {}), **getattr(program, "range_constraints", {})}
     guards = [guard.expr for guard in getattr(environment, "guards", ()) if hasattr(guard, "expr")]
-    if not guards:  # of a file, which has their text alone
+    if not guards:  # a program from a file has only the text of its guards
         return _of_texts(program, ranges)
     replaced: dict[Any, Any] = dict(getattr(environment, "replacements", {}))
     for guard in dict.fromkeys(guards):
@@ -66,7 +67,7 @@ def guards_of(program: Any, sizes: SymbolNames) -> Bounds:
 
 
 def _equal_symbols(guard: Any, replaced: Mapping[Any, Any]) -> tuple[Any, Any] | None:
-    """The two symbols that an equation says are equal, perhaps times the same sizes: `4*s0*s1 == 4*s0*s2`."""
+    """Return the two symbols that an equation equates, possibly with common factors: `4*s0*s1 == 4*s0*s2`."""
     if type(guard).__name__ != "Equality":
         return None
     left, right = (side.xreplace(replaced) for side in guard.args)
@@ -77,7 +78,7 @@ def _equal_symbols(guard: Any, replaced: Mapping[Any, Any]) -> tuple[Any, Any] |
 
 
 def _translated(guard: Any, sizes: SymbolNames) -> Bound | None:
-    """A guard as a bound of what one side has more than the other; None where RLX has no such sizes."""
+    """Return a guard as a bound on the difference of both sides; None if RLX has no such sizes."""
     try:
         left, right = map(sizes.translated, guard.args)
     except (Error, ValueError):
@@ -103,7 +104,7 @@ def _compared(left: Dim, kind: str, right: Dim) -> Bound | None:
 
 
 def _of_texts(program: Any, ranges: Mapping[Any, Any]) -> Bounds:
-    """As `guards_of`, of guards as texts: those of sums, products and remainders of sizes are tried, others refused."""
+    """Return the bounds for guards given as text. Sums, products and remainders of sizes are tried, others refused."""
     tensors = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
 
     def size(found: re.Match[str]) -> str:
@@ -116,7 +117,7 @@ def _of_texts(program: Any, ranges: Mapping[Any, Any]) -> Bounds:
             continue
         formula = _SIZE.sub(size, text)
         symbols = [s for s in ranges if re.search(rf"\b{s}\b", formula)]
-        # Nothing but sizes, numbers and operators is evaluated: a file may hold any text.
+        # Only sizes, numbers and operators are evaluated: a file may contain arbitrary text.
         plain = _FORMULA.fullmatch(formula) and "**" not in formula
         if plain and all(_holds(formula, tried) for tried in _sizes(symbols, ranges)):
             continue
@@ -128,7 +129,7 @@ def _of_texts(program: Any, ranges: Mapping[Any, Any]) -> Bounds:
 
 
 def _parsed(formula: str) -> Bound | None:
-    """An equation or an inequation of sizes as a bound."""
+    """Return a bound for an equation or inequality of sizes."""
     sides = re.split(" (==|!=) ", formula)
     if len(sides) != 3:
         return None
@@ -146,26 +147,26 @@ def _holds(formula: str, sizes: Mapping[Any, int]) -> bool:
 
 
 def _environment(program: Any) -> Any:
-    """What knows the symbols of a program, None if there are none."""
+    """Return the shape environment of a program, None if it has no symbols."""
     values = (node.meta.get("val") for node in program.graph.nodes)
     modes = (getattr(value, "fake_mode", None) for value in values)
     return next((e for mode in modes if (e := getattr(mode, "shape_env", None)) is not None), None)
 
 
 def _is_of_0_and_1(guard: Any) -> bool:
-    """Whether a guard says that a size is not 0, or not 1: PyTorch takes that for granted of all that is open."""
+    """Return whether a guard excludes the sizes 0 or 1. PyTorch assumes this for all open sizes."""
     return type(guard).__name__ == "Unequality" and any(side in (0, 1) for side in guard.args)
 
 
 def _is_false(guard: Any, sizes: Mapping[Any, int]) -> bool:
-    """Whether sizes break a guard; what cannot be computed of them is not said to."""
-    with contextlib.suppress(Exception):  # a division by a size of 0, functions that PyTorch computes otherwise
+    """Return whether sizes violate a guard. A guard that cannot be evaluated is not violated."""
+    with contextlib.suppress(Exception):  # a division by a size of 0, or functions with another definition in PyTorch
         return str(guard.subs(dict(sizes))) == "False"
     return False
 
 
 def _sizes(symbols: Any, ranges: Mapping[Any, Any]) -> Iterator[dict[Any, int]]:
-    """Sizes for symbols within their ranges."""
+    """Yield sizes for the symbols, within their ranges."""
     order = sorted((s for s in symbols if s in ranges), key=str)
     if not order or len(order) < len(symbols):
         return

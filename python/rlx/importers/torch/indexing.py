@@ -1,4 +1,4 @@
-"""What is chosen or placed by indices. Where PyTorch counts negative ones from the end, they are wrapped."""
+"""Gathers, scatters and other indexing. Indices that PyTorch counts from the end are wrapped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlx.ops.norm import widened
 from rlx.ops.reduction.statistics import elements_norm
 from rlx.support.errors import UnsupportedError
 
-# By PyTorch's names of reductions.
+# PyTorch's names of reductions, and RLX's.
 _KINDS = {None: "set", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
 
 
@@ -26,7 +26,7 @@ def _wrapped(g: Any, index: Tensor, size: Dim) -> Tensor:
 
 
 def _ranked(g: Any, *tensors: Tensor) -> list[Tensor]:
-    """Tensors of rank 0 with an axis of size 1."""
+    """Return tensors, with an axis of size 1 added to those of rank 0."""
     return [g.reshape(t, (1,)) if t.rank == 0 else t for t in tensors]
 
 
@@ -34,7 +34,7 @@ def _ranked(g: Any, *tensors: Tensor) -> list[Tensor]:
 def embedding(
     g: Any, table: Tensor, index: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """The row `padding_idx` is not trained: where it is taken, it is a constant."""
+    """Return the embedding. The row `padding_idx` is treated as a constant, so that it is not trained."""
     if scale_grad_by_freq:
         raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
     rows = g.embedding(table, index)
@@ -61,11 +61,11 @@ def embedding_bag(
     *,
     results: Results,
 ) -> list[Tensor]:
-    """Sums, means or maxima of the rows of each bag. The other results are what PyTorch's derivative reads, and stay zeros."""
+    """Return sums, means or maxima of the rows of each bag. The other results, which only derivatives read, are zeros."""
     if scale_grad_by_freq:
         raise UnsupportedError("with scale_grad_by_freq cannot be imported: gradients do not count their rows")
     bags, dims = results[0].dims[0], (*index.shape.dims, 1)
-    # A row that counts nowhere is in the bag behind the last.
+    # Rows that do not count are assigned to an additional last bag.
     bag = g.sub(g.searchsorted(offsets, g.iota(index.shape.dims, 0, offsets.dtype), side="right"), 1)
     if padding_idx is not None and padding_idx >= 0:
         bag = g.where(g.eq(index, padding_idx), g.cast(g.dim_size(bags), bag.dtype), bag)
@@ -100,7 +100,7 @@ def take(g: Any, x: Tensor, index: Tensor) -> Tensor:
 
 
 def _positions(g: Any, x: Tensor, axis: int, index: Tensor) -> Tensor:
-    """For each element of `index` the place of the element of `x` that it means, along a last axis."""
+    """Return the position in `x`, along a new last axis, for each element of `index`."""
     dims = index.shape.dims
     columns = [as_tensor(g, index, i64) if a == axis else g.iota(dims, a, "i64") for a in range(x.rank)]
     return g.concat([g.expand_dims(c, -1) for c in columns], axis=-1) if x.rank > 1 else g.expand_dims(columns[0], -1)
@@ -109,7 +109,7 @@ def _positions(g: Any, x: Tensor, axis: int, index: Tensor) -> Tensor:
 def _scattered(g: Any, x: Tensor, dim: int, index: Tensor, source: Operand, kind: str) -> Tensor:
     rows, places = _ranked(g, x, index)
     if isinstance(source, Tensor) and source.rank:
-        source = g.slice(source, [0] * source.rank, places.shape.dims)  # the rest is not read
+        source = g.slice(source, [0] * source.rank, places.shape.dims)  # the remaining elements are not read
     updates = g.expand(as_tensor(g, source, x.dtype), places.shape.dims)
     positions = _positions(g, rows, axis_of(dim, rows.rank), places)
     return g.reshape(g.scatter_nd(rows, positions, updates, reduction=kind), x.shape.dims)
@@ -163,7 +163,7 @@ def _scatter_mean(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, in
 
 
 def _rows(g: Any, x: Tensor, dim: int, index: Tensor, source: Tensor, kind: str) -> Tensor:
-    """Slices of an axis combined with others at places of it."""
+    """Combine slices of an axis with other slices at index positions."""
     whole = x.shape.dims
     x, source, index = _ranked(g, x, source, index)
     axis = axis_of(dim, x.rank)
@@ -193,7 +193,7 @@ def index_fill(g: Any, x: Tensor, dim: int, index: Tensor, value: Operand) -> Te
 
 
 def _as_masks(g: Any, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Indices, of which those of u8 are masks, as they are to PyTorch."""
+    """Return indices with u8 tensors converted to masks, as in PyTorch."""
     return [t if t is None or t.dtype != u8 else as_tensor(g, t, bool_) for t in indices]
 
 
@@ -205,19 +205,20 @@ def _without_masks(indices: Sequence[Tensor | None]) -> None:
 
 
 def _indexed(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[list[int], list[Tensor], tuple[Dim, ...]]:
-    """The axes that are indexed, their indices of one shape, and that shape."""
+    """Return the indexed axes, their indices broadcast to one shape, and that shape."""
     axes = [a for a, t in enumerate(indices) if t is not None]
     wrapped = [_wrapped(g, indices[a], x.shape.dims[a]) for a in axes]  # pyright: ignore[reportArgumentType]
     whole = wrapped[0]
     for t in wrapped[1:]:
-        whole = g.add(whole, t)  # of the shape that all broadcast to
+        whole = g.add(whole, t)  # the sum has the shape that all broadcast to
     return axes, [g.expand(t, whole.shape.dims) for t in wrapped], whole.shape.dims
 
 
 @aten("index", "_unsafe_index")
 def index(g: Any, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """Tensors at some axes, of one shape after broadcasting: where the axes are neighbours its axes stand in their place, else
-    in front.
+    """Index some axes with tensors that broadcast to one shape.
+
+    If the indexed axes are adjacent, the axes of the indices replace them. Otherwise they come first.
     """
     indices = _as_masks(g, indices)
     _without_masks(indices)
@@ -251,7 +252,7 @@ def index_put(
     rows = g.transpose(x, order)
     rest = tuple(x.shape.dims[a] for a in others)
     before, rank = axes[0], len(dims)
-    if axes == list(range(before, axes[-1] + 1)) and before:  # its axes stand in their place
+    if axes == list(range(before, axes[-1] + 1)) and before:  # the axes of the indices replace these
         wide = g.expand(values, (*rest[:before], *dims, *rest[before:]))
         wide = g.transpose(wide, (*range(before, before + rank), *range(before), *range(before + rank, wide.rank)))
     else:
@@ -281,7 +282,7 @@ def _found(g: Any, rows: Tensor, values: Operand, right: bool, results: Results)
     values = values if isinstance(values, Tensor) else g.cast(values, rows.dtype)
     wide = g.expand_dims(rows, -2) if rows.rank > 1 else rows
     each = g.expand_dims(values, -1)
-    before = g.logical_not(g.gt(wide, each) if right else g.ge(wide, each))  # NaN is behind all others
+    before = g.logical_not(g.gt(wide, each) if right else g.ge(wide, each))  # NaN is ordered after all numbers
     return g.sum(g.cast(before, results[0].dtype), [before.rank - 1])
 
 
@@ -328,7 +329,7 @@ def bincount(g: Any, x: Tensor, weights: Tensor | None = None, minlength: int = 
 
 @aten("histc")
 def histc(g: Any, x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each part of an interval, of which the last one is closed; others, and NaN, count nowhere."""
+    """Count the elements in each bin of an interval. The last bin is closed. Elements outside, and NaN, are not counted."""
     if min >= max:
         raise UnsupportedError("of an interval that is taken from the values cannot be imported", hint="give min < max")
     flat = g.reshape(widened(g, x), (product(x.shape.dims),))

@@ -1,4 +1,4 @@
-"""Losses, which PyTorch would take apart into less that fuses."""
+"""Losses. Their rules produce ops that fuse better than PyTorch's decompositions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from rlx.importers.torch.rules import aten, known
 from rlx.ir.graph.builder import Tensor
 
-_REDUCTIONS = ("none", "mean", "sum")  # by PyTorch's numbers
+_REDUCTIONS = ("none", "mean", "sum")  # indexed by PyTorch's numbers
 
 
 @aten("cross_entropy_loss")

@@ -1,4 +1,4 @@
-"""A module of PyTorch's as a graph: exported, with what it mutates made explicit, then built node by node."""
+"""Conversion of a PyTorch module to a graph: export, functionalisation of mutations, and conversion node by node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rlx.support.packages import required
 from rlx.support.traces import place_of
 
 _WHAT = "rlx.from_torch"
-# They change running statistics without saying so in their schema.
+# These change running statistics although their schema does not declare it.
 _WITH_STATISTICS = {"aten.batch_norm": 5, "aten.instance_norm": 5}
 
 
@@ -41,31 +41,31 @@ def from_torch(
     dynamic_shapes: Any = None,
     strict: bool = False,
 ) -> Graph:
-    """The graph of a PyTorch module for arguments of certain shapes and dtypes.
+    """Return the graph of a PyTorch module for arguments of certain shapes and dtypes.
 
-    `torch.export` traces the module once, in the mode that it is in: after `module.eval()` a dropout is nothing. Operators
-    that RLX has no rule for are taken apart by PyTorch's core decompositions.
+    `torch.export` traces the module once, in its current mode: after `module.eval()` a dropout is the identity.
+    Operators without a rule in RLX are decomposed by PyTorch's core decompositions.
 
     Args:
         module: A `torch.nn.Module`, or a `torch.export.ExportedProgram`, which needs no arguments.
-        args: The arguments of `forward` by position: a tuple of tensors and pytrees of them, or one tensor. Their values do
-            not matter, except for those of Python's numbers, strings and truth values, which become part of the graph.
-        kwargs: Those by keyword.
-        dynamic_shapes: Which sizes stay open, as `torch.export.export` takes it. The name of a `torch.export.Dim` is the name
-            of the symbol; a size without one has PyTorch's (`s77`).
+        args: The positional arguments of `forward`: a tuple of tensors and pytrees of tensors, or one tensor. Their
+            values do not matter, except for Python numbers, strings and booleans, which become part of the graph.
+        kwargs: The keyword arguments of `forward`.
+        dynamic_shapes: The sizes that stay open, as for `torch.export.export`. The name of a `torch.export.Dim` is the
+            name of the symbol. A size without a name has PyTorch's (`s77`).
         strict: As for `torch.export.export`: whether the Python code itself is analysed.
 
     Returns:
-        Inputs are called as in the exported program: by the parameter of `forward`, and the path to the tensor inside of it
-        (`x`, `cache_0_key`). Outputs have the names of fields and keys, `out0`, `out1`, … where there are none. Parameters
-        and buffers have the names of the state dict, and their values, in `weights`, share the memory of the module's; those
-        that are one tensor are one parameter, those that nothing reads are none. Buffers that the module changes are
-        states. A tensor in the module's attributes is a constant, a parameter if it is large.
+        The graph. Inputs are named as in the exported program: by the parameter of `forward` and the path to the tensor
+        in it (`x`, `cache_0_key`). Outputs have the names of fields and keys, or `out0`, `out1`, … if there are none.
+        Parameters and buffers have the names of the state dict. Their values, in `weights`, share the memory of the
+        module. Tied tensors are one parameter; unused tensors are omitted. Buffers that the module changes are states.
+        A tensor in an attribute of the module is a constant, or a parameter if it is large.
 
     Raises:
-        UnsupportedError: Operators cannot be imported: it lists all of them with counts and places. Or one is used in a way
-            that is not imported, or an argument is changed in place.
-        Error: PyTorch is not installed or cannot export the module, or a dtype is not one of RLX.
+        UnsupportedError: Operators cannot be imported: the message lists all of them with counts and locations. Or an
+            operator is used in an unsupported form, or an argument is changed in place.
+        Error: PyTorch is not installed or cannot export the module, or RLX does not have a dtype.
     """
     torch = required("torch", _WHAT)
     export = required("torch.export", _WHAT)
@@ -87,10 +87,10 @@ def from_torch(
 
 
 def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool) -> Any:
-    """What PyTorch exports of a module.
+    """Return PyTorch's export of a module.
 
     Raises:
-        Error: It cannot export it.
+        Error: PyTorch cannot export it.
     """
     try:
         with _quiet():
@@ -106,7 +106,7 @@ def _exported(export: Any, module: Any, args: Any, kwargs: Any, dynamic_shapes: 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what PyTorch says of its own code."""
+    """Suppress PyTorch's warnings and log messages about its own code."""
     with warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning):
             warnings.simplefilter("ignore", category)
@@ -118,9 +118,9 @@ def _name(node: Any) -> str:
 
 
 def _functional(torch: Any, program: Any) -> Any:
-    """The program without operators that change their operands, and with those without a rule taken apart.
+    """Return the program with mutating operators replaced, and operators without a rule decomposed.
 
-    A program that is so already is left alone: taking one apart is tracing it again.
+    A program that needs neither is returned unchanged, because decomposition traces it again.
     """
     nodes = list(call_nodes(program.graph_module))
     _check_count(nodes)
@@ -152,11 +152,11 @@ def _changes_statistics(node: Any) -> bool:
 
 
 class _Placeholders:
-    """The placeholders of a program as arguments of a graph."""
+    """The conversion of a program's placeholders to arguments of a graph."""
 
     def __init__(self, scope: ExportScope, program: Any, mutated: Sequence[str], guards: Bounds):
         self.scope, self.g, self.program, self.mutated = scope, scope.g, program, mutated
-        self.guards = list(guards)  # those of which no input has the last symbol yet
+        self.guards = list(guards)  # guards whose last symbol has not occurred in an input yet
         self.tensors: dict[Any, Tensor] = {}
         self.states: dict[str, Tensor] = {}
         self.names: dict[Any, str] = {}  # the first name of each tensor in the state dict
@@ -164,7 +164,7 @@ class _Placeholders:
             self.names.setdefault(identity(tensor), name)
 
     def of(self, spec: Any, node: Any) -> Any:
-        """The value of a placeholder; None for one that is no tensor."""
+        """Return the value of a placeholder; None for one that is not a tensor."""
         kind, found = spec.kind.name, node.meta.get("val")
         if kind == "USER_INPUT":
             return self._input(node, found)
@@ -211,8 +211,10 @@ class _Placeholders:
         return self.tensors[same]
 
     def _state(self, target: str, tensor: Any) -> Tensor:
-        """A buffer that the module changes. A state starts as one number: where the buffer does not, it starts as a parameter,
-        which a second state chooses before the first update.
+        """Return a buffer that the module changes, as a state.
+
+        A state has one initial value for all elements. If the buffer has different values, they become a parameter. A
+        second state selects this parameter until the first update.
         """
         g, array = self.g, array_of(self.scope.torch, tensor, f"'{target}'")
         first = array.flat[0] if array.size else np.zeros((), array.dtype)[()]
@@ -229,7 +231,7 @@ class _Placeholders:
 def _graph(torch: Any, program: Any, sizes: SymbolNames) -> Graph:
     guards, program = guards_of(program, sizes), _functional(torch, program)
     nodes = list(call_nodes(program.graph_module))
-    _check_count(nodes)  # of operators that were taken apart, too
+    _check_count(nodes)  # check again after decomposition
     g = Graph("main")
     scope = ExportScope(torch, g, sizes)
     imports.check(
@@ -257,7 +259,7 @@ def _graph(torch: Any, program: Any, sizes: SymbolNames) -> Graph:
 
 
 def _output(g: Graph, value: Any) -> Tensor:
-    """An output; a number, or a size, becomes a tensor of rank 0."""
+    """Return an output as a tensor. A number or a size becomes a tensor of rank 0."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, DimExpr):
@@ -266,7 +268,7 @@ def _output(g: Graph, value: Any) -> Tensor:
 
 
 def _output_names(spec: Any, count: int) -> list[str]:
-    """A name for each output, by its path in what the module returns."""
+    """Return a name for each output, from its path in the module's result."""
     names = ["_".join(map(str, path)) if path else "0" for path in _paths(spec, ())]
     names = [f"out{n}" if n[:1].isdigit() else n for n in names]
     usable = len(names) == count == len(set(names)) and all(n.isprintable() for n in names)
@@ -274,7 +276,7 @@ def _output_names(spec: Any, count: int) -> list[str]:
 
 
 def _paths(spec: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """The paths of the leaves of a structure of PyTorch's pytrees."""
+    """Yield the paths of the leaves of a PyTorch pytree."""
     if spec.is_leaf():
         yield path
         return
@@ -284,7 +286,7 @@ def _paths(spec: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def _keys(spec: Any, count: int) -> Sequence[Any]:
-    """The names of the children of a node: keys, fields, or numbers."""
+    """Return the names of the children of a node: keys, fields, or numbers."""
     context = spec.context
     fields = getattr(spec.type, "_fields", None)
     for found in (fields, context, context[0] if isinstance(context, (list, tuple)) and context else None):

@@ -34,7 +34,7 @@ def convolution(
 
 @aten("conv1d", "conv2d", "conv3d")
 def conv(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
-    """`rlx.ops.conv2d` and its kin have PyTorch's arguments."""
+    """Return the convolution. `rlx.ops.conv2d` and the other convolutions have PyTorch's arguments."""
     count = w.rank - 2
     return getattr(g, f"conv{count}d")(x, w, *(_for_all(value, count) for value in rest))
 
@@ -46,12 +46,12 @@ def conv_transpose(g: Any, x: Tensor, w: Tensor, *rest: Any) -> Tensor:
 
 
 def _for_all(value: Any, count: int) -> Any:
-    """A list of one number is for all spatial axes."""
+    """Return a value for all spatial axes. A list of one number applies to all."""
     return each(value, count) if isinstance(value, (list, tuple)) else value
 
 
 def _normed(g: Any, x: Tensor, shape: Sequence[Dim], method: str, *weights: Tensor | None, eps: float) -> Tensor:
-    """A norm over the last axes, as one axis."""
+    """Normalise over the last axes, reshaped to one axis."""
     count = product(shape)
     rows = x if len(shape) == 1 else g.reshape(x, (*x.shape.dims[: x.rank - len(shape)], count))
     flat = [None if w is None else g.reshape(as_tensor(g, w, x.dtype), (count,)) for w in weights]
@@ -82,7 +82,7 @@ def native_layer_norm(
 
 
 def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
-    """The mean over the last axes, and one over the standard deviation."""
+    """Return the mean over the last axes, and the reciprocal of the standard deviation."""
     axes, wide = tuple(range(x.rank - count, x.rank)), widened(g, x)
     mean = g.mean(wide, axes, True)
     inverse = g.rsqrt(g.add(g.mean(g.square(g.sub(wide, mean)), axes, True), eps))
@@ -93,7 +93,7 @@ def _statistics(g: Any, x: Tensor, count: int, eps: float) -> list[Tensor]:
 def rms_norm(
     g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Without an eps it is the smallest difference of the numbers that PyTorch computes in."""
+    """Return the RMS norm. The default eps is the machine epsilon of the dtype that PyTorch computes in."""
     smallest = x.dtype.compute.eps if eps is None else eps
     return _normed(g, x, normalized_shape, "rms_norm", weight, eps=smallest)
 
@@ -103,7 +103,7 @@ def fused_rms_norm(
     g: Any, x: Tensor, normalized_shape: Sequence[Dim], weight: Tensor | None, eps: float | None, *, results: Results
 ) -> list[Tensor]:
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
-    """What it gives, and one over the root of the mean square, of f16 and bf16 in f32."""
+    """Return the norm and the reciprocal root mean square. f16 and bf16 are computed in f32."""
     wide = widened(g, x)
     inverse = g.rsqrt(g.add(g.mean(g.square(wide), axes, True), wide.dtype.eps if eps is None else eps))
     return [rms_norm(g, x, normalized_shape, weight, eps), as_tensor(g, inverse, results[1].dtype)]
@@ -185,7 +185,7 @@ def batch_norm_functional(
     momentum: float,
     eps: float,
 ) -> list[Tensor]:
-    """What it gives, its statistics, and the running ones; the variance that runs is that of a sample."""
+    """Return the normalised tensor, its statistics and the running ones. The running variance is the unbiased one."""
     axes = tuple(a for a in range(x.rank) if a != 1)
     made = batch_norm(g, x, weight, bias, mean, variance, training, momentum, eps)
     if not training:
@@ -239,7 +239,7 @@ def attention(
     mask = mask if mask is None or mask.dtype.is_bool else as_tensor(g, mask, q.dtype)
     if q.rank == 4 and (k.rank, v.rank) == (4, 4) and q.shape.dims[0] == k.shape.dims[0] == v.shape.dims[0]:
         return g.scaled_dot_product_attention(q, k, v, mask, is_causal=is_causal, scale=scale)
-    # Other batches become one, of single heads.
+    # Merge other batch axes into one, with single heads.
     dims = results[0].dims[:-2]
     flat = [_one_batch(g, t, dims) for t in (q, k, v)]
     mask = None if mask is None else _one_batch(g, mask, dims)

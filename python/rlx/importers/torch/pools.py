@@ -1,4 +1,4 @@
-"""Pooling, resampling, and images as columns of their blocks."""
+"""Pooling, resampling, and unfolding of images to columns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rlx.support.errors import UnsupportedError
 
 
 def batched(g: Any, x: Tensor, rank: int, function: Callable[[Tensor], Tensor]) -> Tensor:
-    """What a function gives of a batch; an image alone is a batch of one."""
+    """Apply a function of a batch. A single image is treated as a batch of one."""
     if x.rank > rank:
         return function(x)
     return g.squeeze(function(g.expand_dims(x, 0)), 0)
 
 
 def _windows(rank: int, kernel: Any, stride: Any) -> tuple[Any, Any]:
-    """Without a stride, windows lie side by side."""
+    """Return kernel and stride. The default stride is the kernel size."""
     return each(kernel, rank), each(kernel if stride in ((), [], None) else stride, rank)
 
 
@@ -79,7 +79,7 @@ for _rank in (1, 2, 3):
 def _resized(
     g: Any, x: Tensor, mode: str, align: bool, scales: Sequence[float | None], antialias: bool, to: Any
 ) -> Tensor:
-    """To the sizes that PyTorch has found. Where scales are given, PyTorch maps positions by these and not by the sizes."""
+    """Resize to the sizes from PyTorch. If scales are given, positions are mapped by the scales instead of the sizes."""
     rank = x.rank - 2
     sizes = to.dims[2:]
     if align:

@@ -1,4 +1,4 @@
-"""Products of matrices and what is made of them."""
+"""Matrix products, and functions computed from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rlx.support.errors import UnsupportedError
 
 
 def _product(g: Any, x: Tensor, y: Tensor) -> Tensor:
-    """NumPy's and PyTorch's product: a vector is a row on the left and a column on the right."""
+    """Return the product as in NumPy and PyTorch: a vector is a row on the left and a column on the right."""
     rows = g.expand_dims(x, 0) if x.rank == 1 else x
     columns = g.expand_dims(y, 1) if y.rank == 1 else y
     made = g.matmul(rows, columns)
@@ -33,9 +33,10 @@ def matmul_of_dtype(g: Any, x: Tensor, y: Tensor, dtype: Any, *, results: Result
 def grouped_matmul(
     g: Any, x: Tensor, w: Tensor, ends: Tensor, bias: Tensor | None = None, dtype: Any = None, *, results: Results
 ) -> Tensor:
-    """Rows times the matrices of their groups: `[S, K]` and `[E, K, N]`, of groups that end at `ends`; rows behind all give 0.
+    """Multiply rows `[S, K]` by the matrices `[E, K, N]` of their groups. `ends` are the ends of the groups.
 
-    Each row is multiplied by all matrices, and one product is kept: which one depends on values.
+    Rows after the last group give 0. Each row is multiplied by all matrices, and one product is selected, because the
+    group of a row depends on values.
     """
     if (x.rank, w.rank) != (2, 3) or bias is not None:
         raise UnsupportedError(
@@ -59,7 +60,7 @@ def linear(g: Any, x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _sum(g: Any, x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """`beta·x + alpha·product`; with a beta of 0, x is not read."""
+    """Return `beta·x + alpha·product`. If beta is 0, x is not read."""
     product = product if alpha == 1 else g.mul(product, as_tensor(g, alpha, product.dtype))
     if beta == 0:
         return product
@@ -117,7 +118,7 @@ def vecdot(g: Any, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 @aten("_cdist_forward", "cdist")
 def cdist(g: Any, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
-    """Distances of all pairs of rows, by their differences, which is the most exact of PyTorch's ways."""
+    """Return distances of all pairs of rows, from their differences. This is the most accurate of PyTorch's modes."""
     apart = g.sub(g.expand_dims(x, -2), g.expand_dims(y, -3))
     return g.norm(apart, float(p), apart.rank - 1)
 
@@ -126,7 +127,7 @@ def cdist(g: Any, x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None
 def solve(
     g: Any, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False, results: Results
 ) -> list[Tensor]:
-    """The solution, and that all went well."""
+    """Return the solution, and the status codes for success."""
     vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape.dims == a.shape.dims[:-1])
     b = g.expand_dims(b, -1) if vector else b
     sides = (a, b) if left else (g.swapaxes(a, -1, -2), g.swapaxes(b, -1, -2))

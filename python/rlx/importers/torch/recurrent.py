@@ -1,4 +1,4 @@
-"""Recurrent networks: a scan for each layer and direction, where PyTorch's decompositions would write out every step."""
+"""Recurrent networks: one scan per layer and direction. PyTorch's decompositions would unroll all steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlx.importers.torch.rules import aten
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-# From x [B, S, I], the states [B, H], the weights of a layer, and whether it goes backwards: the sequence and the last states.
+# From x [B, S, I], the states [B, H], the weights of a layer, and the direction, to the sequence and the last states.
 Layer = Callable[[Any, Tensor, Sequence[Tensor], Sequence[Tensor], bool], Sequence[Tensor]]
 
 
@@ -26,7 +26,7 @@ def _run(
     bidirectional: bool,
     batch_first: bool,
 ) -> list[Tensor]:
-    """All layers. The states are `[layers·directions, B, H]`; a sequence alone is a batch of one."""
+    """Run all layers. The states are `[layers·directions, B, H]`. An unbatched sequence is treated as a batch of one."""
     if train and dropout > 0 and num_layers > 1:
         raise UnsupportedError("with dropout cannot be imported", hint="module.eval() before it")
     single = x.rank == 2
@@ -57,7 +57,7 @@ def _run(
 def _scanned(
     g: Any, x: Tensor, states: Sequence[Tensor], reverse: bool, step: Callable[[Tensor, Any], Sequence[Tensor]]
 ) -> list[Tensor]:
-    """The first state of every step, and the last states, of what a step makes of a slice of x and the states."""
+    """Scan `step` over x. Return the first state of every step, and the last states."""
 
     def body(carry: Any, now: Any) -> Any:
         following = tuple(step(now[0], carry))
@@ -84,7 +84,7 @@ def _lstm(g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
 def _projected_lstm(
     g: Any, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool
 ) -> Sequence[Tensor]:
-    """With a matrix behind each step, from the cell to the smaller hidden state."""
+    """Run an LSTM with a projection after each step, from the cell output to the smaller hidden state."""
     w_input, w_hidden, projection = (g.transpose(w) for w in (*weights[:2], weights[-1]))
     first, second = _biases(g, x, weights)
 

@@ -23,7 +23,7 @@ def _reduced(g: Any, method: str, x: Tensor, dim: Axes, keepdim: bool) -> Tensor
 
 
 def _typed(method: str) -> Any:
-    """Of the dtype of the result, as a sum of i32 is i64."""
+    """Return a rule that reduces in the dtype of the result: a sum of i32 is i64."""
 
     def rule(g: Any, x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: Any = None, results: Results) -> Any:
         return _reduced(g, method, as_tensor(g, x, results[0].dtype), dim, keepdim)
@@ -61,7 +61,7 @@ def _truth(method: str) -> Any:
     def rule(g: Any, x: Tensor, dim: Axes = None, keepdim: bool = False, *, results: Results) -> Tensor:
         axes = axes_of(dim, x.rank)
         made = getattr(g, method)(x, axes, keepdim) if axes else g.ne(x, as_tensor(g, 0, x.dtype))
-        return as_tensor(g, made, results[0].dtype)  # u8 of u8
+        return as_tensor(g, made, results[0].dtype)  # u8 for a u8 operand
 
     return rule
 
@@ -120,7 +120,7 @@ aten("logcumsumexp")(_running("logcumsumexp"))
 
 
 def _running_extreme(method: str, compare: str) -> Any:
-    """Positions are those of the last element that is as great: the running maximum of the positions of all such."""
+    """Return the rule of a running extreme. Positions are those of the last equal element."""
 
     def rule(g: Any, x: Tensor, dim: int, *, results: Results) -> list[Tensor]:
         if not x.rank:
@@ -148,7 +148,7 @@ def diff(
 
 
 def _squares(g: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """The sum of the squared distances from the mean, with the reduced axes; of f16 and bf16 in f32."""
+    """Return the sum of the squared distances from the mean, with reduced axes kept. f16 and bf16 are computed in f32."""
     x = widened(g, x)
     centred = g.sub(x, g.mean(x, axes, True))
     return g.sum(g.square(g.abs(centred)) if x.dtype.is_complex else g.square(centred), axes, True)
@@ -170,7 +170,7 @@ def _variance(g: Any, x: Tensor, dim: Axes, correction: Any, keepdim: bool, resu
 
 
 def _spread(of_root: bool, with_mean: bool) -> Any:
-    """`var` and `std`: the correction is 1 unless it is given, by name or as `unbiased`."""
+    """Return the rule of `var` or `std`. The correction is 1 unless it is passed by name or as `unbiased`."""
 
     def rule(
         g: Any, x: Tensor, *rest: Any, correction: Any = None, keepdim: bool = False, results: Results
@@ -216,7 +216,7 @@ def dist(g: Any, x: Tensor, y: Tensor, p: float = 2, *, results: Results) -> Ten
 
 
 def _lower_median(g: Any, x: Tensor, axis: int, of_numbers: bool) -> list[Tensor]:
-    """The lower of the two in the middle; NaN where there is one, or the median of the others."""
+    """Return the lower median; NaN if there is a NaN, or the median of the numbers if `of_numbers`."""
     size = x.shape.dims[axis]
     order = g.argsort(x, axis=axis)  # NaN is last
     if x.dtype.is_float:

@@ -1,10 +1,11 @@
-"""The table of rules of PyTorch's operators, and what rules share: dtypes, numbers beside tensors, positions of axes.
+"""The table of rules for PyTorch operators, and shared helpers: dtypes, mixed operands, positions of axes.
 
-A rule has the signature of the operator, as `torch.ops.aten.add.Tensor._schema` prints it: what stands before the `*` comes by
-position, what stands behind it by keyword. Tensors are tensors of the graph, numbers Python's, sizes integers or symbolic
-dimensions, dtypes PyTorch's. If a rule names them it also gets `results`, the shapes of the results, as PyTorch has found them.
+A rule has the signature of the operator, as printed by `torch.ops.aten.add.Tensor._schema`. Arguments before the `*`
+are positional, arguments after it are keywords. Tensors are tensors of the graph, numbers are Python numbers, sizes are
+integers or symbolic dimensions, and dtypes are PyTorch's. If its signature names `results`, a rule also gets the result
+shapes from PyTorch.
 
-A rule named `add` is for all overloads of `aten::add` that have no rule of their own, as `add.Scalar` would be.
+A rule named `add` applies to all overloads of `aten::add` without a rule of their own, such as `add.Scalar`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _dtype_named(name: str) -> DType:
 
 
 def dtype_of(kind: Any) -> DType:
-    """The dtype of RLX for one of PyTorch's.
+    """Return RLX's dtype for a PyTorch dtype.
 
     Raises:
         UnsupportedError: RLX does not have it.
@@ -57,7 +58,7 @@ def dtype_of(kind: Any) -> DType:
 
 
 def as_tensor(g: Any, value: Operand, kind: DType) -> Tensor:
-    """A tensor or a number as a tensor of a dtype. Numbers wrap as PyTorch's do: -1 is 255 in u8."""
+    """Return a tensor or a number as a tensor of a dtype. Numbers wrap as in PyTorch: -1 is 255 in u8."""
     if isinstance(value, Tensor):
         return value if value.dtype == kind else g.cast(value, kind)
     if isinstance(value, DimExpr):
@@ -67,7 +68,7 @@ def as_tensor(g: Any, value: Operand, kind: DType) -> Tensor:
 
 
 def as_tensors(g: Any, kind: DType, *values: Operand) -> list[Tensor]:
-    """Tensors and numbers as tensors of one dtype."""
+    """Return tensors and numbers as tensors of one dtype."""
     return [as_tensor(g, v, kind) for v in values]
 
 
@@ -76,14 +77,14 @@ def _category(kind: DType) -> int:
 
 
 def _kind_of(value: Operand) -> DType:
-    """The dtype of an operand; of a number, PyTorch's default for its kind."""
+    """Return the dtype of an operand. For a number, it is PyTorch's default for its kind."""
     if isinstance(value, Tensor):
         return value.dtype
     return {bool: bool_, float: f32, complex: c64}.get(type(value), i64)
 
 
 def _combined(one: DType, two: DType) -> DType:
-    """`torch.promote_types`: a float beside an integer keeps its size."""
+    """Return `torch.promote_types` of two dtypes: a float combined with an integer keeps its size."""
     if _category(one) != _category(two):
         one, two = sorted((one, two), key=_category)
         return c64 if two.is_complex else two
@@ -91,7 +92,11 @@ def _combined(one: DType, two: DType) -> DType:
 
 
 def common_dtype(*values: Operand) -> DType:
-    """`torch.result_type`: tensors of rank 0 count only beside those of a lower category, numbers only beside both."""
+    """Return `torch.result_type` of the operands.
+
+    A tensor of rank 0 counts only if its category is above that of the tensors with axes. A number counts only if its
+    category is above that of all tensors.
+    """
     found: DType | None = None
     for group in (_with_axes, _without_axes, _plain):
         kinds = [_kind_of(v) for v in values if group(v)]
@@ -118,25 +123,25 @@ def _plain(value: Operand) -> bool:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """A position counted from the start; a tensor of rank 0 has an axis of size 1 for this."""
+    """Return a position counted from the start. A tensor of rank 0 is treated as having one axis."""
     return axis % max(rank, 1)
 
 
 def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Positions counted from the start; none or an empty list means all."""
+    """Return positions counted from the start. None or an empty list means all axes."""
     if axes is None or (not isinstance(axes, int) and not axes):
         return tuple(range(rank))
     return tuple(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes)) if rank else ()
 
 
 def each(values: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One number for each spatial axis, where one may be given for all."""
+    """Return one number for each spatial axis. A single number applies to all."""
     values = (values,) if isinstance(values, int) else tuple(values)
     return values * count if len(values) == 1 else values
 
 
 def static_size(x: Tensor, axis: int) -> int:
-    """The size of an axis, which has to be known.
+    """Return the size of an axis, which must be known.
 
     Raises:
         UnsupportedError: It is symbolic.
@@ -145,7 +150,7 @@ def static_size(x: Tensor, axis: int) -> int:
 
 
 def known(size: Dim, what: str) -> int:
-    """A size that has to be known.
+    """Return a size that must be known.
 
     Raises:
         UnsupportedError: It is symbolic.
@@ -156,5 +161,5 @@ def known(size: Dim, what: str) -> int:
 
 
 def elements(x: Tensor) -> int:
-    """The number of elements of a tensor, which has to be known."""
+    """Return the number of elements of a tensor, which must be known."""
     return math.prod(static_size(x, a) for a in range(x.rank))

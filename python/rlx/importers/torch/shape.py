@@ -1,4 +1,4 @@
-"""What moves, repeats, cuts and joins. Whatever PyTorch has found of sizes is in `results`."""
+"""Ops that move, repeat, cut and join tensors. All sizes from PyTorch are in `results`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.graph.builder import Tensor
 from rlx.support.errors import UnsupportedError
 
-_LAST = 2**63 - 1  # what stands for the end of an axis
+_LAST = 2**63 - 1  # PyTorch's value for the end of an axis
 
 
 @aten(
@@ -41,7 +41,7 @@ _LAST = 2**63 - 1  # what stands for the end of an axis
     *("squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy"),
 )
 def reshape(g: Any, x: Tensor, *rest: Any, results: Results) -> Tensor:
-    """All that keeps the elements in their order."""
+    """Reshape. This rule imports all ops that keep the order of elements."""
     return x if x.shape.dims == results[0].dims else g.reshape(x, results[0].dims)
 
 
@@ -87,7 +87,7 @@ def movedim(g: Any, x: Tensor, source: Any, destination: Any) -> Tensor:
 
 @aten("cat", "concat", "concatenate")
 def cat(g: Any, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Tensor:
-    """Empty tensors of rank 1 are nothing beside others, as PyTorch has it."""
+    """Concatenate. Empty tensors of rank 1 are ignored, as in PyTorch."""
     rank = results[0].rank
     parts = [as_tensor(g, x, results[0].dtype) for x in xs if x.rank == rank]
     return g.concat(parts, axis=dim) if len(parts) > 1 else parts[0]
@@ -103,7 +103,7 @@ def stack(g: Any, xs: Sequence[Tensor], dim: int = 0, *, results: Results) -> Te
     *("tensor_split", "unsafe_split_with_sizes"),
 )
 def split(g: Any, x: Tensor, pieces: Any, dim: int = 0, *, results: Results) -> list[Tensor]:
-    """Parts side by side, whose sizes PyTorch has found."""
+    """Split into consecutive parts, with sizes from PyTorch."""
     axis, start, parts = axis_of(dim, x.rank), 0, []
     for part in results:
         parts.append(g.narrow(x, axis, start, part.dims[axis]))
@@ -128,7 +128,7 @@ def _from_start(position: Any, size: Dim) -> Any:
 
 
 def _start(start: Any, size: Dim) -> Any:
-    """Where a slice begins: within the axis."""
+    """Return the start of a slice, within the axis."""
     if start is None or start == 0:
         return 0
     start = _from_start(start, size)
@@ -151,7 +151,7 @@ def slice_(
     starts: list[Any] = [0] * x.rank
     limits, strides = list(x.shape.dims), [1] * x.rank
     starts[axis], strides[axis] = first, step
-    if isinstance(length, int):  # just behind the last element, which may be before the end
+    if isinstance(length, int):  # one past the last element, which may be before the end
         limits[axis] = first + (length - 1) * step + 1 if length else first
     elif end not in (None, _LAST):
         limits[axis] = dims_.minimum(first + length * step, limits[axis])
@@ -207,7 +207,7 @@ def diagonal_scatter(g: Any, x: Tensor, source: Tensor, offset: int = 0, dim1: i
 
 @aten("repeat", "tile")
 def repeat(g: Any, x: Tensor, repeats: Sequence[Any], *, results: Results) -> Tensor:
-    """Each axis beside a new one in front of it, which is expanded and joined to it."""
+    """Repeat a tensor. A new axis is inserted before each axis, expanded, and merged with it."""
     target = results[0].dims
     dims = (1,) * (len(target) - x.rank) + x.shape.dims
     repeats = (1,) * (len(target) - len(repeats)) + tuple(repeats)
@@ -271,7 +271,7 @@ def diag_embed(g: Any, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -
     rank = x.rank + 1
     axis1, axis2 = axes_of((dim1, dim2), rank)
     size = static_size(x, -1)
-    low, high = max(offset, 0), max(-offset, 0)  # elements are at their column
+    low, high = max(offset, 0), max(-offset, 0)  # the elements at their column
     wide = g.pad(x, [(0, 0)] * (x.rank - 1) + [(low, high)])
     place = g.constant(np.eye(size + abs(offset), k=offset, dtype=bool))
     square = g.where(place, g.expand_dims(wide, -2), as_tensor(g, 0, x.dtype))
@@ -280,7 +280,7 @@ def diag_embed(g: Any, x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -
 
 @aten("unfold", "unfold_copy")
 def unfold(g: Any, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows along an axis, whose elements are the last axis."""
+    """Return windows along an axis. The elements of a window are the last axis."""
     if x.rank == 0:
         return g.reshape(x, (1,)) if size else g.reshape(x, (1,))[:0]
     axis = axis_of(dimension, x.rank)
@@ -291,7 +291,7 @@ def unfold(g: Any, x: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 @aten("constant_pad_nd")
 def constant_pad_nd(g: Any, x: Tensor, pad: Sequence[Any], value: Operand = 0) -> Tensor:
-    """From the last axis on, a pair for each; a negative number cuts."""
+    """Pad with a constant. Pairs start at the last axis, and a negative number cuts."""
     return _padded(g, x, pad, "constant", value)
 
 

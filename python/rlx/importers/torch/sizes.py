@@ -1,4 +1,4 @@
-"""Sizes: PyTorch's symbolic integers as dimensions of RLX, and the names of their symbols."""
+"""Sizes: conversion of PyTorch's symbolic integers to dimensions, and names of their symbols."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rlx.ir.dims.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.support.errors import Error, UnsupportedError
 
-# From here on a bound is none.
+# From this value on, a bound is ignored.
 LARGEST_SIZE = 2**31
 
 
 class SymbolNames:
-    """The symbols of a program by their names in the graph.
+    """The symbols of a program, by their names in the graph.
 
     Args:
-        names: For each symbol of PyTorch's (`s77`) its name; one that is missing keeps PyTorch's.
+        names: The name of each PyTorch symbol (`s77`). A symbol without an entry keeps PyTorch's name.
     """
 
     def __init__(self, names: Mapping[str, str]):
@@ -28,17 +28,17 @@ class SymbolNames:
         self._known: dict[Any, Dim] = {}
 
     def unite(self, one: Any, other: Any) -> None:
-        """Two symbols are one, under the name that the user gave either of them."""
+        """Unite two symbols, under the name that the user gave to either of them."""
         first, second = str(one), str(other)
         name = self.names.get(first) or self.names.get(second) or first
         self.names |= {first: name, second: name}
         self._known.clear()
 
     def dim(self, size: Any) -> Dim:
-        """A size as a dimension.
+        """Return a size as a dimension.
 
         Raises:
-            UnsupportedError: It depends on values, or is computed in a way that dimensions do not have.
+            UnsupportedError: It depends on values, or on an operation that dimensions do not support.
         """
         if isinstance(size, int):
             return size
@@ -48,26 +48,26 @@ class SymbolNames:
         return self._known[expression]
 
     def shape(self, tensor: Any) -> Shape:
-        """The shape of a tensor of PyTorch's."""
+        """Return the shape of a PyTorch tensor."""
         return Shape([self.dim(d) for d in tensor.shape], dtype_of(tensor.dtype))
 
     def bounds(self, program: Any, shape: Shape) -> Bounds:
-        """The bounds of the symbols of a shape.
+        """Return the bounds of the symbols of a shape.
 
-        A least size of 2 is no bound: PyTorch supposes it of all that is open, and takes 0 and 1 nevertheless.
+        A smallest size of 2 is not a bound: PyTorch assumes it for all open sizes, but accepts 0 and 1.
         """
         found = list[Bound]()
         for symbol, limits in getattr(program, "range_constraints", {}).items():
             low, high = bound_of(limits, "lower", 0), bound_of(limits, "upper", LARGEST_SIZE)
             if not getattr(symbol, "is_Symbol", False) or not str(symbol).startswith("s"):
-                continue  # an expression, whose symbols have theirs, or a size that depends on values
+                continue  # an expression, whose symbols have bounds, or a size that depends on values
             size = dim.symbol(self.names.get(str(symbol), str(symbol)))
             if size.symbols <= shape.symbols and (low > 2 or high < LARGEST_SIZE):
                 found.append(Bound(size, low if low > 2 else None, high if high < LARGEST_SIZE else None))
         return tuple(found)
 
     def translated(self, e: Any) -> Dim:
-        """An expression of sympy's as a dimension: see `dim`."""
+        """Return a sympy expression as a dimension: see `dim`."""
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
@@ -101,7 +101,7 @@ class SymbolNames:
 
 
 def bound_of(limits: Any, side: str, otherwise: int) -> int:
-    """A bound of a range (`"lower"`, `"upper"`) as an integer; the other number if it is infinite."""
+    """Return a bound of a range (`"lower"`, `"upper"`) as an integer; `otherwise` if it is infinite."""
     try:
         return max(0, min(int(getattr(limits, side)), otherwise or LARGEST_SIZE))
     except (TypeError, ValueError, OverflowError, AttributeError):
@@ -111,12 +111,12 @@ def bound_of(limits: Any, side: str, otherwise: int) -> int:
 def named_symbols(
     program: Any, given: Sequence[tuple[str, Any]], dynamic_shapes: Any, order: Sequence[str]
 ) -> dict[str, str]:
-    """Names for the symbols of a program, from the `torch.export.Dim`s of the user.
+    """Return names for the symbols of a program, from the user's `torch.export.Dim`s.
 
     Args:
         program: The exported program.
         given: The arguments of the module by name.
-        dynamic_shapes: What the user gave to `from_torch`.
+        dynamic_shapes: The user's argument of `from_torch`.
         order: The names of the parameters of `forward`, for a sequence of specifications.
     """
     if dynamic_shapes is None:
@@ -140,7 +140,7 @@ def named_symbols(
 
 
 def _named_dims(path: str, value: Any, spec: Any) -> Iterator[tuple[str, int, str]]:
-    """Path, axis and name of all dimensions with a name in a specification for a value; of `2*batch` that of `batch`."""
+    """Yield path, axis and name of all named dimensions in a specification for a value. `2*batch` has the name `batch`."""
     if spec is None:
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arrays that share their memory."""
+"""Conversion of PyTorch tensors to arrays that share their memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rlx.support.errors import Error
 
 
 def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:
-    """The elements of a tensor, read-only, without a copy if it is in the memory of the CPU.
+    """Return the elements of a tensor as a read-only array, without a copy if it is in CPU memory.
 
     Args:
         torch: The package.
         tensor: The tensor.
-        what: What it is, for messages.
+        what: A description of the tensor, for messages.
 
     Raises:
         Error: It has no elements (it is on the device "meta"), or is sparse or quantised.
-        UnsupportedError: RLX does not have its dtype, or PyTorch does not say how it is stored, as for `torch.int4`.
+        UnsupportedError: RLX does not have its dtype, or PyTorch does not expose its storage, as for `torch.int4`.
     """
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
         kind = "on the device 'meta'" if tensor.is_meta else "quantised" if tensor.is_quantized else "sparse"
@@ -33,7 +33,7 @@ def array_of(torch: Any, tensor: Any, what: str) -> np.ndarray:
 
 
 def identity(tensor: Any) -> tuple[Any, ...] | int:
-    """The same for tensors that are one: those that share memory, sizes and strides, as tied parameters do."""
+    """Return a key that is equal for tied tensors, which share memory, sizes and strides."""
     if tensor.is_meta or not tensor.numel():
         return id(tensor)
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()

@@ -1,4 +1,4 @@
-// What dialect/*.td uses of MLIR's file of this name: see OpBase.td.
+// The definitions of MLIR's file of this name that dialect/*.td uses: see OpBase.td.
 
 #ifndef ATTRTYPEBASE_TD
 #define ATTRTYPEBASE_TD

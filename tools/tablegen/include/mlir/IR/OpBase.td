@@ -1,5 +1,5 @@
-// What dialect/*.td uses of MLIR's file of this name, for the reader in tools/tablegen. With LLVM, MLIR's own file is read.
-// Names, parameters and fields are MLIR's; what only generators of C++ ask for is left out.
+// The definitions of MLIR's file of this name that dialect/*.td uses, for the reader in tools/tablegen. LLVM reads MLIR's own
+// file. Names, parameters and fields are those of MLIR. Definitions that only generators of C++ need are omitted.
 
 #ifndef OP_BASE
 #define OP_BASE
@@ -51,7 +51,7 @@ class OptionalAttr<Attr attr> : Attr<CPred<"true">, attr.summary> {
   let baseAttr = attr;
 }
 
-// MLIR takes any number of constraints, the dialect gives one.
+// MLIR accepts any number of constraints. The dialect uses one.
 class ConfinedAttr<Attr attr, list<AttrConstraint> constraints>
     : Attr<CPred<"true">, attr.summary # " " # constraints[0].summary> {
   let baseAttr = attr;

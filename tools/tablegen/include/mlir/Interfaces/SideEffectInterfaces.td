@@ -1,4 +1,4 @@
-// What dialect/*.td uses of MLIR's file of this name: see OpBase.td in mlir/IR.
+// The definitions of MLIR's file of this name that dialect/*.td uses: see OpBase.td in mlir/IR.
 
 #ifndef MLIR_INTERFACES_SIDEEFFECTS
 #define MLIR_INTERFACES_SIDEEFFECTS
