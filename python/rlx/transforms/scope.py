@@ -1,4 +1,4 @@
-"""Helpers shared by the transforms: `ValueScope`, a map from values of a block to tensors of the new graph, and copies of blocks."""
+"""Helpers shared by the transforms: `ValueScope`, which maps values of a block to tensors of the new graph, and block copies."""
 
 from __future__ import annotations
 
