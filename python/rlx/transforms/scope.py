@@ -1,4 +1,4 @@
-"""Helpers shared by the transforms: `ValueScope`, which maps values of a block to tensors of the new graph, and block copies."""
+"""Helpers shared by the transforms: `ValueScope`, which maps values of a block to new tensors, and copies of blocks."""
 
 from __future__ import annotations
 
