@@ -58,13 +58,14 @@ def methods() -> str:
         "",
         "class TensorMethods(Operators):",
     ]
-    summaries = surface.summaries()
+    summaries, homes = surface.summaries(), surface.homes()
     for name in operators.methods_of_tensors(surface.methods()):
         signature = inspect.signature(getattr(Tensor, name))
         lines += [f"    def {name}{signatures.stub(signature)}:", f'        """{summaries[name]}."""', ""]
     lines += ["class OpMethods:"]
     for name, signature in _signatures().items():
-        lines += [f"    def {name}{signatures.stub(signature)}:", f'        """{summaries[name]}."""', ""]
+        lines += [f"    def {name}{signatures.stub(signature)}:  # {homes[name]}"]
+        lines += [f'        """{summaries[name]}."""', ""]
     return "\n".join(lines)
 
 

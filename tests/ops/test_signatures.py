@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import rlx
 from rlx import ops
 from rlx.ir.op import registry
 from rlx.ops import surface
 
+PACKAGE = Path(rlx.__file__).parents[1]
 registry.load()
 # Ops whose arguments determine the number of results.
 SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "checkpoint", "elementwise_region"}
@@ -91,3 +93,15 @@ def test_a_call_takes_what_the_signature_shows() -> None:
     for name, arguments in calls.items():
         inspect.signature(getattr(g, name)).bind(**arguments)
         getattr(g, name)(**arguments)
+
+
+def test_help_names_the_definition() -> None:
+    """The last line of every method's page is the file and the class, function or row of a table that defines it."""
+    wrong = []
+    for name in METHODS:
+        found = re.fullmatch(r"Defined in (rlx/[\w/]+\.py): (\w+)\.", _page(name).splitlines()[-1])
+        if found is None or not re.search(
+            rf"^(class|def) {found[2]}\b|\"{found[2]}\"", (PACKAGE / found[1]).read_text(), re.M
+        ):
+            wrong.append(name)
+    assert not wrong

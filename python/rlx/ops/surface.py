@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from functools import cache, wraps
 from inspect import Signature, getdoc, signature
@@ -128,14 +130,32 @@ def _own_text(card: Card) -> str:
     return "" if build is Card.build else build.__doc__ or ""
 
 
+def _home(definition: Any, name: str) -> str:
+    """Return the file and the name of a definition: `rlx/ops/norm.py: LayerNorm`.
+
+    A definition that is made by a loop over a table has no name in its module: then it is `name`, the row of the table.
+    """
+    module = definition.__module__
+    found = definition.__name__ if hasattr(sys.modules.get(module), definition.__name__) else name
+    return f"{module.replace('.', '/')}.py: {found}"
+
+
+def homes() -> dict[str, str]:
+    """Return where every method is defined: the class of its op's card, or the function of a helper."""
+    result: dict[str, str] = {}
+    for op, card in registry.registered().items():
+        result |= dict.fromkeys((method_name(op), *kinds().get(op, ())), _home(type(card), op))
+    return result | {name: _home(function, re.sub(r"[123]d$", "", name)) for name, function in _HELPERS.items()}
+
+
 @cache
 def methods() -> dict[str, Callable[..., Any]]:
     """Return every op method, by name."""
     result: dict[str, Callable[..., Any]] = {}
-    named_kinds = kinds()
+    named_kinds, defined = kinds(), homes()
 
     def add(name: str, method: Any, signature: Signature, page: str) -> None:
-        method.__signature__, method.__doc__ = signature, page
+        method.__signature__, method.__doc__ = signature, f"{page}\n\nDefined in {defined[name]}."
         result[name] = method
 
     for op, card in registry.registered().items():

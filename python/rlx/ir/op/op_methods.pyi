@@ -983,1298 +983,1298 @@ class TensorMethods(Operators):
         """NumPy's `zeros_like`."""
 
 class OpMethods:
-    def abs(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def abs(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Absolute value."""
 
-    def acos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def acos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse cosine, in radians, from 0 to π."""
 
-    def acosh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def acosh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse hyperbolic cosine."""
 
-    def activation(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def activation(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Elementwise function of one tensor."""
 
-    def activation_backward(self, x: TensorLike, dy: TensorLike, kind: str, *, shape: ShapeLike | None = ...) -> Tensor:
+    def activation_backward(self, x: TensorLike, dy: TensorLike, kind: str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: activation_backward
         """Gradient of an activation."""
 
-    def adaptive_avg_pool(self, x: TensorLike, size: ShapeLike) -> Tensor:
+    def adaptive_avg_pool(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
         """PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool1d(self, x: TensorLike, size: ShapeLike) -> Tensor:
+    def adaptive_avg_pool1d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of one spatial axis. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool2d(self, x: TensorLike, size: ShapeLike) -> Tensor:
+    def adaptive_avg_pool2d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of two spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_avg_pool3d(self, x: TensorLike, size: ShapeLike) -> Tensor:
+    def adaptive_avg_pool3d(self, x: TensorLike, size: ShapeLike) -> Tensor:  # rlx/ops/convolution/pooling.py: adaptive_avg_pool
         """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
         """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: adaptive_max_pool
         """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def add(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def add(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Sum."""
 
-    def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:
+    def affine_grid(self, theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: affine_grid
         """PyTorch's `affine_grid`: the pixel positions of an image under affine maps, for `grid_sample`."""
 
-    def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def all(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: all
         """NumPy's `all`: whether all elements are nonzero; NaN counts as nonzero. The result is bool, and True without elements."""
 
-    def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    def allclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/ops/elementwise/special.py: allclose
         """NumPy's `allclose`: whether all elements are close; a bool scalar."""
 
-    def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def any(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: any
         """NumPy's `any`: whether an element is nonzero; NaN counts as nonzero. The result is bool, and False without elements."""
 
-    def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:
+    def arange(self, start: Size | float, stop: Size | float | None = ..., step: float = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: arange
         """NumPy's `arange`: the numbers from `start` (default 0) up to `stop` (exclusive); i32, or f32 if one is a float."""
 
-    def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmax(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Argmax
         """Position of the largest element along an axis."""
 
-    def argmin(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def argmin(self, x: TensorLike, axis: int | None = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Argmin
         """Position of the smallest element along an axis."""
 
-    def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/order.py: Argsort
         """The positions that sort an axis."""
 
-    def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+    def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: argwhere
         """NumPy's `argwhere` with JAX's `size`: the positions of the nonzero elements, i32 `[size, rank of x]`."""
 
-    def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def array_equal(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: array_equal
         """NumPy's `array_equal`: whether shapes and all elements are equal; a bool scalar."""
 
-    def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
+    def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: array_split
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
 
-    def asin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def asin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse sine, in radians, from -π/2 to π/2."""
 
-    def asinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def asinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse hyperbolic sine."""
 
-    def atan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def atan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse tangent, in radians, from -π/2 to π/2."""
 
-    def atan2(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def atan2(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """The angle of the point (rhs, lhs), in radians, from -π to π."""
 
-    def atanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def atanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Inverse hyperbolic tangent."""
 
-    def attention(self, q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def attention(self, q: TensorLike, k: TensorLike, v: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/attention.py: Attention
         """Scaled dot-product attention."""
 
-    def attention_backward(self, q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, wrt: str, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def attention_backward(self, q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, wrt: str, mask_kind: str = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: attention_backward
         """Gradient of attention with respect to one of its inputs."""
 
-    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:
+    def average(self, x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., *, keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: average
         """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
-    def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    def avg_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
         """The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    def avg_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
         """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    def avg_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
         """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def avg_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    def avg_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: avg_pool
         """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, with the other options of PyTorch's `avg_pool2d`."""
 
-    def axial_rope_2d(self, x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def axial_rope_2d(self, x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: AxialRope2d
         """Rotary embedding of two-dimensional positions."""
 
-    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:
+    def batch_norm(self, x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., *, eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: batch_norm
         """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
-    def batch_norm_inference(self, x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def batch_norm_inference(self, x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: BatchNormInference
         """Normalisation of channels by given statistics."""
 
-    def batched_dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def batched_dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: BatchedDenseSolve
         """The solutions of a batch of systems of linear equations."""
 
-    def binary(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def binary(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Elementwise function of two tensors."""
 
-    def binary_cross_entropy(self, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:
+    def binary_cross_entropy(self, prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: binary_cross_entropy
         """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)`, with logarithms clamped to at least -100."""
 
-    def binary_cross_entropy_with_logits(self, logits: TensorLike, targets: TensorLike, reduction: str = ..., weight: TensorLike | None = ..., pos_weight: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def binary_cross_entropy_with_logits(self, logits: TensorLike, targets: TensorLike, reduction: str = ..., weight: TensorLike | None = ..., pos_weight: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: BinaryCrossEntropyWithLogits
         """Cross entropy of sigmoid(logits) against probabilities."""
 
-    def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
+    def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:  # rlx/ops/reduction/search.py: bincount
         """NumPy's `bincount` with JAX's `length`: the count of each integer from 0 on, or the sum of its weights."""
 
-    def bitcast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def bitcast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/bits.py: Bitcast
         """The same bits as another dtype."""
 
-    def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_and
         """NumPy's `bitwise_and`, `lhs & rhs`: for integers bit by bit, or for bools."""
 
-    def bitwise_not(self, x: TensorLike) -> Tensor:
+    def bitwise_not(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_not
         """NumPy's `bitwise_not`, `~x`: all bits of integers flipped, or the logical not of bools."""
 
-    def bitwise_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def bitwise_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_or
         """NumPy's `bitwise_or`, `lhs | rhs`: for integers bit by bit, or for bools."""
 
-    def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def bitwise_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: bitwise_xor
         """NumPy's `bitwise_xor`, `lhs ^ rhs`: for integers bit by bit, or for bools."""
 
-    def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:
+    def broadcast_to(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/arrange.py: broadcast_to
         """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
 
-    def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cast(self, x: TensorLike, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Cast
         """Conversion to another dtype."""
 
-    def cbrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cbrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Cube root, also of negative numbers."""
 
-    def ceil(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def ceil(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The least integer that is not below x."""
 
-    def celu(self, x: TensorLike, alpha: float = ...) -> Tensor:
+    def celu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: celu
         """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
 
-    def channel_shuffle(self, x: TensorLike, groups: int) -> Tensor:
+    def channel_shuffle(self, x: TensorLike, groups: int) -> Tensor:  # rlx/ops/convolution/sampling.py: channel_shuffle
         """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` reordered to `[N, k·groups, …]`, for any dtype."""
 
-    def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:
+    def checkpoint(self, *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/checkpoint.py: Checkpoint
         """Ops whose values the backward pass recomputes instead of storing them."""
 
-    def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cholesky(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: Cholesky
         """Cholesky factor: the lower triangular matrix whose product with its transpose is the operand."""
 
-    def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:
+    def chunk(self, x: TensorLike, chunks: int, axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: chunk
         """PyTorch's `chunk`: at most `chunks` parts along an axis, all of equal size except the last, which may be smaller."""
 
-    def clamp(self, x: TensorLike, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def clamp(self, x: TensorLike, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Clamp
         """Values clamped between two bounds."""
 
-    def clip(self, x: TensorLike, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:
+    def clip(self, x: TensorLike, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:  # rlx/ops/elementwise/numbers.py: clip
         """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound of None is ignored; bounds broadcast and promote."""
 
-    def compare(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def compare(self, kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Elementwise comparison."""
 
-    def complex(self, real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def complex(self, real: TensorLike, imag: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Complex
         """Complex numbers from their parts."""
 
-    def complex_function(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def complex_function(self, kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: ComplexFunction
         """Elementary function of a complex tensor."""
 
-    def complex_norm_sq(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def complex_norm_sq(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: ComplexNormSq
         """Squared modulus."""
 
-    def complex_norm_sq_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def complex_norm_sq_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: complex_norm_sq_backward
         """Gradient of complex_norm_sq."""
 
-    def concat(self, xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def concat(self, xs: TensorLike | Sequence[Any], axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Concat
         """Two tensors joined along one axis."""
 
-    def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:
+    def concatenate(self, xs: Sequence[Any], axis: int | None = ...) -> Tensor:  # rlx/ops/shape/split.py: concatenate
         """NumPy's `concatenate`, the same as `concat`: tensors joined along an axis; for None, their flattened elements."""
 
-    def cond(self, a: TensorLike) -> Tensor:
+    def cond(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: cond
         """NumPy's `linalg.cond`: the largest singular value divided by the smallest; ∞ for zero matrices, NaN for NaN."""
 
-    def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def conjugate(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Conjugate
         """Complex conjugate."""
 
-    def constant(self, value: TensorLike, dtype: DTypeLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def constant(self, value: TensorLike, dtype: DTypeLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: Constant
         """A tensor known at compile time."""
 
-    def conv(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def conv(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/convolution.py: Conv
         """Convolution (cross-correlation) in one, two or three dimensions."""
 
-    def conv1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    def conv1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
         """`conv` of one spatial axis. The arguments are in PyTorch's order."""
 
-    def conv2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    def conv2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
         """`conv` of two spatial axes. The arguments are in PyTorch's order."""
 
-    def conv2d_backward_input(self, dy: TensorLike, w: TensorLike, size: ShapeLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def conv2d_backward_input(self, dy: TensorLike, w: TensorLike, size: ShapeLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: conv2d_backward_input
         """Gradient of conv with respect to its input."""
 
-    def conv2d_backward_weight(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def conv2d_backward_weight(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: conv2d_backward_weight
         """Gradient of conv with respect to its kernel."""
 
-    def conv3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    def conv3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:  # rlx/ops/layer_names.py: conv
         """`conv` of three spatial axes. The arguments are in PyTorch's order."""
 
-    def conv_transpose(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def conv_transpose(self, x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/convolution_transpose.py: ConvTranspose
         """Transposed convolution in one, two or three dimensions."""
 
-    def conv_transpose1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    def conv_transpose1d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
         """`conv_transpose` of one spatial axis. The arguments are in PyTorch's order."""
 
-    def conv_transpose2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    def conv_transpose2d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
         """`conv_transpose` of two spatial axes. The arguments are in PyTorch's order."""
 
-    def conv_transpose3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    def conv_transpose3d(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/layer_names.py: conv_transpose
         """`conv_transpose` of three spatial axes. The arguments are in PyTorch's order."""
 
-    def copysign(self, magnitude: TensorLike, x: TensorLike) -> Tensor:
+    def copysign(self, magnitude: TensorLike, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: copysign
         """NumPy's `copysign`: floats with the magnitude of the first operand and the sign of the second (see `signbit`)."""
 
-    def cos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cos(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Cosine of an angle in radians."""
 
-    def cosh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cosh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic cosine."""
 
-    def cosine_embedding_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    def cosine_embedding_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: cosine_embedding_loss
         """PyTorch's `cosine_embedding_loss`: `1 - cos` for pairs with target 1, `max(0, cos - margin)` for target -1."""
 
-    def cosine_similarity(self, first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:
+    def cosine_similarity(self, first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:  # rlx/ops/distance_losses.py: cosine_similarity
         """PyTorch's `cosine_similarity`: `first·second / (max(|first|, eps)·max(|second|, eps))` along an axis."""
 
-    def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: count_nonzero
         """NumPy's `count_nonzero`: the number of nonzero elements, in i32."""
 
-    def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+    def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: cross
         """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
 
-    def cross_entropy(self, logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:
+    def cross_entropy(self, logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:  # rlx/ops/class_losses.py: cross_entropy
         """PyTorch's `cross_entropy`: `-log(softmax(logits)[label])`."""
 
-    def cummax(self, x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
+    def cummax(self, x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/cumulative.py: Cummax
         """Running maximum along an axis."""
 
-    def cummin(self, x: TensorLike, axis: int) -> Tensor:
+    def cummin(self, x: TensorLike, axis: int) -> Tensor:  # rlx/ops/reduction/statistics.py: cummin
         """JAX's `cummin`: the running minimum along an axis, NaN from the first NaN on; floats and signed integers."""
 
-    def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumprod(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/cumulative.py: Cumprod
         """Running product along an axis."""
 
-    def cumsum(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum(self, x: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Cumsum
         """Running sum along an axis."""
 
-    def cumsum_backward(self, dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def cumsum_backward(self, dy: TensorLike, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: cumsum_backward
         """Gradient of cumsum."""
 
-    def custom(self, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:
+    def custom(self, op: type[CustomOp] | str, *args: Any, **kwargs: Any) -> Any:  # rlx/ops/control/custom.py: Custom
         """A user-registered op."""
 
-    def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:
+    def custom_fn(self, fwd: Callable[..., Any], *args: Any, vjp: Callable[..., Any] | None = ..., jvp: Callable[..., Any] | None = ..., no_derivative: str | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: CustomFn
         """A function with its own derivative rules."""
 
-    def deg2rad(self, x: TensorLike) -> Tensor:
+    def deg2rad(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: deg2rad
         """NumPy's `deg2rad`: degrees as radians."""
 
-    def dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def dense_solve(self, a: TensorLike, b: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: DenseSolve
         """The solution of a system of linear equations."""
 
-    def depthwise_conv1d_causal(self, x: TensorLike, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:
+    def depthwise_conv1d_causal(self, x: TensorLike, w: TensorLike, left_pad: TensorLike, kernel_size: int, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/sequence.py: DepthwiseConv1dCausal
         """Causal convolution of every channel with its own kernel."""
 
-    def dequantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def dequantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Dequantize
         """Floats from 8-bit integers."""
 
-    def det(self, a: TensorLike) -> Tensor:
+    def det(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/determinant.py: det
         """NumPy's `linalg.det`: the determinant of the matrices `[…, N, N]`."""
 
-    def diag(self, x: TensorLike, k: int = ...) -> Tensor:
+    def diag(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: diag
         """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
 
-    def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+    def diagonal(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/ops/shape/make.py: diagonal
         """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices formed by two axes, as the last axis."""
 
-    def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
+    def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: diff
         """NumPy's `diff`: each element minus its predecessor along an axis, applied `n` times; for bools, whether they differ."""
 
-    def digamma(self, x: TensorLike) -> Tensor:
+    def digamma(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: digamma
         """SciPy's `digamma`: the derivative of `lgamma`; NaN at -1, -2 … and -inf, -inf at 0, inf at -0."""
 
-    def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
+    def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:  # rlx/ops/reduction/search.py: digitize
         """NumPy's `digitize`: the i32 index of the interval that contains each element; `bins` ascend or descend."""
 
-    def dim_size(self, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def dim_size(self, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: DimSize
         """The size of a dimension, as a scalar."""
 
-    def div(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def div(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Quotient of floats or complex numbers."""
 
-    def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:
+    def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/ops/elementwise/numbers.py: divmod
         """Python's `divmod`: `floor_divide` and `remainder`."""
 
-    def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: dot
         """NumPy's `dot`: the sum over the last axis of `lhs` and the second to last axis (or only axis) of `rhs`."""
 
-    def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: DotGeneral
         """Contraction over any axes with any batch axes."""
 
-    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:
+    def dropout(self, x: TensorLike, rate: float = ..., seed: TensorLike | None = ..., training: bool = ...) -> Tensor:  # rlx/ops/layer_names.py: dropout
         """Sets elements to 0 with probability `rate` and scales the others by `1/(1 - rate)`; the identity outside training."""
 
-    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:
+    def dynamic_slice(self, x: TensorLike, starts: TensorLike | Sequence[TensorLike], sizes: Sequence[Any]) -> Tensor:  # rlx/ops/shape/along.py: dynamic_slice
         """JAX's `dynamic_slice`: a slice of static sizes whose starts may be tensors."""
 
-    def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:
+    def dynamic_slice_in_dim(self, x: TensorLike, start: TensorLike, size: Size, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: dynamic_slice_in_dim
         """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
 
-    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:
+    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: TensorLike | Sequence[TensorLike]) -> Tensor:  # rlx/ops/shape/along.py: dynamic_update_slice
         """JAX's `dynamic_update_slice`: `x` with a slice replaced; its starts may be tensors."""
 
-    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:
+    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: dynamic_update_slice_in_dim
         """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
 
-    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:
+    def eigh(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> EighResult:  # rlx/ops/factorization/eigh.py: Eigh
         """Eigenvalues and eigenvectors of symmetric matrices."""
 
-    def eigvalsh(self, a: TensorLike) -> Tensor:
+    def eigvalsh(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: eigvalsh
         """NumPy's `linalg.eigvalsh`: the eigenvalues of symmetric matrices, in ascending order."""
 
-    def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
+    def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:  # rlx/ops/contraction/einsum.py: einsum
         """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is a batched matrix product."""
 
-    def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
+    def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/function.py: ElementwiseRegion
         """A chain of elementwise ops as one op."""
 
-    def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:
+    def elu(self, x: TensorLike, alpha: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: elu
         """`x`, and `alpha * (exp(x) - 1)` below 0."""
 
-    def embedding(self, table: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def embedding(self, table: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/index.py: Embedding
         """Rows of a table."""
 
-    def eq(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def eq(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements are equal."""
 
-    def erf(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def erf(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Error function."""
 
-    def erfc(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def erfc(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1 - erf(x), accurate for large x."""
 
-    def erfinv(self, x: TensorLike) -> Tensor:
+    def erfinv(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: erfinv
         """SciPy's `erfinv`: the inverse of `erf`; infinities at 1 and -1, NaN outside."""
 
-    def exp(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def exp(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """e to the power of x."""
 
-    def exp2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def exp2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """2 to the power of x."""
 
-    def expand(self, x: TensorLike, shape: ShapeLike) -> Tensor:
+    def expand(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/shape.py: Expand
         """Broadcast to a shape."""
 
-    def expand_dims(self, x: TensorLike, axis: int | Sequence[int]) -> Tensor:
+    def expand_dims(self, x: TensorLike, axis: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: expand_dims
         """NumPy's `expand_dims`: `x` with axes of size 1 at the positions `axis` of the result."""
 
-    def expm1(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def expm1(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """exp(x) - 1, accurate near 0."""
 
-    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
+    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: eye
         """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
-    def fake_quantize(self, x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:
+    def fake_quantize(self, x: TensorLike, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/quantization/fake_quant.py: FakeQuantize
         """Rounding to the values that a few bits can represent, as floats."""
 
-    def fake_quantize_backward(self, x: TensorLike, dy: TensorLike, bits: int = ..., axis: int | None = ..., ste: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fake_quantize_backward(self, x: TensorLike, dy: TensorLike, bits: int = ..., axis: int | None = ..., ste: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: fake_quantize_backward
         """Gradient of fake_quantize with a scale of the tensor itself."""
 
-    def fake_quantize_lsq(self, x: TensorLike, scale: TensorLike | Sequence[float], bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fake_quantize_lsq(self, x: TensorLike, scale: TensorLike | Sequence[float], bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/fake_quant.py: FakeQuantizeLsq
         """Fake quantisation with a learned step size."""
 
-    def fake_quantize_lsq_backward_scale(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fake_quantize_lsq_backward_scale(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: fake_quantize_lsq_backward_scale
         """Gradient of fake_quantize_lsq with respect to its scale."""
 
-    def fake_quantize_lsq_backward_x(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fake_quantize_lsq_backward_x(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: fake_quantize_lsq_backward_x
         """Gradient of fake_quantize_lsq with respect to x."""
 
-    def fft(self, x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def fft(self, x: TensorLike, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Fft
         """Discrete Fourier transform along an axis."""
 
-    def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
+    def fft_axis(self, x: TensorLike, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fft_axis
         """`fft` along a given axis."""
 
-    def fft_conv1d(self, x: TensorLike, kernel: Window) -> Tensor:
+    def fft_conv1d(self, x: TensorLike, kernel: Window) -> Tensor:  # rlx/ops/signal/spectral.py: fft_conv1d
         """SciPy's `fftconvolve(x, kernel, "full")`: the full linear convolution along the last axis, by Fourier transforms."""
 
-    def fft_real(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
+    def fft_real(self, x: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fft_real
         """`fft` of real numbers: all N elements of the spectrum, c64. The upper half mirrors the lower half."""
 
-    def fftfreq(self, n: int, d: float = ...) -> Tensor:
+    def fftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftfreq
         """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
 
-    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
+    def fftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftn
         """NumPy's `fftn`: the transform along several axes, by default along all."""
 
-    def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
+    def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: fftshift
         """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all axes."""
 
-    def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+    def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: flatnonzero
         """NumPy's `flatnonzero`: the positions of the nonzero elements in row-major order, i32 `[size]`."""
 
-    def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:
+    def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:  # rlx/ops/shape/arrange.py: flatten
         """PyTorch's `flatten`: `x` with the axes from `start_axis` to `end_axis` joined to one; by default all axes."""
 
-    def flip(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:
+    def flip(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: flip
         """NumPy's `flip`: the elements in reverse order along some axes, by default along all axes."""
 
-    def floor(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def floor(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The greatest integer that is not above x."""
 
-    def floor_divide(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def floor_divide(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: floor_divide
         """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, in the dtype of the operands."""
 
-    def fmod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def fmod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: fmod
         """NumPy's `fmod`, JAX's `lax.rem`: the remainder of a truncated division, with the sign of `lhs`; exact."""
 
-    def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
+    def fold(self, x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: fold
         """PyTorch's `fold` (col2im): the sum of blocks at their positions in an image, the adjoint of `unfold`."""
 
-    def frac(self, x: TensorLike) -> Tensor:
+    def frac(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: frac
         """PyTorch's `frac`: the fractional part, with the sign of x."""
 
-    def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def full(self, shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: full
         """NumPy's `full`: one value everywhere. `dtype` defaults to that of the value; a Python number is f32, i32 or bool."""
 
-    def full_like(self, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def full_like(self, x: TensorLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: full_like
         """NumPy's `full_like`: one value in the shape of `x` and, unless `dtype` is given, in its dtype."""
 
-    def fused_ada_layer_norm(self, x: TensorLike, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_ada_layer_norm(self, x: TensorLike, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedAdaLayerNorm
         """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
 
-    def fused_attention_block(self, hidden: TensorLike, qkv_w: TensorLike, out_w: TensorLike, mask: TensorLike | None = ..., qkv_b: TensorLike | None = ..., out_b: TensorLike | None = ..., cos: TensorLike | None = ..., sin: TensorLike | None = ..., *, num_heads: int, head_dim: int, mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def fused_attention_block(self, hidden: TensorLike, qkv_w: TensorLike, out_w: TensorLike, mask: TensorLike | None = ..., qkv_b: TensorLike | None = ..., out_b: TensorLike | None = ..., cos: TensorLike | None = ..., sin: TensorLike | None = ..., *, num_heads: int, head_dim: int, mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused_layers.py: FusedAttentionBlock
         """Attention with its projections: q, k and v from one product, and the output projection."""
 
-    def fused_conv_bias_act(self, x: TensorLike, w: TensorLike, bias: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_conv_bias_act(self, x: TensorLike, w: TensorLike, bias: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedConvBiasAct
         """activation(conv(x, w) + bias)."""
 
-    def fused_gated_residual(self, x: TensorLike, gate: TensorLike, residual: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_gated_residual(self, x: TensorLike, gate: TensorLike, residual: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedGatedResidual
         """residual + gate·x."""
 
-    def fused_matmul_bias_act(self, x: TensorLike, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_matmul_bias_act(self, x: TensorLike, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedMatmulBiasAct
         """activation(x·w + bias)."""
 
-    def fused_matmul_residual(self, x: TensorLike, w: TensorLike, residual: TensorLike, bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_matmul_residual(self, x: TensorLike, w: TensorLike, residual: TensorLike, bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedMatmulResidual
         """x·w (+ bias) + residual."""
 
-    def fused_residual_layer_norm(self, x: TensorLike, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_residual_layer_norm(self, x: TensorLike, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedResidualLayerNorm
         """layer_norm(x + residual (+ bias)) along the last axis."""
 
-    def fused_residual_rms_norm(self, x: TensorLike, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_residual_rms_norm(self, x: TensorLike, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedResidualRmsNorm
         """rms_norm(x + residual (+ bias)) along the last axis."""
 
-    def fused_swiglu(self, x: TensorLike, gate_first: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def fused_swiglu(self, x: TensorLike, gate_first: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused.py: FusedSwiglu
         """up·silu(gate) of the two halves of the last axis."""
 
-    def fused_transformer_layer(self, hidden: TensorLike, qkv_w: TensorLike, out_w: TensorLike, ln1_scale: TensorLike, ln1_shift: TensorLike, up_w: TensorLike, down_w: TensorLike, ln2_scale: TensorLike, ln2_shift: TensorLike, mask: TensorLike, qkv_b: TensorLike | None = ..., out_b: TensorLike | None = ..., up_b: TensorLike | None = ..., down_b: TensorLike | None = ..., *, num_heads: int, head_dim: int, eps1: float = ..., eps2: float = ..., activation: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def fused_transformer_layer(self, hidden: TensorLike, qkv_w: TensorLike, out_w: TensorLike, ln1_scale: TensorLike, ln1_shift: TensorLike, up_w: TensorLike, down_w: TensorLike, ln2_scale: TensorLike, ln2_shift: TensorLike, mask: TensorLike, qkv_b: TensorLike | None = ..., out_b: TensorLike | None = ..., up_b: TensorLike | None = ..., down_b: TensorLike | None = ..., *, num_heads: int, head_dim: int, eps1: float = ..., eps2: float = ..., activation: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/fused/fused_layers.py: FusedTransformerLayer
         """A post-norm encoder layer (BERT) in one op."""
 
-    def gated_delta_net(self, q: TensorLike, k: TensorLike, v: TensorLike, g: TensorLike, beta: TensorLike, state: Tensor | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def gated_delta_net(self, q: TensorLike, k: TensorLike, v: TensorLike, g: TensorLike, beta: TensorLike, state: Tensor | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/recurrent.py: GatedDeltaNet
         """Gated delta rule, from a zero state."""
 
-    def gated_delta_net_carry(self, q: TensorLike, k: TensorLike, v: TensorLike, g: TensorLike, beta: TensorLike, state: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def gated_delta_net_carry(self, q: TensorLike, k: TensorLike, v: TensorLike, g: TensorLike, beta: TensorLike, state: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/ops/recurrent.py: GatedDeltaNetCarry
         """Gated delta rule with a carried state."""
 
-    def gather(self, table: TensorLike, indices: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def gather(self, table: TensorLike, indices: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/index.py: Gather
         """Slices of a table at given indices."""
 
-    def gather_backward(self, dy: TensorLike, indices: TensorLike, axis: int = ..., *, size: ShapeLike, shape: ShapeLike | None = ...) -> Tensor:
+    def gather_backward(self, dy: TensorLike, indices: TensorLike, axis: int = ..., *, size: ShapeLike, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: gather_backward
         """Gradient of gather with respect to its table."""
 
-    def gather_batched(self, table: TensorLike, indices: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def gather_batched(self, table: TensorLike, indices: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/index.py: GatherBatched
         """Slices of a batch of tables, each at its own indices."""
 
-    def gather_nd(self, x: TensorLike, indices: TensorLike, batch_dims: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def gather_nd(self, x: TensorLike, indices: TensorLike, batch_dims: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: GatherNd
         """Slices of a tensor at tuples of indices."""
 
-    def gaussian_nll_loss(self, prediction: TensorLike, target: TensorLike, var: TensorLike, full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
+    def gaussian_nll_loss(self, prediction: TensorLike, target: TensorLike, var: TensorLike, full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: gaussian_nll_loss
         """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`."""
 
-    def ge(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def ge(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are greater than or equal to those of rhs."""
 
-    def gelu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def gelu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """x·Φ(x), with Φ the distribution function of the normal distribution."""
 
-    def gelu_approx(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def gelu_approx(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """`gelu` in its tanh approximation."""
 
-    def glu(self, x: TensorLike, axis: int = ...) -> Tensor:
+    def glu(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: glu
         """The first half along an axis, times the sigmoid of the second half."""
 
-    def grid_sample(self, x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:
+    def grid_sample(self, x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: grid_sample
         """PyTorch's `grid_sample`: an image interpolated at the positions of a grid."""
 
-    def group_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def group_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: GroupNorm
         """Normalisation over groups of channels."""
 
-    def group_norm_backward_beta(self, x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def group_norm_backward_beta(self, x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: group_norm_backward_beta
         """Gradient of group_norm with respect to its bias."""
 
-    def group_norm_backward_gamma(self, x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def group_norm_backward_gamma(self, x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: group_norm_backward_gamma
         """Gradient of group_norm with respect to its scale."""
 
-    def group_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def group_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: group_norm_backward_input
         """Gradient of group_norm with respect to its input."""
 
-    def grouped_matmul(self, x: TensorLike, w: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def grouped_matmul(self, x: TensorLike, w: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: GroupedMatmul
         """Each row times the matrix of its own group (mixture of experts)."""
 
-    def gru(self, x: TensorLike, h: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias_input: TensorLike, bias_hidden: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def gru(self, x: TensorLike, h: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias_input: TensorLike, bias_hidden: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/ops/recurrent.py: Gru
         """Gated recurrent unit over a sequence."""
 
-    def gt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def gt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are greater than those of rhs."""
 
-    def hard_sigmoid(self, x: TensorLike) -> Tensor:
+    def hard_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_sigmoid
         """`relu6(x + 3) / 6`."""
 
-    def hard_swish(self, x: TensorLike) -> Tensor:
+    def hard_swish(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_swish
         """`x * relu6(x + 3) / 6`."""
 
-    def hard_tanh(self, x: TensorLike) -> Tensor:
+    def hard_tanh(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hard_tanh
         """`x` clamped to [-1, 1]."""
 
-    def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:
+    def heaviside(self, x: TensorLike, values: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: heaviside
         """NumPy's `heaviside`: 0 below 0, 1 above 0, `values` at 0, NaN for NaN."""
 
-    def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    def hinge_embedding_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: hinge_embedding_loss
         """PyTorch's `hinge_embedding_loss`: the distance for targets 1, `max(0, margin - distance)` for targets -1."""
 
-    def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    def hinge_loss(self, prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: hinge_loss
         """The hinge loss `max(0, margin - prediction·target)` for targets -1 and 1, as in Optax; operands broadcast."""
 
-    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:
+    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., density: bool = ..., weights: TensorLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/ops/reduction/search.py: histogram
         """NumPy's `histogram`: the number of elements in each interval, and the edges of the intervals."""
 
-    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:
+    def householder_product(self, a: TensorLike, factors: TensorLike) -> Tensor:  # rlx/ops/factorization/qr.py: householder_product
         """LAPACK's `orgqr`: the first columns of a product of reflections, `[…, M, N]` for `a […, M, N]`, `factors […, K]`."""
 
-    def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: HuberLoss
         """Squared difference that grows linearly where it is large."""
 
-    def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def hypot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: hypot
         """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow of the squares; infinite if one operand is."""
 
-    def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
+    def if_(self, condition: TensorLike, then: Callable[..., Any], els: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: If
         """One of two regions, chosen by a scalar."""
 
-    def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:
+    def ifft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifft
         """NumPy's `ifft`: the inverse of `fft` along an axis."""
 
-    def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:
+    def ifft_spectrum(self, real: TensorLike, imag: TensorLike, axis: int = ..., norm: str = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifft_spectrum
         """The complex signal of a spectrum in two parts, as returned by `split_spectrum`."""
 
-    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:
+    def ifftn(self, x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str | None = ..., *, s: Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifftn
         """NumPy's `ifftn`: the inverse of `fftn`."""
 
-    def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
+    def ifftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: ifftshift
         """NumPy's `ifftshift`: the inverse of `fftshift`."""
 
-    def imag(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def imag(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Imag
         """Imaginary part."""
 
-    def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+    def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: index_add
         """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions accumulate."""
 
-    def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+    def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/shape/along.py: index_copy
         """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis; see `index_add`."""
 
-    def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: inner
         """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`. A scalar multiplies."""
 
-    def instance_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:
+    def instance_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: instance_norm
         """Each channel of each image minus its mean, divided by its standard deviation, times `scale [C]`, plus `bias [C]`."""
 
-    def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
+    def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:  # rlx/ops/reduction/search.py: interp
         """NumPy's `interp`: the values at `x` of the piecewise linear function through the points `(xp, fp)`."""
 
-    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:
+    def interpolate(self, x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., *, antialias: bool = ...) -> Tensor:  # rlx/ops/convolution/resample.py: interpolate
         """PyTorch's `interpolate`: `resize` with PyTorch's argument names."""
 
-    def inv(self, a: TensorLike) -> Tensor:
+    def inv(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: inv
         """NumPy's `linalg.inv`: the inverse of the matrices `[…, N, N]`."""
 
-    def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
+    def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/elementwise/leaf.py: Iota
         """Positions along one axis."""
 
-    def irfft(self, x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def irfft(self, x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Irfft
         """Inverse of the Fourier transform of real numbers."""
 
-    def isclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:
+    def isclose(self, lhs: TensorLike, rhs: TensorLike, rtol: float = ..., atol: float = ..., equal_nan: bool = ...) -> Tensor:  # rlx/ops/elementwise/special.py: isclose
         """NumPy's `isclose`: whether `|lhs - rhs| <= atol + rtol·|rhs|`, or both are the same infinity."""
 
-    def isfinite(self, x: TensorLike) -> Tensor:
+    def isfinite(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isfinite
         """NumPy's `isfinite`: whether elements are neither infinite nor NaN; for complex numbers, both parts."""
 
-    def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:
+    def isin(self, x: TensorLike, test: TensorLike, *, invert: bool = ...) -> Tensor:  # rlx/ops/reduction/search.py: isin
         """NumPy's `isin`: for each element of `x`, whether it is in `test`."""
 
-    def isinf(self, x: TensorLike) -> Tensor:
+    def isinf(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isinf
         """NumPy's `isinf`: whether elements are infinite; for complex numbers, whether either part is."""
 
-    def isnan(self, x: TensorLike) -> Tensor:
+    def isnan(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: isnan
         """NumPy's `isnan`: whether elements are NaN."""
 
-    def kl_div(self, log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:
+    def kl_div(self, log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:  # rlx/ops/distance_losses.py: kl_div
         """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the elementwise Kullback-Leibler divergence."""
 
-    def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: kron
         """NumPy's `kron`: the Kronecker product. A tensor of lower rank gets leading axes of size 1."""
 
-    def l1_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
+    def l1_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: l1_loss
         """PyTorch's `l1_loss`: `|prediction - target|`. Operands broadcast; `reduction` is `mean`, `sum` or `none`."""
 
-    def layer_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def layer_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: LayerNorm
         """Layer normalisation along one axis."""
 
-    def layer_norm2d(self, x: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def layer_norm2d(self, x: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: LayerNorm2d
         """Layer normalisation over the channels of each pixel."""
 
-    def layer_norm_backward_gamma(self, x: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def layer_norm_backward_gamma(self, x: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: layer_norm_backward_gamma
         """Gradient of layer_norm with respect to its scale."""
 
-    def layer_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def layer_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: layer_norm_backward_input
         """Gradient of layer_norm with respect to its input."""
 
-    def le(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def le(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are less than or equal to those of rhs."""
 
-    def leaky_relu(self, x: TensorLike, negative_slope: float = ...) -> Tensor:
+    def leaky_relu(self, x: TensorLike, negative_slope: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: leaky_relu
         """`x`, and `negative_slope * x` below 0."""
 
-    def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
+    def left_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: left_shift
         """NumPy's `left_shift`, `x << count`, for integers: 0 where `count` is negative or at least the number of bits."""
 
-    def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:
+    def lerp(self, start: TensorLike, end: TensorLike, weight: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: lerp
         """PyTorch's `lerp`: `start + weight·(end - start)`."""
 
-    def lgamma(self, x: TensorLike) -> Tensor:
+    def lgamma(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gamma.py: lgamma
         """SciPy's `gammaln`, PyTorch's `lgamma`: log |Γ(x)|; inf at 0, -1, -2 … and at both infinities."""
 
-    def linear(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def linear(self, x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., *, activation: str | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: Linear
         """activation(x·w (+ bias))."""
 
-    def linear_fused(self, x: TensorLike, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def linear_fused(self, x: TensorLike, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: LinearFused
         """activation(x·w + bias), always as one fused op."""
 
-    def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: DTypeLike | None = ...) -> Tensor:
+    def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: linspace
         """NumPy's `linspace`: `num` equally spaced numbers from `start` to `stop`, by default f32."""
 
-    def llama_decoder_block(self, x: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def llama_decoder_block(self, x: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/transformer.py: LlamaDecoderBlock
         """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
-    def local_response_norm(self, x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
+    def local_response_norm(self, x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:  # rlx/ops/layer_names.py: local_response_norm
         """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, with `m` the mean square of `size` adjacent channels."""
 
-    def log(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def log(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Natural logarithm."""
 
-    def log10(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def log10(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Logarithm to base 10."""
 
-    def log1p(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def log1p(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """log(1 + x), accurate near 0."""
 
-    def log2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def log2(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Logarithm to base 2."""
 
-    def log_sigmoid(self, x: TensorLike) -> Tensor:
+    def log_sigmoid(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: log_sigmoid
         """`log(sigmoid(x)) = -softplus(-x)`."""
 
-    def log_softmax(self, x: TensorLike, axis: int = ...) -> Tensor:
+    def log_softmax(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: log_softmax
         """The logarithm of `softmax` along an axis, computed as `x - logsumexp(x)` to avoid the rounding of `softmax`."""
 
-    def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: logaddexp
         """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`, for floats or complex numbers."""
 
-    def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:
+    def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/reduction/search.py: logcumsumexp
         """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
-    def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_and
         """NumPy's `logical_and`: whether both elements are nonzero."""
 
-    def logical_not(self, x: TensorLike) -> Tensor:
+    def logical_not(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_not
         """NumPy's `logical_not`: whether the element is 0."""
 
-    def logical_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def logical_or(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_or
         """NumPy's `logical_or`: whether at least one element is nonzero."""
 
-    def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def logical_xor(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: logical_xor
         """NumPy's `logical_xor`: whether exactly one element is nonzero."""
 
-    def logit(self, x: TensorLike) -> Tensor:
+    def logit(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: logit
         """SciPy's `logit`: log(x/(1 - x)), the inverse of the sigmoid."""
 
-    def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def logsumexp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: logsumexp
         """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or without elements."""
 
-    def lora_matmul(self, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def lora_matmul(self, x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/linear_algebra.py: LoraMatmul
         """x·w + scale·(x·a)·b."""
 
-    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
+    def lp_pool(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
         """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
+    def lp_pool1d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
         """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
+    def lp_pool2d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
         """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:
+    def lp_pool3d(self, x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., ceil_mode: bool = ..., *, padding: Padding = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: lp_pool
         """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`, for `[N, C, spatial…]` floats."""
 
-    def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    def lstm(self, x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:  # rlx/ops/recurrent.py: Lstm
         """Long short-term memory over a sequence."""
 
-    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    def lstsq(self, a: TensorLike, x: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: lstsq
         """The minimum-norm least-squares solution of `a·result = x`, for `a [M, N]` and `x [M]` or `[M, K]`."""
 
-    def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def lt(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements of lhs are less than those of rhs."""
 
-    def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+    def lu(self, a: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:  # rlx/ops/factorization/lu.py: Lu
         """Triangular factors of matrices, with partial pivoting."""
 
-    def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def mamba_block(self, x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/recurrent.py: MambaBlock
         """Mamba layer: projection, causal convolution, selective scan, gate."""
 
-    def margin_ranking_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    def margin_ranking_loss(self, first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: margin_ranking_loss
         """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` for targets -1 and 1."""
 
-    def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def matmul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/contraction/contraction.py: Matmul
         """Matrix product with broadcast batch axes."""
 
-    def matrix_exp(self, a: TensorLike) -> Tensor:
+    def matrix_exp(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_exp
         """SciPy's `linalg.expm`: the exponential of the matrices `[…, N, N]`, by scaling and squaring."""
 
-    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:
+    def matrix_norm(self, a: TensorLike, ord: float | str = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_norm
         """NumPy's `linalg.matrix_norm` of the matrices `[…, M, N]`: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
 
-    def matrix_power(self, a: TensorLike, n: int) -> Tensor:
+    def matrix_power(self, a: TensorLike, n: int) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_power
         """NumPy's `linalg.matrix_power`: an integer power of the matrices `[…, N, N]`, by repeated squaring."""
 
-    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:
+    def matrix_rank(self, a: TensorLike, *, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: matrix_rank
         """NumPy's `linalg.matrix_rank`: the number of singular values above `rtol` times the largest; i32."""
 
-    def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """The greatest element over axes."""
 
-    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
         """The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
         """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
         """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def max_pool2d_backward(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def max_pool2d_backward(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: max_pool2d_backward
         """Gradient of the maximum over windows of images."""
 
-    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:  # rlx/ops/convolution/pooling.py: max_pool
         """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, with the other options of PyTorch's `max_pool2d`."""
 
-    def maximum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def maximum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """The greater of two elements."""
 
-    def mean(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def mean(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Mean over axes."""
 
-    def mean_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:
+    def mean_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: mean_pool
         """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments."""
 
-    def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def median(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: median
         """NumPy's `median`: the middle element, or the mean of the two middle elements; NaN where an element is NaN."""
 
-    def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:
+    def meshgrid(self, *xs: TensorLike | Sequence[Any], indexing: str = ...) -> list[Tensor]:  # rlx/ops/shape/make.py: meshgrid
         """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, which varies along the tensor's own axis."""
 
-    def min(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def min(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """The least element over axes."""
 
-    def minimum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def minimum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """The lesser of two elements."""
 
-    def mish(self, x: TensorLike) -> Tensor:
+    def mish(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: mish
         """`x * tanh(softplus(x))`."""
 
-    def mod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def mod(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: mod
         """NumPy's `mod`, the same as `remainder`."""
 
-    def moveaxis(self, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    def moveaxis(self, x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: moveaxis
         """NumPy's `moveaxis`: the axes `source` move to the positions `destination`; the others keep their order."""
 
-    def mse_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def mse_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: MseLoss
         """Squared difference."""
 
-    def mul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def mul(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Product."""
 
-    def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
+    def nan_to_num(self, x: TensorLike, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:  # rlx/ops/elementwise/numbers.py: nan_to_num
         """NumPy's `nan_to_num`: replaces NaN and infinities by numbers; infinities by default by the greatest and least number."""
 
-    def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def nanmax(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmax
         """NumPy's `nanmax`: the greatest element that is not NaN; NaN where all are."""
 
-    def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def nanmean(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmean
         """NumPy's `nanmean`: the mean of the elements that are not NaN; NaN if there are none."""
 
-    def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def nanmin(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanmin
         """NumPy's `nanmin`: the least element that is not NaN; NaN where all are."""
 
-    def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def nanprod(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nanprod
         """NumPy's `nanprod`: the product of the elements that are not NaN."""
 
-    def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def nansum(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/without_nan.py: nansum
         """NumPy's `nansum`: the sum of the elements that are not NaN."""
 
-    def narrow(self, x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
+    def narrow(self, x: TensorLike, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Narrow
         """A contiguous range of one axis."""
 
-    def ne(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def ne(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Compare
         """Whether elements differ."""
 
-    def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """-x."""
 
-    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def nextafter(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: nextafter
         """NumPy's `nextafter`: the next float after the first operand in the direction of the second."""
 
-    def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
+    def nll_loss(self, log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:  # rlx/ops/class_losses.py: nll_loss
         """PyTorch's `nll_loss`: `-log_probs[label]`. After a `log_softmax` it is `cross_entropy`."""
 
-    def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
+    def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:  # rlx/ops/reduction/search.py: nonzero
         """NumPy's `nonzero` with JAX's `size`: the positions of the nonzero elements along each axis, i32 `[size]`."""
 
-    def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def norm(self, x: TensorLike, ord: float | str | None = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: norm
         """The norm of the elements along axes, `(sum |x|^ord)^(1/ord)`; `ord` is a number, `inf`, `-inf` or 0."""
 
-    def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
+    def normalize(self, x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:  # rlx/ops/layer_names.py: normalize
         """PyTorch's `normalize`: `x / max(norm(x, ord), eps)` along an axis."""
 
-    def one_hot(self, x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:
+    def one_hot(self, x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:  # rlx/ops/shape/make.py: one_hot
         """JAX's `one_hot`: 1 at the position given by each integer along a new axis of `num_classes`, else 0; default f32."""
 
-    def ones(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def ones(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: ones
         """NumPy's `ones`, by default f32."""
 
-    def ones_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def ones_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: ones_like
         """NumPy's `ones_like`."""
 
-    def optimization_barrier(self, inputs: Sequence[TensorLike], after: Sequence[TensorLike], *, shape: ShapeLike | None = ...) -> Any:
+    def optimization_barrier(self, inputs: Sequence[TensorLike], after: Sequence[TensorLike], *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/checkpoint.py: OptimizationBarrier
         """The same values, available only after other values."""
 
-    def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def outer(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/shape/make.py: outer
         """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
-    def pad(self, x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def pad(self, x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Pad
         """Elements added before and after every axis."""
 
-    def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:
+    def pad_last_axis_to_pow2(self, x: TensorLike) -> Tensor:  # rlx/ops/signal/spectral.py: pad_last_axis_to_pow2
         """The tensor with zeros after the last axis, up to the next power of two."""
 
-    def pairwise_distance(self, first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:
+    def pairwise_distance(self, first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/distance_losses.py: pairwise_distance
         """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
 
-    def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:
+    def permute(self, x: TensorLike, perm: Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: permute
         """PyTorch's `permute`, the same as `transpose`."""
 
-    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:
+    def pinv(self, a: TensorLike, rtol: TensorLike | None = ...) -> Tensor:  # rlx/ops/factorization/functions.py: pinv
         """NumPy's `linalg.pinv`: the pseudo-inverse `[…, N, M]`."""
 
-    def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:
+    def pixel_shuffle(self, x: TensorLike, upscale_factor: int) -> Tensor:  # rlx/ops/convolution/sampling.py: pixel_shuffle
         """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`, for any dtype."""
 
-    def pixel_unshuffle(self, x: TensorLike, downscale_factor: int) -> Tensor:
+    def pixel_unshuffle(self, x: TensorLike, downscale_factor: int) -> Tensor:  # rlx/ops/convolution/sampling.py: pixel_unshuffle
         """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype."""
 
-    def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
+    def poisson_nll_loss(self, prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: poisson_nll_loss
         """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or `x - t·log(x + eps)` for rates x."""
 
-    def pool(self, x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def pool(self, x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/pool.py: Pool
         """Maximum, mean or sum over windows in one, two or three dimensions."""
 
-    def popcount(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def popcount(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/bits.py: Popcount
         """Number of bits that are 1."""
 
-    def pow(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def pow(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Power."""
 
-    def prod(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def prod(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Product over axes."""
 
-    def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
+    def psd(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/ops/signal/spectral.py: psd
         """Power spectral density `|X[k]|²/(sample_rate·N)` for all N frequencies."""
 
-    def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:
+    def psd_real(self, x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor:  # rlx/ops/signal/spectral.py: psd_real
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
-    def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: ptp
         """NumPy's `ptp`: the maximum minus the minimum."""
 
-    def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
+    def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:  # rlx/ops/shape/along.py: put_along_axis
         """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
 
-    def q_conv2d(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def q_conv2d(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant_compute.py: QConv2d
         """Convolution of 8-bit images: as sums, requantised or as floats."""
 
-    def q_matmul(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def q_matmul(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant_compute.py: QMatmul
         """Product of 8-bit matrices: as sums, requantised or as floats."""
 
-    def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:
+    def qr(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> QRResult:  # rlx/ops/factorization/qr.py: Qr
         """QR decomposition: orthonormal columns times an upper triangular matrix."""
 
-    def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+    def quantile(self, x: TensorLike, q: float | Sequence[float], axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: quantile
         """NumPy's `quantile` for a fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
-    def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def quantize(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/quant.py: Quantize
         """8-bit integers from floats."""
 
-    def quantize_per_channel(self, x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:
+    def quantize_per_channel(self, x: TensorLike, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/quantization/quant.py: quantize_per_channel
         """`quantize` with a scale for each position of an axis."""
 
-    def qwen35_mtp_head(self, h_pre_norm: TensorLike, input_ids: TensorLike, cos: TensorLike, sin: TensorLike, last_token_idx: TensorLike, embed_w: TensorLike, hnorm_w: TensorLike, hnorm_b: TensorLike, enorm_w: TensorLike, enorm_b: TensorLike, eh_w: TensorLike, attn_norm_w: TensorLike, attn_norm_b: TensorLike, q_gate_w: TensorLike, k_w: TensorLike, v_w: TensorLike, q_norm_w: TensorLike, q_norm_b: TensorLike, k_norm_w: TensorLike, k_norm_b: TensorLike, o_w: TensorLike, post_norm_w: TensorLike, post_norm_b: TensorLike, gate_w: TensorLike, up_w: TensorLike, down_w: TensorLike, head_norm_w: TensorLike, head_norm_b: TensorLike, lm_head_w: TensorLike, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def qwen35_mtp_head(self, h_pre_norm: TensorLike, input_ids: TensorLike, cos: TensorLike, sin: TensorLike, last_token_idx: TensorLike, embed_w: TensorLike, hnorm_w: TensorLike, hnorm_b: TensorLike, enorm_w: TensorLike, enorm_b: TensorLike, eh_w: TensorLike, attn_norm_w: TensorLike, attn_norm_b: TensorLike, q_gate_w: TensorLike, k_w: TensorLike, v_w: TensorLike, q_norm_w: TensorLike, q_norm_b: TensorLike, k_norm_w: TensorLike, k_norm_b: TensorLike, o_w: TensorLike, post_norm_w: TensorLike, post_norm_b: TensorLike, gate_w: TensorLike, up_w: TensorLike, down_w: TensorLike, head_norm_w: TensorLike, head_norm_b: TensorLike, lm_head_w: TensorLike, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/mtp.py: Qwen35MtpHead
         """Multi-token prediction head of Qwen 3.5."""
 
-    def rad2deg(self, x: TensorLike) -> Tensor:
+    def rad2deg(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: rad2deg
         """NumPy's `rad2deg`: radians as degrees."""
 
-    def random_bits(self, seed: TensorLike, shape: ShapeLike) -> Tensor:
+    def random_bits(self, seed: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/random.py: RandomBits
         """Random 32-bit words of a counter-based generator."""
 
-    def ravel(self, x: TensorLike) -> Tensor:
+    def ravel(self, x: TensorLike) -> Tensor:  # rlx/ops/shape/arrange.py: ravel
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
 
-    def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:
+    def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:  # rlx/ops/shape/along.py: ravel_multi_index
         """NumPy's `ravel_multi_index`: the row-major position, for positions along each axis; clamped."""
 
-    def real(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def real(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/complex.py: Real
         """Real part."""
 
-    def reciprocal(self, x: TensorLike) -> Tensor:
+    def reciprocal(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: reciprocal
         """`1 / x` for floats and complex numbers; for integers a float, like `1.0 / x`."""
 
-    def reduce(self, kind: str, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def reduce(self, kind: str, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Reduction over axes."""
 
-    def relu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def relu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The greater of x and 0."""
 
-    def relu6(self, x: TensorLike) -> Tensor:
+    def relu6(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: relu6
         """`x` clamped to [0, 6]."""
 
-    def relu_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def relu_backward(self, x: TensorLike, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: relu_backward
         """Gradient of relu."""
 
-    def remainder(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def remainder(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: remainder
         """NumPy's `remainder`, `lhs % rhs`: the remainder of `floor_divide`, with the sign of `rhs`."""
 
-    def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
+    def repeat(self, x: TensorLike, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: repeat
         """NumPy's `repeat`: each element repeated `repeats` times along an axis; without an axis, of the flattened tensor."""
 
-    def requantize(self, x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def requantize(self, x: TensorLike, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/quantization/requantize.py: Requantize
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
 
-    def rescale(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rescale(self, x: TensorLike, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/quantization/requantize.py: rescale
         """`requantize` with real scales: `saturate(round(x·scale) + zero_point)`, with the scale in fixed point."""
 
-    def reshape(self, x: TensorLike, shape: ShapeLike) -> Tensor:
+    def reshape(self, x: TensorLike, shape: ShapeLike) -> Tensor:  # rlx/ops/shape/shape.py: Reshape
         """The same elements in row-major order in another shape."""
 
-    def residual_rms_norm(self, x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def residual_rms_norm(self, x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: ResidualRmsNorm
         """rms_norm(x + residual) along the last axis."""
 
-    def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def resize(self, x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/convolution/image.py: Resize
         """Resampling of spatial axes to other sizes."""
 
-    def resize_nearest2x(self, x: TensorLike) -> Tensor:
+    def resize_nearest2x(self, x: TensorLike) -> Tensor:  # rlx/ops/convolution/image.py: resize_nearest2x
         """`resize` to twice the size on every spatial axis. Each pixel is repeated."""
 
-    def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def reverse(self, x: TensorLike, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Reverse
         """Reversed order along some axes."""
 
-    def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def rfft(self, x: TensorLike, axis: int = ..., norm: str | None = ..., *, n: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/signal/fft.py: Rfft
         """Discrete Fourier transform of real numbers."""
 
-    def rfftfreq(self, n: int, d: float = ...) -> Tensor:
+    def rfftfreq(self, n: int, d: float = ...) -> Tensor:  # rlx/ops/signal/spectral.py: rfftfreq
         """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
 
-    def right_shift(self, x: TensorLike, count: TensorLike) -> Tensor:
+    def right_shift(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: right_shift
         """NumPy's `right_shift`, `x >> count`, for integers; signed integers keep their sign."""
 
-    def rint(self, x: TensorLike) -> Tensor:
+    def rint(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: rint
         """NumPy's `rint`, the same as `round`: to the nearest integer, halves to the even one."""
 
-    def rms_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rms_norm(self, x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/norm.py: RmsNorm
         """Root-mean-square normalisation along one axis."""
 
-    def rms_norm_backward_beta(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rms_norm_backward_beta(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: rms_norm_backward_beta
         """Gradient of rms_norm with respect to its bias."""
 
-    def rms_norm_backward_gamma(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rms_norm_backward_gamma(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: rms_norm_backward_gamma
         """Gradient of rms_norm with respect to its scale."""
 
-    def rms_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rms_norm_backward_input(self, x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: rms_norm_backward_input
         """Gradient of rms_norm with respect to its input."""
 
-    def rng_normal(self, shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_normal(self, shape: ShapeLike, seed: TensorLike | None = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/random.py: RngNormal
         """Normally distributed random numbers."""
 
-    def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:
+    def rng_uniform(self, shape: ShapeLike, seed: TensorLike | None = ..., low: float = ..., high: float = ..., dtype: DTypeLike = ...) -> Tensor:  # rlx/ops/random.py: RngUniform
         """Uniformly distributed random numbers."""
 
-    def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
+    def roll(self, x: TensorLike, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: roll
         """NumPy's `roll`: elements shifted beyond the end of an axis reappear at its start; without an axis, on flat order."""
 
-    def rope(self, x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rope(self, x: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/attention/rope.py: Rope
         """Rotary position embedding."""
 
-    def rope_backward(self, dy: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def rope_backward(self, dy: TensorLike, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: rope_backward
         """Gradient of rope."""
 
-    def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:
+    def rot90(self, x: TensorLike, k: int = ..., axes: Sequence[int] = ...) -> Tensor:  # rlx/ops/shape/arrange.py: rot90
         """NumPy's `rot90`: a tensor rotated by `k` right angles in the plane of two axes, from the first towards the second."""
 
-    def round(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def round(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """The nearest integer; halves round to the even one."""
 
-    def rsqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def rsqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1 over the square root."""
 
-    def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def sample(self, logits: TensorLike, seed: TensorLike | None = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/random.py: Sample
         """A class drawn for each row of logits."""
 
-    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
+    def scaled_dot_product_attention(self, q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., dropout_p: float = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:  # rlx/ops/layer_names.py: scaled_dot_product_attention
         """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
-    def scan(self, body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:
+    def scan(self, body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: Scan
         """A loop over the leading axis of tensors, with carries."""
 
-    def scatter_add(self, updates: TensorLike, indices: TensorLike, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def scatter_add(self, updates: TensorLike, indices: TensorLike, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: ScatterAdd
         """Rows added at given positions."""
 
-    def scatter_nd(self, x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def scatter_nd(self, x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/scatter.py: ScatterNd
         """A tensor with slices combined into it at tuples of indices."""
 
-    def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:
+    def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:  # rlx/ops/reduction/search.py: searchsorted
         """NumPy's `searchsorted`: the i32 positions at which to insert elements into a sorted row to keep it sorted."""
 
-    def selective_scan(self, x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def selective_scan(self, x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/recurrent.py: SelectiveScan
         """State-space recurrence with input-dependent coefficients (Mamba)."""
 
-    def selu(self, x: TensorLike) -> Tensor:
+    def selu(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: selu
         """`elu` with the factors of self-normalising networks."""
 
-    def shard(self, x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:
+    def shard(self, x: TensorLike, sharding: Sequence[str | Sequence[str] | None] | str, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/sharding.py: Shard
         """The same tensor, sharded over devices."""
 
-    def shared_linear_pair(self, x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+    def shared_linear_pair(self, x: TensorLike, w_first: TensorLike, w_second: TensorLike, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:  # rlx/blocks/linear.py: SharedLinearPair
         """x·w_first and x·w_second as one product."""
 
-    def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:
+    def shift_right_logical(self, x: TensorLike, count: TensorLike) -> Tensor:  # rlx/ops/elementwise/bits.py: shift_right_logical
         """JAX's `lax.shift_right_logical`: shifts right and fills with zeros, whatever the sign."""
 
-    def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def sigmoid(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """1/(1 + exp(-x))."""
 
-    def sign(self, x: TensorLike) -> Tensor:
+    def sign(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: sign
         """NumPy's `sign`: 1, -1, or `x` itself where it is 0 or NaN; in the dtype of `x`. Its derivative is 0."""
 
-    def signbit(self, x: TensorLike) -> Tensor:
+    def signbit(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: signbit
         """NumPy's `signbit`: whether a number has a minus sign, as -0.0 has; False for NaN, whatever its sign."""
 
-    def silu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def silu(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """x·sigmoid(x), also called swish."""
 
-    def sin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def sin(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Sine of an angle in radians."""
 
-    def sinc(self, x: TensorLike) -> Tensor:
+    def sinc(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: sinc
         """NumPy's `sinc`: sin(πx)/(πx), and 1 at 0."""
 
-    def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def sinh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic sine."""
 
-    def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def slice(self, x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Slice
         """A strided box."""
 
-    def slogdet(self, a: TensorLike) -> SlogdetResult:
+    def slogdet(self, a: TensorLike) -> SlogdetResult:  # rlx/ops/factorization/functions.py: slogdet
         """NumPy's `linalg.slogdet`: the sign of the determinant, and the logarithm of its magnitude."""
 
-    def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
+    def smooth_l1_loss(self, prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: smooth_l1_loss
         """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` for distances `d` up to `beta`, else `d - beta/2`."""
 
-    def soft_margin_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
+    def soft_margin_loss(self, prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:  # rlx/ops/class_losses.py: soft_margin_loss
         """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` for targets -1 and 1; operands broadcast."""
 
-    def soft_sign(self, x: TensorLike) -> Tensor:
+    def soft_sign(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/gates.py: soft_sign
         """`x / (1 + |x|)`."""
 
-    def softmax(self, x: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def softmax(self, x: TensorLike, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Softmax
         """Normalised exponentials along an axis."""
 
-    def softmax_cross_entropy_backward(self, logits: TensorLike, labels: TensorLike, dloss: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def softmax_cross_entropy_backward(self, logits: TensorLike, labels: TensorLike, dloss: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/backward/backward.py: softmax_cross_entropy_backward
         """Gradient of softmax_cross_entropy_with_logits."""
 
-    def softmax_cross_entropy_with_logits(self, logits: TensorLike, labels: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def softmax_cross_entropy_with_logits(self, logits: TensorLike, labels: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/loss.py: SoftmaxCrossEntropyWithLogits
         """Cross entropy of softmax(logits) against integer labels."""
 
-    def softmin(self, x: TensorLike, axis: int = ...) -> Tensor:
+    def softmin(self, x: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/layer_names.py: softmin
         """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
-    def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:
+    def softplus(self, x: TensorLike, beta: float = ...) -> Tensor:  # rlx/ops/elementwise/gates.py: softplus
         """`log(1 + exp(beta·x))/beta`, without overflow and without loss of digits for small results."""
 
-    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:
+    def solve(self, a: TensorLike, x: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: solve
         """NumPy's `linalg.solve`: the solution of `a·result = x`, `a […, N, N]` and `x [N]` or `[…, N, K]`; batches broadcast."""
 
-    def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def sort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/order.py: Sort
         """The sorted elements of an axis."""
 
-    def split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
+    def split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: split
         """NumPy's `split`: a list of parts along an axis."""
 
-    def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:
+    def split_spectrum(self, x: TensorLike) -> tuple[Tensor, Tensor]:  # rlx/ops/signal/spectral.py: split_spectrum
         """The real and imaginary part of a spectrum, f32 or f64."""
 
-    def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def sqrt(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Square root."""
 
-    def square(self, x: TensorLike) -> Tensor:
+    def square(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: square
         """NumPy's `square`: `x * x`."""
 
-    def squeeze(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:
+    def squeeze(self, x: TensorLike, axis: int | Sequence[int] | None = ...) -> Tensor:  # rlx/ops/shape/arrange.py: squeeze
         """NumPy's `squeeze`: `x` without axes of size 1; by default all of them are removed."""
 
-    def stack(self, xs: Sequence[Any], axis: int = ...) -> Tensor:
+    def stack(self, xs: Sequence[Any], axis: int = ...) -> Tensor:  # rlx/ops/shape/split.py: stack
         """NumPy's `stack`: tensors of one shape joined along a new axis, which is axis `axis` of the result."""
 
-    def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
+    def std(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: std
         """NumPy's `std`: the square root of `var`. Where it is 0 its derivative is 0, as in PyTorch."""
 
-    def stft(self, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:
+    def stft(self, x: TensorLike, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:  # rlx/ops/signal/spectral.py: stft
         """Short-time Fourier transform along the last axis."""
 
-    def stop_gradient(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def stop_gradient(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: StopGradient
         """The value, with no derivative."""
 
-    def sub(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def sub(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Binary
         """Difference."""
 
-    def sum(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def sum(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/reduction/reduce.py: Reduce
         """Sum over axes."""
 
-    def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
+    def sum_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:  # rlx/ops/convolution/pooling.py: sum_pool
         """The sum of each window: `pool` of kind `sum`."""
 
-    def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> SVDResult:
+    def svd(self, a: TensorLike, full_matrices: bool = ..., *, shape: ShapeLike | None = ...) -> SVDResult:  # rlx/ops/factorization/svd.py: Svd
         """Singular values and singular vectors of matrices."""
 
-    def svdvals(self, a: TensorLike) -> Tensor:
+    def svdvals(self, a: TensorLike) -> Tensor:  # rlx/ops/factorization/functions.py: svdvals
         """NumPy's `linalg.svdvals`: the singular values of matrices, in descending order."""
 
-    def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:
+    def swapaxes(self, x: TensorLike, axis1: int, axis2: int) -> Tensor:  # rlx/ops/shape/arrange.py: swapaxes
         """NumPy's `swapaxes`: two axes swapped."""
 
-    def swiglu_ffn(self, x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def swiglu_ffn(self, x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/linear.py: SwigluFfn
         """((x·up)·silu(x·gate))·down."""
 
-    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take
         """NumPy's `take`: the slices of an axis at given positions; without an axis, of the flattened tensor."""
 
-    def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+    def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:  # rlx/ops/shape/along.py: take_along_axis
         """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
 
-    def tan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def tan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Tangent of an angle in radians."""
 
-    def tanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def tanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Activation
         """Hyperbolic tangent."""
 
-    def tensordot(self, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:
+    def tensordot(self, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:  # rlx/ops/contraction/products.py: tensordot
         """NumPy's `tensordot`: the sum over several axes of both."""
 
-    def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:
+    def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:  # rlx/ops/shape/arrange.py: tile
         """NumPy's `tile`: `x` repeated `reps` times along each axis; with fewer numbers than axes, along the last axes."""
 
-    def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:
+    def topk(self, x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> TopKResult:  # rlx/ops/reduction/reduce.py: Topk
         """The k largest elements of the last axis, largest first."""
 
-    def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+    def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: trace
         """NumPy's `trace`: the sum of diagonal `offset` of the matrices formed by two axes."""
 
-    def transformer_encoder_block(self, x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def transformer_encoder_block(self, x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/transformer.py: TransformerEncoderBlock
         """Post-norm encoder layer (BERT)."""
 
-    def transpose(self, x: TensorLike, perm: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def transpose(self, x: TensorLike, perm: Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/shape.py: Transpose
         """Permuted axes."""
 
-    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:
+    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: tri
         """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
 
-    def triangular(self, x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def triangular(self, x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/shape/padding.py: Triangular
         """A triangle of each matrix, zero elsewhere."""
 
-    def triangular_solve(self, a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+    def triangular_solve(self, a: TensorLike, b: TensorLike, lower: bool = ..., unit_diagonal: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/factorization/triangular.py: TriangularSolve
         """Solutions of linear systems with triangular matrices."""
 
-    def tril(self, x: TensorLike, k: int = ...) -> Tensor:
+    def tril(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: tril
         """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
 
-    def triplet_margin_loss(self, anchor: TensorLike, positive: TensorLike, negative: TensorLike, margin: float = ..., p: float = ..., eps: float = ..., swap: bool = ..., reduction: str = ...) -> Tensor:
+    def triplet_margin_loss(self, anchor: TensorLike, positive: TensorLike, negative: TensorLike, margin: float = ..., p: float = ..., eps: float = ..., swap: bool = ..., reduction: str = ...) -> Tensor:  # rlx/ops/distance_losses.py: triplet_margin_loss
         """PyTorch's `triplet_margin_loss`: `max(0, |anchor - positive| - |anchor - negative| + margin)`."""
 
-    def triu(self, x: TensorLike, k: int = ...) -> Tensor:
+    def triu(self, x: TensorLike, k: int = ...) -> Tensor:  # rlx/ops/shape/make.py: triu
         """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
-    def trunc(self, x: TensorLike) -> Tensor:
+    def trunc(self, x: TensorLike) -> Tensor:  # rlx/ops/elementwise/numbers.py: trunc
         """NumPy's `trunc`: floats rounded toward zero; integers unchanged. Its derivative is 0."""
 
-    def unet_residual_block(self, x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
+    def unet_residual_block(self, x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:  # rlx/blocks/image.py: UnetResidualBlock
         """Residual block of a U-Net."""
 
-    def unfold(self, x: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
+    def unfold(self, x: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:  # rlx/ops/convolution/sampling.py: unfold
         """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""
 
-    def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
+    def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:  # rlx/ops/reduction/search.py: unique
         """NumPy's `unique` with JAX's `size`: the distinct elements of a tensor, ascending, `[size]`; NaNs count as equal."""
 
-    def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:
+    def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:  # rlx/ops/shape/along.py: unravel_index
         """NumPy's `unravel_index`: the position along each axis, for row-major positions."""
 
-    def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:
+    def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:  # rlx/ops/shape/arrange.py: unsqueeze
         """PyTorch's name for `expand_dims`."""
 
-    def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:
+    def unstack(self, x: TensorLike, axis: int = ...) -> list[Tensor]:  # rlx/ops/shape/split.py: unstack
         """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
-    def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
+    def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:  # rlx/ops/reduction/statistics.py: var
         """NumPy's `var`: the mean squared deviation from the mean, computed in two passes so that no digits cancel."""
 
-    def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:  # rlx/ops/contraction/products.py: vdot
         """NumPy's `vdot`: the scalar sum of the products of all elements, with `lhs` conjugated."""
 
-    def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+    def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:  # rlx/ops/contraction/products.py: vecdot
         """The array API's `vecdot`: the sum of products along one axis, with `lhs` conjugated; other axes broadcast."""
 
-    def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+    def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:  # rlx/ops/elementwise/elementwise.py: Where
         """Elementwise choice."""
 
-    def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:
+    def while_(self, cond: Callable[..., Any], body: Callable[..., Any], *init: Any, max_iterations: int | None = ..., shape: ShapeLike | None = ...) -> Any:  # rlx/ops/control/control.py: While
         """A loop that runs while a condition holds."""
 
-    def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:
+    def xlogy(self, x: TensorLike, y: TensorLike) -> Tensor:  # rlx/ops/elementwise/special.py: xlogy
         """SciPy's `xlogy`: x·log(y), and 0 for x = 0 unless y is NaN."""
 
-    def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def zeros(self, shape: ShapeLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: zeros
         """NumPy's `zeros`, by default f32."""
 
-    def zeros_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
+    def zeros_like(self, x: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:  # rlx/ops/shape/make.py: zeros_like
         """NumPy's `zeros_like`."""
