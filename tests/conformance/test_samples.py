@@ -40,7 +40,8 @@ def test_dtypes(op: str) -> None:
         for name in operands[0].dtypes if operands else ():
             failures.checked += 1
             if name not in known and _takes(case, name):
-                failures.add(f"{_enum_values(case)} {name}", "is taken, and no sample has it")
+                chosen = "".join(f" with {value}" for value in _enum_values(case))
+                failures.add(op, f"{op}{chosen} accepts {name}; add a sample of this dtype")
     if operands:
         failures.check()
 
@@ -66,17 +67,28 @@ def test_attributes_and_operands(op: str) -> None:
             if not attribute.required and len(wanted) > _MOST_CASES:
                 wanted = [attribute.default]
             missing = [case for case in wanted if case not in values]
-            failures.expect(attribute.name, not missing, f"is never {', '.join(map(str, missing))}")
+            failures.expect(attribute.name, not missing, f"is never {', '.join(map(str, missing))}; add samples")
         if attribute.kind == "bool":
-            failures.expect(attribute.name, set(values) == {True, False}, f"is only ever {set(values)}")
+            failures.expect(
+                attribute.name,
+                set(values) == {True, False},
+                f"is only ever {set(values)}; add a sample with the other value",
+            )
         if not attribute.required:
-            failures.expect(attribute.name, any(v != attribute.default for v in values), "only has its default")
+            failures.expect(
+                attribute.name,
+                any(v != attribute.default for v in values),
+                "only has its default; add a sample with another value",
+            )
     for i, operand in enumerate(spec.operands):
         present = {s.operands[i] is not None for s in samples}
         if operand.arity == "optional":
-            failures.expect(
-                operand.name, present == {True, False}, f"is {'always' if True in present else 'never'} there"
-            )
+            failures.expect(operand.name, True in present, "is never there; add a sample with it")
+            failures.expect(operand.name, False in present, "is always there; add a sample without it")
     if spec.operands or any(a.kind == "dims" for a in spec.attributes):
-        failures.expect(op, any(case.symbols for case in cases(op)), "has no sample with a symbolic size")
+        failures.expect(
+            op,
+            any(case.symbols for case in cases(op)),
+            "has no sample with a symbolic size; add one like sample(('n', 3))",
+        )
     failures.check()

@@ -42,6 +42,57 @@ class Softsign(Card, op="softsign"):
     def samples(self) -> Any:
         yield sample((3, 5), dtypes=("f32",))
 """
+# An op over an axis, whose card has no `build` of its own.
+RECORD_OF_AXIS = """
+def RLX_UnitSumOp : RLX_Op<"unit_sum", "elementwise"> {
+  let summary = "Values over their sum along an axis";
+  let description = [{`x / Σ x`.}];
+  let arguments = (ins RLX_FloatTensor:$x, DefaultValuedAttr<I64Attr, "-1">:$axis);
+  let results = (outs RLX_FloatTensor:$result);
+}
+"""
+CARD_OF_AXIS = """
+from typing import Any
+
+from rlx.ir.graph.builder import Builder, Tensor
+from rlx.ir.op.card import Card, sample
+from rlx.ir.shape import Shape
+from rlx.ops.lift import check_axis
+
+
+class UnitSum(Card, op="unit_sum"):
+    def infer(self, x: Shape, *, axis: int) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int) -> Tensor:
+        return x / b.sum(x, axis, keep_dims=True)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), axis=1, dtypes=("f32",))
+"""
+USE_OF_AXIS = """
+g = rlx.Graph("f")
+x = g.input("x", (2, 3))
+g.set_outputs([g.unit_sum(x), g.unit_sum(x, axis=-1), g.unit_sum(x, 1), x.unit_sum(axis=-2)])
+values = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+rows, same, third, columns = rlx.evaluate(g, {"x": values})
+assert (rows == same).all() and (rows == third).all()
+np.testing.assert_allclose(rows, values / values.sum(1, keepdims=True), rtol=1e-6)
+np.testing.assert_allclose(columns, values / values.sum(0, keepdims=True), rtol=1e-6)
+for call, answer in (
+    (lambda: g.unit_sum(x, dim=-1), "got an unexpected keyword argument 'dim' (did you mean 'axis'?)"),
+    (lambda: g.unit_sum(x, axis=2), "axis 2 is out of range for rank 2"),
+    (lambda: g.unit_sum(x, axis=-3), "axis -3 is out of range for rank 2"),
+    (lambda: g.unit_sum(x, 1, axis=1), "'axis' is given twice"),
+):
+    try:
+        call()
+    except rlx.Error as problem:
+        assert answer in str(problem), problem
+    else:
+        raise AssertionError(answer)
+"""
 THIS_COPY = """
 import sys
 # An editable installation would have its own files imported.
@@ -113,6 +164,16 @@ def test_a_record_and_a_card_make_an_op(copy: Path) -> None:
         CARD, encoding="utf-8"
     )  # a new file is found without registration
     run_in(copy, USE)
+
+
+def test_an_op_over_an_axis_needs_no_build(copy: Path) -> None:
+    """Negative axes count from the last one, and another library's name of the argument is answered."""
+    shutil.copytree(ROOT / "python", copy / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    add_record(copy, RECORD_OF_AXIS)
+    made = make_dialect(copy)
+    assert made.returncode == 0, made.stderr
+    (copy / "python/rlx/ops/elementwise/unit_sum.py").write_text(CARD_OF_AXIS, encoding="utf-8")
+    run_in(copy, USE_OF_AXIS)
 
 
 def run_in(copy: Path, code: str) -> None:

@@ -17,6 +17,7 @@ from rlx.ir.checks import check_name
 from rlx.ir.dims.dim import Dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.given import described, tensor_hint
+from rlx.ir.graph.binding import bind_arguments, with_canonical_axes
 from rlx.ir.graph.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.graph.traced import NumElements, no_value
 from rlx.ir.location import caller_location, describe
@@ -31,7 +32,6 @@ from rlx.support.errors import Error, ShapeError
 from rlx.support.guards import is_tuple
 from rlx.support.printable import printable
 from rlx.support.short import shown
-from rlx.support.suggestions import suggestion
 from rlx.support.traces import raised_at
 
 if TYPE_CHECKING:
@@ -286,38 +286,8 @@ class Builder(RegionBuilder, OpMethods):
 
     def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Emit an op from call arguments: operands, then attributes in the order of the record, or any of them by name."""
-        operands, attributes = self.bound(card, args, kwargs)
-        return self.emit(card.name, operands, **attributes)
-
-    def bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the operands and attributes of a call, as the user wrote them.
-
-        Raises:
-            ShapeError: There are too many arguments, or an operand is missing or passed twice.
-        """
-        spec = card.spec
-        names = [operand.name for operand in spec.operands]
-        parameters = [*names, *(attribute.name for attribute in spec.attributes)]
-        if len(args) > len(parameters):
-            raise self.problem(
-                card, f"takes at most {len(parameters)} arguments ({', '.join(parameters)}), got {len(args)}"
-            )
-        by_name = dict(zip(parameters, args, strict=False))
-        for name in kwargs:
-            if name in by_name:
-                count = _count_problem(spec, sum(isinstance(value, Tensor) for value in args))
-                raise self.problem(card, f"'{name}' is given twice{count}")
-        by_name |= kwargs
-        kwargs = {name: by_name.pop(name) for name in list(by_name) if name not in names}
-        operands: list[Any] = []
-        for operand in spec.operands:
-            if operand.name not in by_name and operand.arity == "single":
-                known = [a.name for a in spec.attributes]
-                extra = next((k for k in kwargs if k not in known), "")
-                count = _count_problem(spec, sum(name in by_name for name in names))
-                raise self.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(extra, names)}")
-            operands.append(by_name.get(operand.name))
-        return operands, kwargs
+        operands, attributes = bind_arguments(self, card, args, kwargs)
+        return self.emit(card.name, operands, **with_canonical_axes(card.spec, attributes, operands))
 
     def problem_at(self, message: str) -> ShapeError:
         """Return an error at the caller's line."""
@@ -326,12 +296,6 @@ class Builder(RegionBuilder, OpMethods):
     def problem(self, card: Card, message: str, hint: str | None = None) -> ShapeError:
         """Return an error at the caller's line that names the op."""
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location), hint=hint)
-
-
-def _count_problem(spec: OpSpec, count: int) -> str:
-    """Return a note on the number of operands, if it is fixed and another number was passed; else an empty string."""
-    fixed = all(operand.arity == "single" for operand in spec.operands)
-    return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""
 
 
 def _segments(

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from rlx.dialect.spec import REQUIRED, OpSpec
 from rlx.ir.dtype import f32
+from rlx.ir.graph.binding import bind_arguments
 from rlx.ir.graph.builder import Builder, Tensor
 from rlx.ir.op import registry
 from rlx.ir.op.card import Card, Cost, OpSample, as_results, moved_bytes
@@ -164,7 +165,7 @@ class Backward(Card):
 
     def canonical(self, b: Builder, args: Sequence[Any], kwargs: dict[str, Any], defaults: dict[str, Any]) -> Tensor:
         """Emit the op from a user's arguments. `build` of the forward card makes them canonical."""
-        operands, attributes = b.bound(self, args, kwargs)
+        operands, attributes = bind_arguments(b, self, args, kwargs)
         attributes = {**defaults, **attributes}
         for entry in self.spec.attributes:
             if entry.required and entry.name not in attributes:
