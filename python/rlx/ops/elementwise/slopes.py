@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log, pi, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlx.ir.graph.builder import Builder, Tensor
 
@@ -51,59 +51,12 @@ def _tangent_slope(b: Builder, x: Tensor) -> Tensor:
     return tangent * tangent + 1.0
 
 
-_DERIVATIVES: dict[str, Callable[[Any, Tensor], Any]] = {
-    "gelu_approx": _gelu_approx,
-    "silu": _silu,
-    "sigmoid": lambda b, x: b.sigmoid(x) * b.sigmoid(-x),
-    "tanh": _secant,
-    "exp": lambda b, x: b.exp(x),
-    "log": lambda b, x: 1.0 / x,
-    "sqrt": lambda b, x: b.rsqrt(x) * 0.5,
-    "rsqrt": lambda b, x: b.rsqrt(x) / x * -0.5,
-    "abs": _sign,
-    "sin": lambda b, x: b.cos(x),
-    "cos": lambda b, x: -b.sin(x),
-    "tan": _tangent_slope,
-    "atan": lambda b, x: 1.0 / (x * x + 1.0),
-    "exp2": lambda b, x: b.exp2(x) * log(2),
-    "expm1": lambda b, x: b.exp(x),
-    "log2": lambda b, x: 1 / log(2) / x,
-    "log10": lambda b, x: 1 / log(10) / x,
-    "log1p": lambda b, x: 1.0 / (x + 1.0),
-    "cbrt": lambda b, x: 1 / 3 / _squared(b.cbrt(x)),
-    "erf": lambda b, x: b.exp(-x * x) * (2 / sqrt(pi)),
-    "erfc": lambda b, x: b.exp(-x * x) * (-2 / sqrt(pi)),
-    "asin": lambda b, x: b.rsqrt((1.0 - x) * (1.0 + x)),
-    "acos": lambda b, x: -b.rsqrt((1.0 - x) * (1.0 + x)),
-    "sinh": lambda b, x: b.cosh(x),
-    "cosh": lambda b, x: b.sinh(x),
-    "asinh": lambda b, x: b.rsqrt(x * x + 1.0),
-    "acosh": lambda b, x: b.rsqrt((x - 1.0) * (x + 1.0)),
-    "atanh": lambda b, x: 1.0 / ((1.0 - x) * (1.0 + x)),
-}
-
-
 def _squared(x: Tensor) -> Tensor:
     return x * x
 
 
 def _cubed(x: Tensor) -> Tensor:
     return x * x * x
-
-
-def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
-    """Return the derivative of an activation at floats `x`, in their dtype.
-
-    Args:
-        b: The builder.
-        kind: Any activation of floats except `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no
-            product.
-        x: f32 or f64. The caller widens narrower floats.
-    """
-    return _DERIVATIVES[kind](b, x)
-
-
-# --- from the result of the activation ---------------------------------------------------------------
 
 
 def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
@@ -117,30 +70,6 @@ def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 def _density(b: Builder, x: Tensor) -> Tensor:
     """Return the density of the normal distribution."""
     return b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
-
-
-# Derivatives as functions of x and y = f(x), where they are cheaper than from x alone and equally exact.
-_OF_RESULT: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
-    "exp": lambda b, x, y: y,
-    "sqrt": lambda b, x, y: 0.5 / y,
-    "rsqrt": lambda b, x, y: y / x * -0.5,
-    "sigmoid": lambda b, x, y: y * b.sigmoid(-x),
-    "gelu": _gelu_of_result,
-}
-
-
-def slope(b: Builder, kind: str, x: Tensor, y: Tensor) -> Tensor:
-    """Return the derivative of an activation at x, given its result y, in their dtype.
-
-    The dtype is f32, f64, or c64 if the activation is holomorphic.
-    """
-    if kind == "tanh" and x.dtype.is_complex:
-        return (1.0 - y) * (1.0 + y)
-    of_result = _OF_RESULT.get(kind)
-    return of_result(b, x, y) if of_result else activation_derivative(b, kind, x)
-
-
-# --- second derivatives ------------------------------------------------------------------------------
 
 
 def _silu_second(b: Builder, x: Tensor) -> Tensor:
@@ -165,43 +94,105 @@ def _gelu_approx_second(b: Builder, x: Tensor) -> Tensor:
     return first * rise * 2.0 + x * (second * rise * rise + first * bend)
 
 
-_SECOND: dict[str, Callable[[Any, Tensor], Any]] = {
-    "gelu": _gelu_second,
-    "gelu_approx": _gelu_approx_second,
-    "silu": _silu_second,
-    "sigmoid": lambda b, x: b.sigmoid(x) * b.sigmoid(-x) * (1.0 - b.sigmoid(x) * 2.0),
-    "tanh": lambda b, x: b.tanh(x) * _secant(b, x) * -2.0,
-    "exp": lambda b, x: b.exp(x),
-    "log": lambda b, x: -1.0 / (x * x),
-    "sqrt": lambda b, x: b.rsqrt(x) / x * -0.25,
-    "rsqrt": lambda b, x: b.rsqrt(x) / (x * x) * 0.75,
-    "sin": lambda b, x: -b.sin(x),
-    "cos": lambda b, x: -b.cos(x),
-    "tan": lambda b, x: b.tan(x) * _tangent_slope(b, x) * 2.0,
-    "atan": lambda b, x: x * -2.0 / ((x * x + 1.0) * (x * x + 1.0)),
-    "exp2": lambda b, x: b.exp2(x) * log(2) ** 2,
-    "expm1": lambda b, x: b.exp(x),
-    "log2": lambda b, x: -1 / log(2) / (x * x),
-    "log10": lambda b, x: -1 / log(10) / (x * x),
-    "log1p": lambda b, x: -1.0 / _squared(x + 1.0),
-    "cbrt": lambda b, x: -2 / 9 / (x * _squared(b.cbrt(x))),
-    "erf": lambda b, x: b.exp(-x * x) * x * (-4 / sqrt(pi)),
-    "erfc": lambda b, x: b.exp(-x * x) * x * (4 / sqrt(pi)),
-    "asin": lambda b, x: x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
-    "acos": lambda b, x: -x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
-    "sinh": lambda b, x: b.sinh(x),
-    "cosh": lambda b, x: b.cosh(x),
-    "asinh": lambda b, x: -x * _cubed(b.rsqrt(x * x + 1.0)),
-    "acosh": lambda b, x: -x * _cubed(b.rsqrt((x - 1.0) * (x + 1.0))),
-    "atanh": lambda b, x: x * 2.0 / _squared((1.0 - x) * (1.0 + x)),
+class Slopes(NamedTuple):
+    """The derivatives of an activation at floats `x`, in their dtype: a row of the table.
+
+    Attributes:
+        first: The derivative at x. None for the exact `gelu`, which has it from the result only.
+        second: The second derivative at x. It has its own formula: some formulas for the first derivative choose between
+            branches, and differentiating them would give wrong values. None if it is zero except at kinks.
+        of_result: The derivative from x and `y = f(x)`, where that is cheaper than from x alone and equally exact.
+    """
+
+    first: Callable[[Any, Tensor], Any] | None
+    second: Callable[[Any, Tensor], Any] | None = None
+    of_result: Callable[[Any, Tensor, Tensor], Any] | None = None
+
+
+# Every activation of floats except `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no product.
+_SLOPES = {
+    "gelu_approx": Slopes(first=_gelu_approx, second=_gelu_approx_second),
+    "silu": Slopes(first=_silu, second=_silu_second),
+    "sigmoid": Slopes(
+        first=lambda b, x: b.sigmoid(x) * b.sigmoid(-x),
+        second=lambda b, x: b.sigmoid(x) * b.sigmoid(-x) * (1.0 - b.sigmoid(x) * 2.0),
+        of_result=lambda b, x, y: y * b.sigmoid(-x),
+    ),
+    "tanh": Slopes(first=_secant, second=lambda b, x: b.tanh(x) * _secant(b, x) * -2.0),
+    "exp": Slopes(first=lambda b, x: b.exp(x), second=lambda b, x: b.exp(x), of_result=lambda b, x, y: y),
+    "log": Slopes(first=lambda b, x: 1.0 / x, second=lambda b, x: -1.0 / (x * x)),
+    "sqrt": Slopes(
+        first=lambda b, x: b.rsqrt(x) * 0.5,
+        second=lambda b, x: b.rsqrt(x) / x * -0.25,
+        of_result=lambda b, x, y: 0.5 / y,
+    ),
+    "rsqrt": Slopes(
+        first=lambda b, x: b.rsqrt(x) / x * -0.5,
+        second=lambda b, x: b.rsqrt(x) / (x * x) * 0.75,
+        of_result=lambda b, x, y: y / x * -0.5,
+    ),
+    "abs": Slopes(first=_sign),
+    "sin": Slopes(first=lambda b, x: b.cos(x), second=lambda b, x: -b.sin(x)),
+    "cos": Slopes(first=lambda b, x: -b.sin(x), second=lambda b, x: -b.cos(x)),
+    "tan": Slopes(first=_tangent_slope, second=lambda b, x: b.tan(x) * _tangent_slope(b, x) * 2.0),
+    "atan": Slopes(
+        first=lambda b, x: 1.0 / (x * x + 1.0), second=lambda b, x: x * -2.0 / ((x * x + 1.0) * (x * x + 1.0))
+    ),
+    "exp2": Slopes(first=lambda b, x: b.exp2(x) * log(2), second=lambda b, x: b.exp2(x) * log(2) ** 2),
+    "expm1": Slopes(first=lambda b, x: b.exp(x), second=lambda b, x: b.exp(x)),
+    "log2": Slopes(first=lambda b, x: 1 / log(2) / x, second=lambda b, x: -1 / log(2) / (x * x)),
+    "log10": Slopes(first=lambda b, x: 1 / log(10) / x, second=lambda b, x: -1 / log(10) / (x * x)),
+    "log1p": Slopes(first=lambda b, x: 1.0 / (x + 1.0), second=lambda b, x: -1.0 / _squared(x + 1.0)),
+    "cbrt": Slopes(
+        first=lambda b, x: 1 / 3 / _squared(b.cbrt(x)), second=lambda b, x: -2 / 9 / (x * _squared(b.cbrt(x)))
+    ),
+    "erf": Slopes(
+        first=lambda b, x: b.exp(-x * x) * (2 / sqrt(pi)), second=lambda b, x: b.exp(-x * x) * x * (-4 / sqrt(pi))
+    ),
+    "erfc": Slopes(
+        first=lambda b, x: b.exp(-x * x) * (-2 / sqrt(pi)), second=lambda b, x: b.exp(-x * x) * x * (4 / sqrt(pi))
+    ),
+    "asin": Slopes(
+        first=lambda b, x: b.rsqrt((1.0 - x) * (1.0 + x)),
+        second=lambda b, x: x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
+    ),
+    "acos": Slopes(
+        first=lambda b, x: -b.rsqrt((1.0 - x) * (1.0 + x)),
+        second=lambda b, x: -x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
+    ),
+    "sinh": Slopes(first=lambda b, x: b.cosh(x), second=lambda b, x: b.sinh(x)),
+    "cosh": Slopes(first=lambda b, x: b.sinh(x), second=lambda b, x: b.cosh(x)),
+    "asinh": Slopes(first=lambda b, x: b.rsqrt(x * x + 1.0), second=lambda b, x: -x * _cubed(b.rsqrt(x * x + 1.0))),
+    "acosh": Slopes(
+        first=lambda b, x: b.rsqrt((x - 1.0) * (x + 1.0)),
+        second=lambda b, x: -x * _cubed(b.rsqrt((x - 1.0) * (x + 1.0))),
+    ),
+    "atanh": Slopes(
+        first=lambda b, x: 1.0 / ((1.0 - x) * (1.0 + x)), second=lambda b, x: x * 2.0 / _squared((1.0 - x) * (1.0 + x))
+    ),
+    "gelu": Slopes(first=None, second=_gelu_second, of_result=_gelu_of_result),
 }
 
 
-def second_derivative(b: Builder, kind: str, x: Tensor) -> Tensor | None:
-    """Return the second derivative of an activation at x (f32 or f64); None if it is zero except at kinks.
+def slope(b: Builder, kind: str, x: Tensor, y: Tensor) -> Tensor:
+    """Return the derivative of an activation at x, given its result y, in their dtype.
 
-    It has its own formula: some formulas for the first derivative choose between branches, and differentiating them
-    would give wrong values.
+    The dtype is f32, f64, or c64 if the activation is holomorphic.
     """
-    rule = _SECOND.get(kind)
-    return None if rule is None else rule(b, x)
+    if kind == "tanh" and x.dtype.is_complex:
+        return (1.0 - y) * (1.0 + y)
+    row = _SLOPES[kind]
+    return row.of_result(b, x, y) if row.of_result else activation_derivative(b, kind, x)
+
+
+def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
+    """Return the derivative of an activation at x (f32 or f64; the caller widens narrower floats)."""
+    first = _SLOPES[kind].first
+    assert first is not None, f"{kind} has its derivative from the result only"
+    return first(b, x)
+
+
+def second_derivative(b: Builder, kind: str, x: Tensor) -> Tensor | None:
+    """Return the second derivative of an activation at x (f32 or f64); None if it is zero except at kinks."""
+    second = _SLOPES[kind].second if kind in _SLOPES else None
+    return None if second is None else second(b, x)
