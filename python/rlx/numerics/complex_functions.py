@@ -13,6 +13,7 @@ from collections.abc import Callable
 from rlx import mlir
 from rlx.ir.dtype import f64
 from rlx.numerics import functions, trigonometry
+from rlx.numerics.arithmetic import is_finite, is_infinite, sum_error, with_infinite_quotients
 from rlx.numerics.powers import exact_log, exp_pair, ln2_pair, log_pair
 from rlx.numerics.scalars import Scalars, constant
 from rlx.numerics.words import with_sign_of
@@ -58,39 +59,13 @@ def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     # The scale to undo may be out of range: its square root is not.
     step = r.mul(r.math.sqrt(factor), _root_of_inverse(r, other))
     real, imaginary = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
-    return _joined(s, _quotient_of_infinities(r, numerator, divisor, (real, imaginary)))
-
-
-def _quotient_of_infinities(r: Scalars, a: _Parts, b: _Parts, usual: _Parts) -> _Parts:
-    """A quotient, which of an infinite and a finite number is a zero or an infinity (C99, G.5.1); a/0 stays as it is."""
-    (a_finite, a_infinite), (b_finite, b_infinite) = _kinds(r, a), _kinds(r, b)
-    half, zero = r.constant(0.5), r.constant(0.0)
-    not_zero = r.arith.ori(*(r.compare("ne", part, zero) for part in b))
-    vanishes = r.arith.andi(a_finite, b_infinite)
-    explodes = r.arith.andi(a_infinite, r.arith.andi(b_finite, not_zero))
-    (ar, ai), (br, bi) = _boxed(r, a, explodes), _boxed(r, b, vanishes)
-    ar, ai = r.mul(ar, half), r.mul(ai, half)  # so that sums do not overflow: only their signs count
-    factor = r.select(vanishes, zero, r.constant(math.inf))
-    parts = r.add(r.mul(ar, br), r.mul(ai, bi)), r.sub(r.mul(ai, br), r.mul(ar, bi))
-    is_known = r.arith.ori(vanishes, explodes)
-    real, imaginary = (r.select(is_known, r.mul(factor, p), u) for p, u in zip(parts, usual, strict=True))
-    return real, imaginary
+    return _joined(s, with_infinite_quotients(r, numerator, divisor, (real, imaginary)))
 
 
 def _kinds(r: Scalars, parts: _Parts) -> tuple[mlir.Value, mlir.Value]:
     """Whether a number is finite, and whether it is infinite: in either part, whatever the other."""
-    finite, infinite = ([test(r, part) for part in parts] for test in (_is_finite, _is_infinite))
+    finite, infinite = ([test(r, part) for part in parts] for test in (is_finite, is_infinite))
     return r.arith.andi(*finite), r.arith.ori(*infinite)
-
-
-def _boxed(r: Scalars, parts: _Parts, condition: mlir.Value) -> _Parts:
-    """Parts; where the condition holds, ±1 for an infinite one and ±0 for another."""
-
-    def boxed(part: mlir.Value) -> mlir.Value:
-        size = r.select(_is_infinite(r, part), r.constant(1.0), r.constant(0.0))
-        return r.select(condition, with_sign_of(r, size, part), part)
-
-    return boxed(parts[0]), boxed(parts[1])
 
 
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
@@ -112,7 +87,7 @@ def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
     real, imaginary = r.math.fma(r.neg(sine), correction, cosine), r.math.fma(cosine, correction, sine)
     # Where the size overflows, a small part of it may not: half of the growth each time.
-    root, overflows = exp_pair(r, *(r.mul(half, part) for part in growth)), _is_infinite(r, grown)
+    root, overflows = exp_pair(r, *(r.mul(half, part) for part in growth)), is_infinite(r, grown)
     first, second = r.select(overflows, root, grown), r.select(overflows, root, r.constant(1.0))
     real, imaginary = (r.mul(r.mul(part, first), second) for part in (real, imaginary))
     imaginary = r.select(r.compare("eq", phase, zero), phase, imaginary)
@@ -128,11 +103,11 @@ def _sum_of_products(r: Scalars, *terms: tuple[mlir.Value, _Parts]) -> _Parts:
     p_lost = r.math.fma(a, x_low, r.math.fma(a, x, r.neg(p)))
     q_lost = r.math.fma(b, y_low, r.math.fma(b, y, r.neg(q)))
     total = r.add(p, q)
-    rest = r.add(_sum_error(r, p, q, total), r.add(p_lost, q_lost))
+    rest = r.add(sum_error(r, p, q, total), r.add(p_lost, q_lost))
     high = r.add(total, rest)
     # Of an infinite total the errors are not numbers.
-    is_finite, zero = _is_finite(r, total), r.constant(0.0)
-    return r.select(is_finite, high, total), r.select(is_finite, r.add(r.sub(total, high), rest), zero)
+    finite, zero = is_finite(r, total), r.constant(0.0)
+    return r.select(finite, high, total), r.select(finite, r.add(r.sub(total, high), rest), zero)
 
 
 def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts:
@@ -187,22 +162,8 @@ def _scale(r: Scalars, size: mlir.Value) -> _Parts:
     return r.select(small, up, r.select(large, down, one)), r.select(small, down, r.select(large, up, one))
 
 
-def _is_infinite(r: Scalars, x: mlir.Value) -> mlir.Value:
-    return r.compare("eq", r.math.absf(x), r.constant(math.inf))
-
-
-def _is_finite(r: Scalars, x: mlir.Value) -> mlir.Value:
-    return r.compare("lt", r.math.absf(x), r.constant(math.inf))
-
-
 def _not(r: Scalars, condition: mlir.Value) -> mlir.Value:
     return r.arith.xori(condition, constant(1, condition.type))
-
-
-def _sum_error(r: Scalars, a: mlir.Value, b: mlir.Value, total: mlir.Value) -> mlir.Value:
-    """What rounding left out of `total = a + b` (D. E. Knuth's two-sum)."""
-    part = r.sub(total, a)
-    return r.add(r.sub(a, r.sub(total, part)), r.sub(b, part))
 
 
 def hypot(r: Scalars, x: mlir.Value, y: mlir.Value) -> mlir.Value:
@@ -212,7 +173,7 @@ def hypot(r: Scalars, x: mlir.Value, y: mlir.Value) -> mlir.Value:
     factor, inverse = _scale(r, large)
     large, small = r.mul(large, factor), r.mul(small, factor)
     size = r.mul(r.math.sqrt(r.math.fma(large, large, r.mul(small, small))), inverse)
-    infinite = r.arith.ori(_is_infinite(r, x), _is_infinite(r, y))
+    infinite = r.arith.ori(is_infinite(r, x), is_infinite(r, y))
     return r.select(infinite, r.constant(math.inf), size)
 
 
@@ -224,7 +185,7 @@ def _exp(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     real = r.mul(r.mul(root, trigonometry.cos(r, y)), root)
     imaginary = r.mul(r.mul(root, trigonometry.sin(r, y)), root)
     imaginary = r.select(r.compare("eq", y, r.constant(0.0)), y, imaginary)
-    endless = _not(r, _is_finite(r, y))
+    endless = _not(r, is_finite(r, y))
     vanishes = r.arith.andi(endless, r.compare("eq", x, r.constant(-math.inf)))
     explodes = r.arith.andi(endless, r.compare("eq", x, r.constant(math.inf)))
     zero = r.constant(0.0)
@@ -243,7 +204,7 @@ def _log(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     argument = r.select(near, _size_squared_less_one(r, large, small), r.mul(ratio, ratio))
     base = r.select(near, zero, functions.FUNCTIONS["log"](r, large))
     real = r.math.fma(r.constant(0.5), _library(r, "log1p", argument), base)
-    infinite = r.arith.ori(_is_infinite(r, x), _is_infinite(r, y))
+    infinite = r.arith.ori(is_infinite(r, x), is_infinite(r, y))
     return r.select(infinite, r.constant(math.inf), real), trigonometry.atan2(r, y, x)
 
 
@@ -253,7 +214,7 @@ def _size_squared_less_one(r: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Val
     lost = r.add(r.math.fma(a, a, r.neg(p)), r.math.fma(b, b, r.neg(q)))
     less = r.sub(p, r.constant(1.0))
     total = r.add(less, q)
-    return r.add(total, r.add(_sum_error(r, less, q, total), lost))
+    return r.add(total, r.add(sum_error(r, less, q, total), lost))
 
 
 def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
@@ -264,7 +225,7 @@ def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     p, q = r.mul(x, x), r.mul(y, y)
     lost = r.add(r.math.fma(x, x, r.neg(p)), r.math.fma(y, y, r.neg(q)))
     square = r.add(p, q)
-    lost = r.add(_sum_error(r, p, q, square), lost)
+    lost = r.add(sum_error(r, p, q, square), lost)
     high, low = log_pair(r, square, exact_log)
     low = r.add(low, r.div(lost, square))
     # The factor is 2^n: log|z| is half of that, less n·log 2.
@@ -277,7 +238,7 @@ def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     base, part = r.mul(count, ln2_high), r.mul(half, high)
     total = r.add(base, part)
     rest = r.math.fma(count, ln2_low, r.mul(half, low))
-    return total, r.add(_sum_error(r, base, part, total), rest)
+    return total, r.add(sum_error(r, base, part, total), rest)
 
 
 # --- sqrt -------------------------------------------------------------------------------------
@@ -292,12 +253,12 @@ def _sqrt(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     half = r.constant(0.5)
     main = r.math.sqrt(r.math.fma(half, a, r.mul(half, size)))
     infinity = r.constant(math.inf)
-    main = r.select(_is_infinite(r, x), infinity, main)
+    main = r.select(is_infinite(r, x), infinity, main)
     other = r.div(b, r.add(main, main))
     other = r.select(r.compare("eq", large, r.constant(0.0)), r.constant(0.0), other)
     root = _root_of_inverse(r, factor)
     main, other = r.mul(main, root), r.mul(other, root)
-    endless = _is_infinite(r, y)
+    endless = is_infinite(r, y)
     main, other = r.select(endless, infinity, main), r.select(endless, infinity, other)
     left = r.compare("lt", x, r.constant(0.0))
     imaginary = with_sign_of(r, r.select(left, main, other), y)
@@ -356,7 +317,7 @@ def _product(r: Scalars, circular: mlir.Value, hyperbolic: _Parts) -> mlir.Value
 
 def _or_infinite(r: Scalars, x: mlir.Value, y: mlir.Value, value: mlir.Value) -> mlir.Value:
     """`value`, but y where y is infinite and x has no cosine."""
-    return r.select(r.arith.andi(_is_infinite(r, y), _not(r, _is_finite(r, x))), y, value)
+    return r.select(r.arith.andi(is_infinite(r, y), _not(r, is_finite(r, x))), y, value)
 
 
 def _tanh(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
@@ -374,7 +335,7 @@ def _tanh(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     decay = r.math.exp(r.neg(size))
     twice = r.mul(trigonometry.sin(r, y), trigonometry.cos(r, y))
     far_imaginary = r.mul(r.mul(r.mul(twice, r.constant(4.0)), decay), decay)
-    endless, at_infinity = _not(r, _is_finite(r, y)), _is_infinite(r, x)
+    endless, at_infinity = _not(r, is_finite(r, y)), is_infinite(r, x)
     real = r.select(far, with_sign_of(r, one, x), real)
     real = r.select(r.arith.andi(endless, _not(r, at_infinity)), r.constant(math.nan), real)
     far_imaginary = r.select(r.arith.andi(endless, at_infinity), zero, far_imaginary)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cache
 
 from rlx import mlir
+from rlx.numerics.arithmetic import sum_error
 from rlx.numerics.logarithms import log1p_of_pair
 from rlx.numerics.powers import exp_pair, log_pair, short_log
 from rlx.numerics.scalars import Scalars
@@ -145,5 +146,4 @@ def _root(s: Scalars, square: mlir.Value, square_low: mlir.Value) -> _Pair:
 def _sum(s: Scalars, a: mlir.Value, b: mlir.Value) -> _Pair:
     """A sum and what rounding left out, whichever is larger (D. E. Knuth's two-sum)."""
     total = s.add(a, b)
-    of_b = s.sub(total, a)
-    return total, s.add(s.sub(a, s.sub(total, of_b)), s.sub(b, of_b))
+    return total, sum_error(s, a, b, total)

@@ -189,6 +189,19 @@ class Scalars:
     def select(self, condition: mlir.Value, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         return self.arith.select(condition, a, b)
 
+    def like(self, value: mlir.Value, number: float) -> mlir.Value:
+        """A constant. All values are scalars, so the model does not matter."""
+        return self.constant(number)
+
+    def absolute(self, a: mlir.Value) -> mlir.Value:
+        return self.math.absf(a)
+
+    def copysign(self, size: mlir.Value, sign: mlir.Value) -> mlir.Value:
+        """`size`, which is not negative, with the sign of another float."""
+        from rlx.numerics.words import with_sign_of
+
+        return with_sign_of(self, size, sign)
+
     # --- comparison -------------------------------------------------------------------------------
 
     def compare(self, kind: str, a: mlir.Value, b: mlir.Value) -> mlir.Value:
@@ -201,6 +214,14 @@ class Scalars:
             return self.arith.cmpf(getattr(predicates.CmpFPredicate, name), a, b)
         prefix = "" if kind in ("eq", "ne") else "s" if self.dtype.is_signed else "u"
         return self.arith.cmpi(getattr(predicates.CmpIPredicate, prefix + kind), a, b)
+
+    def both(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """Whether two conditions hold."""
+        return self.arith.andi(a, b)
+
+    def either(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """Whether a condition holds."""
+        return self.arith.ori(a, b)
 
     def is_nan(self, a: mlir.Value) -> mlir.Value:
         """Whether a float is NaN."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rlx.numerics.arithmetic import NumpyArithmetic, with_infinite_quotients
+
 
 def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind in "iu":
@@ -52,24 +54,10 @@ def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _complex_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return NumPy's quotient. For one infinite and one finite number it is an infinity or a zero, as in C99 (G.5.1)."""
-    quotient = np.divide(a, b)
-    (ar, ai), (br, bi) = (_boxed(a, np.isfinite(b)), _boxed(b, np.isfinite(a)))
-    factor = np.where(np.isinf(b), 0.0, np.inf)
-    # Halved so that the sums do not overflow. Only their signs matter.
-    real, imaginary = factor * (ar / 2 * br + ai / 2 * bi), factor * (ai / 2 * br - ar / 2 * bi)
-    known = (np.isinf(a) & np.isfinite(b) & (b != 0)) | (np.isinf(b) & np.isfinite(a))
-    result = np.array(quotient)
-    result.real, result.imag = np.where(known, real, np.real(quotient)), np.where(known, imaginary, np.imag(quotient))
+    result = np.array(np.divide(a, b))
+    numerator, divisor, usual = ((np.real(z), np.imag(z)) for z in (a, b, result))
+    result.real, result.imag = with_infinite_quotients(NumpyArithmetic(), numerator, divisor, usual)
     return result
-
-
-def _boxed(z: np.ndarray, beside_finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return real and imaginary parts. Infinite numbers beside finite ones become ±1 for an infinite part, ±0 for another."""
-
-    def boxed(part: np.ndarray) -> np.ndarray:
-        return np.where(np.isinf(z) & beside_finite, np.copysign(np.isinf(part) * 1.0, part), part)
-
-    return boxed(np.real(z)), boxed(np.imag(z))
 
 
 def _rem(a: np.ndarray, b: np.ndarray) -> np.ndarray:

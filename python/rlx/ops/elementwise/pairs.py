@@ -15,6 +15,7 @@ import numpy as np
 
 from rlx.ir.dtype import i32
 from rlx.ir.graph.builder import Builder, Tensor
+from rlx.numerics.arithmetic import OperatorSums, sum_error
 
 # Splits a float of 53 bits into two of 26: Dekker, A floating-point technique for extending the available precision,
 # 1971.
@@ -68,8 +69,7 @@ class Pair:
 def pair_sum(b: Builder, lhs: Any, rhs: Any) -> Pair:
     """Return lhs + rhs of two tensors, exactly (Knuth's two-sum)."""
     total = lhs + rhs
-    share = total - lhs
-    return Pair(b, total, b.stop_gradient((lhs - (total - share)) + (rhs - share)))
+    return Pair(b, total, b.stop_gradient(sum_error(OperatorSums(), lhs, rhs, total)))
 
 
 def _product(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:

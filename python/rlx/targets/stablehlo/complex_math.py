@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from rlx.ir.dtype import DType, c128, f32, f64, i32, i64
+from rlx.numerics.arithmetic import is_finite, is_infinite, with_infinite_quotients
 from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.functions import log1p
 from rlx.targets.stablehlo.rules import Lowered
@@ -46,7 +46,7 @@ def divide(emit: HloEmitter, a: Lowered, b: Lowered) -> Lowered:
     if a.dtype is c128:  # what is to be undone may be out of range: its square root is not
         step = emit.div(emit.elementwise("sqrt", down), emit.elementwise("sqrt", up))
         parts = [emit.mul(emit.kept(emit.mul(part, step)), step) for part in parts]
-    return joined(emit, a.dtype, *_of_infinities(emit, numerator, divisor, parts))
+    return joined(emit, a.dtype, *with_infinite_quotients(emit, numerator, divisor, (parts[0], parts[1])))
 
 
 def _scaled(emit: HloEmitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered]:
@@ -61,47 +61,7 @@ def _scaled(emit: HloEmitter, parts: Parts, kind: DType) -> tuple[Parts, Lowered
     return (real, imaginary), factor
 
 
-def _of_infinities(emit: HloEmitter, a: Parts, b: Parts, usual: Sequence[Lowered]) -> Sequence[Lowered]:
-    """A quotient, which of an infinite and a finite number is a zero or an infinity (C99, G.5.1); a/0 stays as it is."""
-    not_zero = emit.either(*(emit.compare("ne", part, 0.0) for part in b))
-    vanishes = emit.both(_all_finite(emit, a), _any_infinite(emit, b))
-    explodes = emit.both(_any_infinite(emit, a), emit.both(_all_finite(emit, b), not_zero))
-    (ar, ai), (br, bi) = _boxed(emit, a, explodes), _boxed(emit, b, vanishes)
-    ar, ai = emit.mul(ar, 0.5), emit.mul(ai, 0.5)  # so that sums do not overflow: only their signs count
-    parts = emit.add(emit.mul(ar, br), emit.mul(ai, bi)), emit.sub(emit.mul(ai, br), emit.mul(ar, bi))
-    factor = emit.select(vanishes, emit.like(ar, 0.0), math.inf)
-    known = emit.either(vanishes, explodes)
-    return [emit.select(known, emit.mul(part, factor), found) for part, found in zip(parts, usual, strict=True)]
-
-
-def _all_finite(emit: HloEmitter, parts: Parts) -> Lowered:
-    return emit.both(*(_is_finite(emit, part) for part in parts))
-
-
-def _any_infinite(emit: HloEmitter, parts: Parts) -> Lowered:
-    return emit.either(*(_is_infinite(emit, part) for part in parts))
-
-
-def _boxed(emit: HloEmitter, parts: Parts, condition: Lowered) -> Parts:
-    """Parts; where the condition holds, ±1 for an infinite one and a zero for another."""
-
-    def boxed(part: Lowered) -> Lowered:
-        sign = emit.select(emit.compare("lt", part, 0.0), emit.like(part, -1.0), 1.0)
-        zero = emit.select(_is_finite(emit, part), emit.mul(part, 0.0), 0.0)
-        return emit.select(condition, emit.select(_is_infinite(emit, part), sign, zero), part)
-
-    return boxed(parts[0]), boxed(parts[1])
-
-
 # --- what follows has the infinities and NaN of C99, annex G ------------------------------------------
-
-
-def _is_infinite(emit: HloEmitter, x: Lowered) -> Lowered:
-    return emit.compare("eq", emit.elementwise("abs", x), math.inf)
-
-
-def _is_finite(emit: HloEmitter, x: Lowered) -> Lowered:
-    return emit.compare("lt", emit.elementwise("abs", x), math.inf)
 
 
 def _is_zero(emit: HloEmitter, x: Lowered) -> Lowered:
@@ -111,7 +71,7 @@ def _is_zero(emit: HloEmitter, x: Lowered) -> Lowered:
 def modulus(emit: HloEmitter, z: Lowered) -> Lowered:
     """`|z|`, which is infinite where one part is, whatever the other."""
     x, y = parts_of(emit, z)
-    infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
+    infinite = emit.either(is_infinite(emit, x), is_infinite(emit, y))
     return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=z.dtype.part))
 
 
@@ -119,7 +79,7 @@ def log(emit: HloEmitter, z: Lowered) -> Lowered:
     """`log |z| + i·arg z`."""
     x, y = parts_of(emit, z)
     real = emit.convert(_log_of_modulus(emit, z, x, y), z.dtype.part)
-    infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
+    infinite = emit.either(is_infinite(emit, x), is_infinite(emit, y))
     # XLA's own angle of a denormal is NaN.
     angle = emit.convert(emit.elementwise("atan2", y, x), z.dtype.part)
     return emit.elementwise("complex", emit.select(infinite, math.inf, real), angle, kind=z.dtype)
@@ -131,7 +91,7 @@ def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Low
         return emit.elementwise("real", emit.elementwise("log", z), kind=z.dtype.part)
     sizes = [emit.elementwise("abs", part) for part in (x, y)]
     large, small = emit.max(*sizes), emit.min(*sizes)
-    no_part = emit.either(_is_zero(emit, small), _is_infinite(emit, large))
+    no_part = emit.either(_is_zero(emit, small), is_infinite(emit, large))
     ratio = emit.select(no_part, 0.0, emit.div(small, large))
     far = emit.add(emit.elementwise("log", large), emit.mul(log1p(emit, emit.mul(ratio, ratio)), 0.5))
     # Between 1/2 and 2 the square less 1, as a product where it cancels.
@@ -145,9 +105,9 @@ def _log_of_modulus(emit: HloEmitter, z: Lowered, x: Lowered, y: Lowered) -> Low
 def exp(emit: HloEmitter, z: Lowered) -> Lowered:
     """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
     x, y = parts_of(emit, z)
-    size, finite = emit.elementwise("exponential", x), _is_finite(emit, y)
+    size, finite = emit.elementwise("exponential", x), is_finite(emit, y)
     cosine, sine = (_grown(emit, emit.elementwise(name, y), x, size, z.dtype) for name in ("cosine", "sine"))
-    real = emit.select(finite, cosine, emit.select(_is_infinite(emit, x), size, math.nan))
+    real = emit.select(finite, cosine, emit.select(is_infinite(emit, x), size, math.nan))
     vanishing = emit.select(emit.compare("eq", x, -math.inf), size, math.nan)
     imaginary = emit.select(finite, sine, vanishing)
     return joined(emit, z.dtype, real, emit.select(_is_zero(emit, y), y, imaginary))
@@ -161,7 +121,7 @@ def _grown(emit: HloEmitter, factor: Lowered, x: Lowered, size: Lowered, kind: D
     root = emit.elementwise("exponential", emit.mul(x, 0.5))
     # The barrier keeps XLA from joining the two roots to one exponential.
     large = emit.mul(emit.kept(emit.mul(factor, root)), root)
-    is_large = emit.both(emit.compare("gt", x, _LARGE), _is_finite(emit, x))
+    is_large = emit.both(emit.compare("gt", x, _LARGE), is_finite(emit, x))
     return emit.select(is_large, large, usual)
 
 
@@ -170,7 +130,7 @@ def sqrt(emit: HloEmitter, z: Lowered) -> Lowered:
     root = emit.elementwise("sqrt", z)
     real, imaginary = (emit.elementwise(name, root, kind=z.dtype.part) for name in ("real", "imag"))
     x, y = (emit.elementwise(name, z, kind=z.dtype.part) for name in ("real", "imag"))
-    steep, unknown = _is_infinite(emit, y), emit.compare("ne", y, y)
+    steep, unknown = is_infinite(emit, y), emit.compare("ne", y, y)
     right = emit.either(steep, emit.both(unknown, emit.compare("eq", x, math.inf)))
     up = emit.either(steep, emit.both(unknown, emit.compare("eq", x, -math.inf)))
     real, imaginary = emit.select(right, math.inf, real), emit.select(up, math.inf, imaginary)
@@ -193,7 +153,7 @@ def _hyperbolic(emit: HloEmitter, x: Lowered) -> Parts:
 
 def _beside(emit: HloEmitter, zero: Lowered, other: Lowered) -> Lowered:
     """A product, but where the first factor is 0 it is a zero, beside infinities and NaN too."""
-    usual = emit.either(_is_finite(emit, other), emit.compare("ne", zero, 0.0))
+    usual = emit.either(is_finite(emit, other), emit.compare("ne", zero, 0.0))
     sign = emit.select(emit.compare("lt", other, 0.0), emit.like(other, -1.0), 1.0)
     return emit.mul(zero, emit.select(usual, other, sign))
 
@@ -206,8 +166,8 @@ def _hyperbolic_product(
         return usual
     size, half = emit.elementwise("abs", y), emit.mul(factor, 0.5)
     signed = emit.select(emit.compare("lt", function, 0.0), emit.neg(half), half)
-    is_number = emit.both(_is_finite(emit, factor), emit.compare("ne", factor, 0.0))
-    far = emit.both(emit.compare("gt", size, _LARGE), emit.both(_is_finite(emit, y), is_number))
+    is_number = emit.both(is_finite(emit, factor), emit.compare("ne", factor, 0.0))
+    far = emit.both(emit.compare("gt", size, _LARGE), emit.both(is_finite(emit, y), is_number))
     return emit.select(far, _grown(emit, signed, size, function, kind), usual)
 
 
@@ -216,7 +176,7 @@ def sin(emit: HloEmitter, z: Lowered) -> Lowered:
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
     real, imaginary = emit.elementwise("sine", x), emit.elementwise("cosine", x)
-    unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
+    unknown = emit.both(is_infinite(emit, y), emit.compare("ne", real, real))
     usual = emit.select(unknown, math.inf, _beside(emit, sinh, imaginary))
     imaginary = _hyperbolic_product(emit, imaginary, y, sinh, usual, z.dtype)
     real = _hyperbolic_product(emit, real, y, cosh, _beside(emit, real, cosh), z.dtype)
@@ -228,7 +188,7 @@ def cos(emit: HloEmitter, z: Lowered) -> Lowered:
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
     real, sine = emit.elementwise("cosine", x), emit.elementwise("sine", x)
-    unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
+    unknown = emit.both(is_infinite(emit, y), emit.compare("ne", real, real))
     # Either factor of the imaginary part may be 0 beside an infinity or NaN.
     imaginary = emit.select(_is_zero(emit, sinh), _beside(emit, sinh, sine), _beside(emit, sine, sinh))
     imaginary = _hyperbolic_product(emit, sine, y, sinh, imaginary, z.dtype)
@@ -250,7 +210,7 @@ def tanh(emit: HloEmitter, z: Lowered) -> Lowered:
     rho = emit.elementwise("sqrt", emit.add(squared, 1.0))
     real, imaginary = emit.div(emit.mul(emit.mul(beta, rho), s), under), emit.div(t, under)
     size = emit.elementwise("abs", x)
-    far, infinite = emit.compare("gt", size, 20.0), _is_infinite(emit, x)
+    far, infinite = emit.compare("gt", size, 20.0), is_infinite(emit, x)
     limit = emit.select(emit.compare("gt", x, 0.0), emit.like(x, 1.0), -1.0)
     slight = emit.mul(emit.mul(emit.mul(sine, cosine), 4.0), emit.elementwise("exponential", emit.mul(size, -2.0)))
     slight = emit.select(emit.both(infinite, emit.compare("ne", slight, slight)), 0.0, slight)

@@ -8,8 +8,9 @@ from math import prod
 from rlx import mlir
 from rlx.ir.dtype import f64
 from rlx.ir.shape import Shape
+from rlx.targets.stablehlo.attributes import attribute, full_precision, integer, sizes
 from rlx.targets.stablehlo.contraction import accumulator
-from rlx.targets.stablehlo.emitter import HloEmitter, attribute, full_precision, integer, sizes
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 

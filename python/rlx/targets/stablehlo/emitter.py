@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir.dtype import DType, bool_, dtype, u64
+from rlx.ir.dtype import DType, bool_, dtype, i32, i64, u64
 from rlx.ir.op.attributes import elements_to_mlir
 from rlx.ir.shape import Shape, element_type
+from rlx.targets.stablehlo.attributes import attribute, full_precision, integer, sizes
 from rlx.targets.stablehlo.rules import Lowered
 
 if TYPE_CHECKING:
@@ -27,23 +28,6 @@ def tensor_type(shape: Shape) -> mlir.Type:
     """The tensor type of a static shape, without rlx's encoding."""
     ir = mlir.ir
     return ir.RankedTensorType.get(shape.static, element_type(shape.dtype), loc=ir.Location.unknown(mlir.context()))
-
-
-@cache
-def attribute(text: str) -> mlir.Attribute:
-    """An attribute from its text, such as `#stablehlo<comparison_direction LT>`."""
-    return mlir.ir.Attribute.parse(text, context=mlir.context())
-
-
-def sizes(values: Sequence[int]) -> mlir.Attribute:
-    """`array<i64: …>`, as most of the dialect's lists of axes and sizes are stored."""
-    return mlir.ir.DenseI64ArrayAttr.get(list(values), context=mlir.context())
-
-
-def integer(value: int) -> mlir.Attribute:
-    """An i64 attribute."""
-    ir = mlir.ir
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=mlir.context()), value)
 
 
 class HloEmitter:
@@ -163,6 +147,14 @@ class HloEmitter:
 
     def neg(self, x: Lowered) -> Lowered:
         return self.elementwise("negate", x)
+
+    def absolute(self, x: Lowered) -> Lowered:
+        return self.elementwise("abs", x)
+
+    def copysign(self, size: Lowered, sign: Lowered) -> Lowered:
+        """`size`, which is not negative, with the sign of another value, also of a zero or of NaN."""
+        bits = self.bitcast(sign, {32: i32, 64: i64}[sign.dtype.bits])
+        return self.select(self.compare("lt", bits, 0), self.neg(size), size)
 
     def both(self, a: Lowered, b: Lowered | Scalar) -> Lowered:
         """`and` of bools or of bits."""
@@ -427,11 +419,6 @@ class HloEmitter:
         return self.one("dot_general", [lhs, rhs], dims, kind, attributes)
 
 
-def full_precision() -> mlir.Attribute:
-    """`precision_config` for products that devices (TPUs) would otherwise compute in fewer bits."""
-    return attribute("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]")
-
-
 def _moved_as(kind: DType) -> DType:
     """Integers with the bits of storage floats, whose small numbers XLA (jaxlib 0.10.2) changes where loops move parts."""
     return kind.unsigned_word if kind.storage and kind.is_float else kind
@@ -443,6 +430,3 @@ def _element(kind: DType, value: Any) -> Any:
     if kind.is_float:
         return ir.FloatAttr.get(element, float(value), loc=ir.Location.unknown(mlir.context()))
     return ir.IntegerAttr.get(element, int(value))
-
-
-__all__ = ["Body", "HloEmitter", "Scalar", "attribute", "full_precision", "integer", "sizes", "tensor_type"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
-from rlx.targets.stablehlo.emitter import HloEmitter, attribute, sizes
+from rlx.targets.stablehlo.attributes import attribute, sizes
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 

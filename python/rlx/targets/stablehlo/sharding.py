@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal
 from rlx import mlir
 from rlx.ir.shape import Shape
 from rlx.ir.sharding import Mesh, Sharding, sharding_from_text
-from rlx.targets.stablehlo.emitter import HloEmitter, attribute
+from rlx.targets.stablehlo.attributes import attribute
+from rlx.targets.stablehlo.emitter import HloEmitter
 from rlx.targets.stablehlo.rules import Lowered, lowers
 
 Form = Literal["sdy", "text"]
