@@ -11,8 +11,8 @@ include "RlxEnums.td"
 def RLX_CholeskyOp : RLX_Op<"cholesky", "triangular"> {
   let summary = "Cholesky factor: the lower triangular matrix whose product with its transpose is the operand";
   let description = [{
-    `result·resultᵀ = a` for positive definite `a [..., N, N]`, of which only the lower triangle is read. If a matrix
-    is not positive definite, the columns are NaN from its first pivot that is not positive.
+    `result·resultᵀ = a` for positive definite `a [..., N, N]`. Only the lower triangle of `a` is read. If a matrix is
+    not positive definite, the columns are NaN from its first pivot that is not positive.
   }];
   let arguments = (ins RLX_FloatTensor:$a);
   let results = (outs RLX_FloatTensor:$result);

@@ -60,7 +60,7 @@ class Use:
 
     Attributes:
         op: The op.
-        what: What is wrong with it.
+        what: A description of the mistake.
         operands: The shape of each operand, grouped as in the record.
         attributes: The attributes by name.
         certain: Whether it must be refused; otherwise it may be.

@@ -105,7 +105,7 @@ class Written:
     """An op in the generic form, split into its parts.
 
     Attributes:
-        what: What is wrong with it.
+        what: A description of the mistake.
         operands: The operand types.
         attributes: The texts of attributes by name.
         results: The result types.

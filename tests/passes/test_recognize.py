@@ -290,7 +290,7 @@ def test_masked_attention_where_queries_see_nothing(name: str) -> None:
 
 
 def test_what_a_mask_may_not_be() -> None:
-    """Scores of -10 count beside scores of -12."""
+    """A mask value of -10 is rejected, because scores of -10 are not negligible next to scores of -12."""
     left = check(
         lambda g, q, k, v, m: _attend(g, q, k, v, lambda s: g.where(m, s, -10.0)), [*HEADS, [(S, T), "bool"]], OPEN
     )

@@ -54,7 +54,7 @@ def test_norms_along_several_axes() -> None:
         y = x - g.mean(x, (1, 2, 3), keep_dims=True)
         return y * g.rsqrt(g.mean(y * y, (1, 2, 3), keep_dims=True) + 1e-5) * scale + bias
 
-    check(layer, [(B, S, 3, 5), (S, 3, 5), (S, 3, 5)], {"layer_norm", "binary"})  # the weights are no vectors
+    check(layer, [(B, S, 3, 5), (S, 3, 5), (S, 3, 5)], {"layer_norm", "binary"})  # the weights are not vectors
     check(lambda g, x: x * g.rsqrt(g.mean(x * x, (2, 3), keep_dims=True) + 1e-6), [(B, S, 3, 5)], {"rms_norm"})
 
     def apart(g: Any, x: Any) -> Any:  # along the first two axes, which are not the last

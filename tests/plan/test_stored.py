@@ -59,7 +59,7 @@ def test_changed_plans_are_refused_or_right(number: int, seed: int) -> None:
 
 
 def _changed(text: str, chance: random.Random) -> str:
-    """Return a text with a changed number, or without a word, in one of its plans."""
+    """Return a text in which one plan has a changed number or lacks an entry."""
     spots = list(re.finditer(r"(offset|over|scratch|arena) = (\d+)( : i64)?|within = true|(?<=\d), over = \d+", text))
     spot = chance.choice(spots)
     if not spot[1]:

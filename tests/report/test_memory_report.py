@@ -72,7 +72,7 @@ def test_what_a_gradient_keeps_and_inputs_that_need_a_place() -> None:
     advice = "\n".join(analyse_memory(gradient).advice())
     assert "is kept for later, the most by" in advice and "g.checkpoint()" in advice
     assert "inputs take 4 KiB of it" in advice
-    skip = rlx.Graph("skip")  # keeps values too, but is no gradient
+    skip = rlx.Graph("skip")  # keeps values too, but is not a gradient
     values = [skip.input("x", (32, 32))]
     for _ in range(12):
         values.append(skip.exp(values[-1]))

@@ -69,7 +69,7 @@ def test_gradient_of_a_penalty_on_the_gradient() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(rlx.jacfwd, jax.jacfwd), (rlx.jacrev, jax.jacrev)])
 def test_jacobian_of_a_batched_function(ours: Any, theirs: Any) -> None:
-    """Each example's results depend only on its own inputs: blocks beside the diagonal are zero."""
+    """Each example's results depend only on its own inputs: blocks off the diagonal are zero."""
     x, w = _array(3, 2), _array(2, 2)
     single = graph_of(lambda g, x, w: g.tanh(x @ w) * g.sum(x), [x[0], w])
     made = ours(rlx.vmap(single, {"x0": 0}, 3), "x0")

@@ -108,7 +108,7 @@ Value = Literal | Name | ListOf | DagOf | Instance | Member | Element | Paste | 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`type name = value;` in a body, or a parameter of a class with its default; None is no default."""
+    """`type name = value;` in a body, or a parameter of a class with its default. None means that it has no default."""
 
     place: Place
     type: Type

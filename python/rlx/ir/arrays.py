@@ -29,7 +29,7 @@ def as_array(value: object, what: str) -> np.ndarray:
 
     Args:
         value: The array.
-        what: What the array is for, such as `input 'x'`: messages start with this.
+        what: The purpose of the array, such as `input 'x'`. Messages start with this.
 
     Raises:
         Error: The value is not an array, cannot be read on the CPU, or is a masked array.
@@ -149,7 +149,7 @@ def elements_of_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
     Args:
         tensor: The tensor, without a gradient, pending conjugation or negation.
         torch: The package.
-        what: What the tensor is, for messages.
+        what: The name of the tensor in messages.
 
     Raises:
         UnsupportedError: RLX lacks the dtype, or PyTorch does not define how it stores the elements, as for

@@ -108,7 +108,7 @@ def read(value: Any, what: str, *, copy: bool | None = None) -> np.ndarray:
 
     Args:
         value: The object. A tensor lent without a protocol version is read-only, as in NumPy.
-        what: What the object is for; messages start with this.
+        what: The purpose of the object. Messages start with this.
         copy: The `copy` argument of `__dlpack__`: None lets the object copy where necessary; with False it raises a
             `BufferError` instead.
 

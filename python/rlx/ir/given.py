@@ -31,7 +31,7 @@ def given_array(value: object, kind: DType, what: str) -> np.ndarray:
     Args:
         value: The value.
         kind: The dtype of the argument.
-        what: What the value is for, such as `input 'x'`; messages start with this.
+        what: The purpose of the value, such as `input 'x'`. Messages start with this.
 
     Raises:
         Error: The value is neither an array nor a number, a number does not fit the dtype, or lists are ragged.

@@ -76,11 +76,11 @@ class Output(OfShape):
 
 @dataclass(frozen=True)
 class Requirement:
-    """An expression that must not be negative, and what it means.
+    """An expression that must not be negative, and the error message for a negative value.
 
     Attributes:
         expression: An expression in symbols.
-        meaning: What is wrong if it is negative.
+        meaning: The start of the error message.
         location: The line in the user's code.
     """
 

@@ -132,7 +132,7 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
 
 
 def comparable(b: Builder, *values: Any) -> list[Tensor]:
-    """Like `common`, but for numbers that a storage float may lack, for example 0 or an infinity.
+    """Like `common`, for numbers that a storage float may lack, for example 0 or an infinity.
 
     If it lacks a number, the tensor is cast to its compute dtype.
     """

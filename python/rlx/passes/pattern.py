@@ -169,7 +169,7 @@ class Rewriter:
         """Record why a pattern nearly matches, if near misses are collected (`passes/fusion/explain.py`). Returns None.
 
         Args:
-            reason: What prevents the match.
+            reason: The reason why the pattern does not match.
             hint: How to make it match.
         """
         if self._misses is not None:

@@ -10,9 +10,9 @@ an op has one entry for each result, then one for each argument of its regions:
     {offset = 0, parts = [0, 1]} a concatenation whose operands are computed within it
     {}                           outside of the arena
 
-The terminator of a region has one entry for each value: `{within = true}` is computed in the place of the result,
-`{scratch = 64}` is copied through other bytes, `{}` is copied. At the end of the function, `{within = true}` is
-computed in the place of the state that it updates.
+The terminator of a region has one entry for each value. `{within = true}`: the value is computed in the memory of the
+result. `{scratch = 64}`: the value is copied through other bytes. `{}`: the value is copied. At the end of the
+function, `{within = true}` means that the value is computed in the memory of the state that it updates.
 """
 
 from __future__ import annotations

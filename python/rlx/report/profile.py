@@ -49,7 +49,7 @@ class KernelTime:
 
     @property
     def title(self) -> str:
-        """What the kernel computes, on one line."""
+        """The computation of the kernel, on one line."""
         labels = list(dict.fromkeys(self.labels))
         if not labels:
             return self.kernel

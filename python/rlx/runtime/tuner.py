@@ -81,11 +81,11 @@ class _Contestant:
     program: Any
     seconds: float = 0.0  # seconds of the last call
     ratios: list[float] = field(default_factory=list[float])
-    screened: list[float] = field(default_factory=list[float])  # the ratios of the first round, by which it was chosen
+    screened: list[float] = field(default_factory=list[float])  # the ratios of the first round, which selects finalists
 
     @property
     def _counted(self) -> list[float]:
-        """The ratios that count: those of the finals, once there are at least as many as in the first round."""
+        """The ratios of the finals, or those of the first round while it has more."""
         return self.ratios if len(self.ratios) >= len(self.screened) else self.screened
 
     @property

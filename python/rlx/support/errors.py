@@ -12,7 +12,7 @@ class Error(Exception):
     """Base of every exception that RLX raises on purpose.
 
     Args:
-        message: What went wrong, what was expected and what was passed.
+        message: The mistake, the expected value and the actual value.
         location: The location in the user's code, as ``file:line`` or ``file:line:col``.
         hint: How to fix it.
         caller: The user's line that made the call, if `location` is in another file, such as a model.

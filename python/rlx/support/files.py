@@ -35,7 +35,7 @@ def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
 
     Args:
         path: Text or an `os.PathLike`.
-        what: What the file is, for messages.
+        what: A noun for the file, for messages.
 
     Raises:
         Error: The path has another type, is empty, or contains a NUL or half of a surrogate pair.

@@ -33,7 +33,7 @@ def required(name: str, purpose: str) -> Any:
         purpose: The feature that needs the package; the message starts with it.
 
     Raises:
-        Error: It cannot be imported; the hint says how to install it.
+        Error: It cannot be imported; the hint is the command that installs it.
     """
     try:
         return importlib.import_module(name)

@@ -101,7 +101,7 @@ def exponential(
         decay_rate: The factor, positive.
         transition_begin: The update at which the change begins.
         staircase: Change the rate only once every `transition_steps`.
-        end_value: The limit of the learning rate; None is no limit.
+        end_value: The limit of the learning rate; None means that there is no limit.
     """
     check_number("init_value", init_value, least=0)
     check_count("transition_steps", transition_steps)

@@ -1,4 +1,4 @@
-"""Memory-mapped files, of which only the used parts are read."""
+"""Memory-mapped files. Only the parts that are used are read from the disk."""
 
 from __future__ import annotations
 

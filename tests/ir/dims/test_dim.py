@@ -222,7 +222,7 @@ def test_what_is_proved_holds(a: Tree, b: Tree, sizes: dict[str, int]):
         assert left % right == 0
 
 
-# What can be proved
+# Proofs
 
 
 def test_same_proves_more_than_equality():

@@ -51,7 +51,7 @@ def test_what_came_and_went_is_found(seed: int) -> None:
     for alike in (False, True):
         removed, added = check(chain(before, alike=alike), chain(after, alike=alike))
         assert removed >= len(before - after) and added >= len(after - before)
-        if not alike:  # the op after each difference reads another value; equal ops cannot always be told apart
+        if not alike:  # the op after each difference reads another value; equal ops cannot always be distinguished
             assert removed + added <= 3 * len(before ^ after)
 
 

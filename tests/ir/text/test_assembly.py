@@ -141,7 +141,7 @@ def test_sizes_of_segments_that_do_not_follow_stay() -> None:
     assert sizes in generic and generic.count("operandSegmentSizes") == 1
     line = f'"rlx.yield"(%0, %1) {{{sizes}}} : (tensor<4xf32>, tensor<4xf32>) -> ()'
     assert assembly.write(line) == line.replace('"rlx.yield"', "rlx.yield")
-    # Equal text in a string is no attribute.
+    # The same text in a string is not an attribute.
     line = '%0 = "rlx.custom"(%1) {attributes_ = {}, name = "{SIZES}", SIZES} : (tensor<f32>) -> tensor<f32>'
     line = line.replace("SIZES", "operandSegmentSizes = array<i32: 1" + ", 0" * 15 + ">")
     assert assembly.write(line).count("SegmentSizes") == 1

@@ -25,7 +25,7 @@ def _aliases(sigil: str, step: str) -> Callable[[int], str]:
     return text
 
 
-# Text by size. MLIR crashes or hangs on most of these at 100,000.
+# Text by size. MLIR crashes on most of these at 100,000, or does not terminate.
 FAMILIES: dict[str, Callable[[int], str]] = {
     "arrays": lambda n: _attribute("[" * n + "]" * n),
     "dictionaries": lambda n: _attribute("{a = " * n + "1" + "}" * n),

@@ -45,8 +45,8 @@ class _Taken:
 def takes_flat(rule: F) -> F:
     """Return a function that takes the fields of a rule's groups one by one, and calls the rule with the groups.
 
-    A positional parameter of a group stands for as many operands as the group has fields, a keyword parameter for the
-    attributes of these names. A rule without groups is returned as it is.
+    A positional group parameter receives one operand per field of the group. A keyword group parameter receives the
+    attributes that have the names of its fields. A rule without groups is returned unchanged.
     """
     groups = _groups_of(rule)
     if not groups:

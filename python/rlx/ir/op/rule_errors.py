@@ -21,7 +21,7 @@ def calling(
 
     Args:
         op: The op of the rule.
-        what: What the rule does: `"vjp"`, `"lowering to linalg"`.
+        what: The task of the rule: `"vjp"`, `"lowering to linalg"`.
         rule: The rule. The hint has its file and line if the exception was not raised in a user's file.
         passing: Errors that are passed on unchanged.
 

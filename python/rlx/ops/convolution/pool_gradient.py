@@ -142,7 +142,7 @@ class _Windows(Taps):
 
     Attributes:
         windows: `[size, reach]`, the windows that may contain a position, counted from 1. The values 0 and `count + 1`
-            stand for no window.
+            mean that there is no window.
     """
 
     def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int, after: int):

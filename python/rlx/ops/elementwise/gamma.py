@@ -275,7 +275,7 @@ def erfinv(b: Builder, x: Any) -> Tensor:
         result = result - step / (1.0 + result * step)
     result = cast(b, result, x.dtype)
     signed = b.where(x < 0, -result, result)
-    # Here x² is negligible beside 1, and the correction of the step would underflow.
+    # Here x² is negligible compared to 1, and the correction of the step would underflow.
     signed = b.where(b.abs(x) < 1e-9, x * (0.5 * math.sqrt(math.pi)), signed)
     # Infinities and NaN, whose derivatives are also infinite and NaN.
     outer = b.where(inside, 0.0, x)

@@ -12,7 +12,7 @@ WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 
 @dataclass(frozen=True)
 class Scheme:
-    """What is quantised, and how.
+    """The dtypes of quantised weights and activations.
 
     Attributes:
         weights: `int8`, with a scale for each channel of the result, or `int4`, with a scale for each channel and group

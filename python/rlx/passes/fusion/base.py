@@ -97,7 +97,7 @@ class Miss:
 
     Attributes:
         fusion: Its title, such as `"matmul-bias-act"`.
-        reason: What prevents the fusion.
+        reason: The reason why the ops were not fused.
         hint: How to enable the fusion.
         location: The user's `file:line` of the root op of the pattern, empty when unknown.
     """

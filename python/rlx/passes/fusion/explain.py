@@ -22,7 +22,7 @@ class FusionFinding:
     Attributes:
         pattern: The pattern.
         operation: The op.
-        reason: What prevents the match; empty if the pattern matches.
+        reason: The reason why the pattern does not match; empty if it matches.
         hint: How to make it match.
         estimate: The estimated effect, if requested and the pattern matches.
     """

@@ -194,7 +194,7 @@ class JaxGraph:
         return given
 
     def to_array(self, argument: Argument, value: Any) -> Any:
-        """Return a JAX array for an argument; a value of None stands for the default.
+        """Return a JAX array for an argument; None means the default value.
 
         Raises:
             Error: There is no value.
